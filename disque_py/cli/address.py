@@ -1,4 +1,4 @@
-"""A Target: the address of a node, and all that a connection to it needs: login, protocol, TLS, time limits.
+"""A Target: the address of a node, and everything that a connection to it needs: login, protocol, TLS, time limits.
 
 The client library reads addresses and URLs. This module adds the forms that people type at a prompt: a port alone, the
 port of the bus, and IPv6 as CLUSTER NODES prints it. Targets are plain values; connection.py opens them.
@@ -35,9 +35,9 @@ class Target:
     """An address, and how to talk there.
 
     protocol            2 or 3
-    protocol_is_wish    do with RESP2 where the server has no RESP3
-    connect_timeout_s   None: as long as the system tries
-    read_timeout_s      None: for ever, because GETJOB may wait for ever
+    protocol_is_wish    use RESP2 if the server has no RESP3
+    connect_timeout_s   None: the time limit of the system
+    read_timeout_s      None: no limit, because GETJOB may wait for ever
     """
 
     address: Address = ADDRESS_DEFAULT
@@ -68,19 +68,22 @@ def prompt_of(address: Address) -> str:
 
 
 def parse_port(text: str) -> int:
-    """Return a TCP port. ValueError with a sentence for any other text."""
+    """Return a TCP port. Raises ValueError for any other text, with a sentence for the user."""
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
-        raise ValueError(f"'{text}' is no port")
+        raise ValueError(f"'{text}' is not a port")
     return int(text)
 
 
 def parse_place(text: str) -> Place:
-    """The library's forms, `:port`, and any of them with `@bus-port`. ValueError if it is none of them."""
+    """Return the place that a text names: a form of the library, or `:port`, each with or without `@bus-port`.
+
+    Raises ValueError for any other text.
+    """
     if text.startswith(("/", "unix:")):
         return Place(library.parse_address(text))
     words, _, bus = text.partition("@")
     if words.count(":") > 1 and not words.startswith("["):
-        # CLUSTER NODES prints IPv6 without brackets: the port is behind the last colon.
+        # CLUSTER NODES prints IPv6 without brackets: the port follows the last colon.
         host, _, port = words.rpartition(":")
         words = f"[{host}]:{port}"
     elif words.startswith(":") and len(words) > 1:
@@ -89,13 +92,14 @@ def parse_place(text: str) -> Place:
 
 
 def parse_target(url: str) -> Target:
-    """Return the target of a URL, which may have the options of TLS. ValueError if it is none.
+    """Return the target that a URL names, with its TLS options. Raises ValueError for an invalid URL.
 
-    Of a cluster's URL it is the first node. Error texts leave the login out, because they stand on screens and in logs.
+    If the URL names several nodes, the target is the first one. Error texts leave the login out, because they appear on
+    screens and in logs.
     """
     parts = library.parse_url(_with_host(url))
     if unknown := sorted(parts.options.keys() - TLS_OPTIONS):
-        raise ValueError(f"the option {unknown[0]!r} of the URL is for clients of the library")
+        raise ValueError(f"the option {unknown[0]!r} of the URL works only in the client library")
     if parts.options and not parts.tls:
         raise ValueError("TLS options need disques:// or rediss://")
     options = parts.options

@@ -1,9 +1,8 @@
 """The raw connection of disque-cli: any command, in RESP2 or RESP3, and bytes as they are.
 
-Opening it does all that a command needs first: TLS, HELLO 3 where RESP3 is wanted, AUTH. A refused password
-does not close the connection: the commands that follow are refused, and some need no login. The refusal is kept in
-`warnings` for the caller to show. This module sends nothing twice. The caller decides whether to repeat a command on
-a new connection.
+Opening it also prepares it for commands: TLS, HELLO 3 where RESP3 is wanted, AUTH. A refused password does not close
+the connection, because some commands need no login. The refusal is kept in `warnings`, which the caller shows. This
+module sends nothing twice. The caller decides whether to repeat a command on a new connection.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ RECEIVE_BYTES: Final = 1 << 18
 
 
 class ConnectError(Exception):
-    """No connection; the text is the whole line to print."""
+    """There is no connection; the text is the whole line to print."""
 
 
 class ConnectionLostError(Exception):
-    """The connection broke, timed out or spoke something else; the text says why."""
+    """The connection broke, timed out, or sent something other than RESP; the text gives the reason."""
 
 
 def reason_of(error: OSError) -> str:
@@ -36,14 +35,14 @@ def reason_of(error: OSError) -> str:
 
 
 def reason_to_hang_up(tls: Tls | None) -> str:
-    """Return the likely reason for a hang-up without a reply; a node gives none when TLS fails on its side."""
+    """Return the likely reason why the server hung up without a reply. A node sends none when TLS fails on its side."""
     if tls is None:
         return " (if it speaks TLS, use --tls)"
     return " (does it trust our certificate?)" if tls.cert_file else " (it may want --cert and --key)"
 
 
 class Connection:
-    """A connection that is up. `protocol` is the version agreed on; `warnings` are texts for the user."""
+    """An open connection. `protocol` is the version agreed on; `warnings` are texts for the user."""
 
     def __init__(self, sock: socket.socket, target: Target) -> None:
         self.target = target
@@ -55,7 +54,7 @@ class Connection:
 
     @classmethod
     def open(cls, target: Target) -> Connection:
-        """Connect, agree on the protocol, log in. ConnectError when the server can't be talked to."""
+        """Connect, agree on the protocol and log in. Raises ConnectError if that is not possible."""
         sock = None
         context = None if target.tls is None else tls_context(target.tls)
         try:
@@ -76,11 +75,11 @@ class Connection:
 
     @property
     def socket(self) -> socket.socket:
-        """The socket, for a caller that waits for it itself."""
+        """The socket, for a caller that waits on it itself."""
         return self._socket
 
     def write(self, data: bytes) -> None:
-        """Send bytes as they are. ConnectionLostError when the other end is gone."""
+        """Send bytes as they are. Raises ConnectionLostError if the server is gone."""
         try:
             self._socket.sendall(data)
         except OSError as error:
@@ -91,7 +90,7 @@ class Connection:
         self.write(encode(words))
 
     def read(self) -> Reply:
-        """Wait for the next reply. ConnectionLostError when none can come any more."""
+        """Wait for the next reply. Raises ConnectionLostError if none can come any more."""
         try:
             while (reply := self._parser.take()) is None:
                 data = self._socket.recv(RECEIVE_BYTES)
@@ -111,14 +110,15 @@ class Connection:
         return self.read()
 
     def call_many(self, commands: list[list[bytes]]) -> list[Reply]:
-        """Send all commands at once; their replies in order. For a few hundred short ones."""
+        """Send all commands in one write, and return their replies in order. For up to a few hundred short commands."""
         self.write(b"".join(encode(words) for words in commands))
         return [self.read() for _ in commands]
 
     def _lost(self, error: OSError) -> ConnectionLostError:
         """Return the error for a broken connection.
 
-        A node that hangs up before it has read our words resets the connection. Seeing that or an end is chance.
+        A node that hangs up before it has read all of our bytes resets the connection. Whether this program sees the
+        reset or an end is chance, so both are the same error.
         """
         is_hung_up = isinstance(error, ConnectionError) or type(error).__name__ == "SSLEOFError"
         if is_hung_up and not self._has_heard:
@@ -182,8 +182,8 @@ def _connect(target: Target, context: ssl.SSLContext | None) -> socket.socket:
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Return the TLS context. ConnectError if a file can't be used."""
-    import ssl  # Takes a while, and most connections need none.
+    """Return the TLS context. Raises ConnectError if a file can't be used."""
+    import ssl  # Loading it takes a while, and most connections don't need it.
 
     from disque_py.client.tls import trusting
 

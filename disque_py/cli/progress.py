@@ -1,6 +1,6 @@
 """Progress of long work: a bar on a terminal, nothing elsewhere.
 
-It is drawn on standard error, so that standard output can be a file of jobs. Short work shows no bar at all.
+The bar is drawn on standard error, so that standard output can be a file of jobs. Short work shows no bar.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-# Work that is over by then needs no bar.
+# Work that ends within this time needs no bar.
 SHOWN_AFTER_S: Final = 0.5
 
 
 class Bar:
     """A progress bar. Use it as a context; `show` may be called any number of times.
 
-    label   names the work, in one word or two
+    label   name of the work, in one or two words
     """
 
     def __init__(self, label: str) -> None:

@@ -1,4 +1,4 @@
-"""The table of queues, on a terminal in colours, elsewhere as plain lines."""
+"""The table of queues: in colours on a terminal, elsewhere as plain lines."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ COLUMNS: Final = (
     "settings",
 )
 TEXTS: Final = ("queue", "paused", "settings")
-# Into a pipe a line must stay a line, however narrow rich believes the terminal to be.
+# In a pipe a row must stay on one line, however narrow rich believes the terminal to be.
 PIPE_WIDTH: Final = 240
-# The columns that a narrow terminal leaves out, one after the other.
+# The columns that a narrow terminal leaves out, in this order.
 LESS_URGENT: Final = ("settings", "paused", "invisible", "running", "out/s", "in/s")
 QUEUE_WIDTH_MIN: Final = 16
-# The room of a column: its title or a number of six digits, and two blanks.
+# The width of a column: its title or a number of six digits, and two spaces.
 CELL_WIDTH_MIN: Final = 7
-# Lines of the live table besides its rows.
+# Lines of the live table in addition to its rows.
 FRAME_LINES: Final = 4
 
 
@@ -61,7 +61,7 @@ def queue_table(look: Look, rows_max: int | None = None, width: int | None = Non
 
 
 def columns_for(width: int | None) -> list[str]:
-    """Return the columns that fit into a line. The narrower it is, the more of the less urgent ones are left out."""
+    """Return the columns that fit into a line. The least urgent ones are left out first."""
     columns = list(COLUMNS)
     for name in LESS_URGENT:
         if width is None or _width_of(columns) <= width:
@@ -102,9 +102,9 @@ def footer(look: Look, rows_max: int | None = None) -> str:
     parts = [f"{count} queue{'' if count == 1 else 's'}, {pending:,} job{'' if pending == 1 else 's'} pending"]
     hidden = max(0, len(look.rows) - rows_max) if rows_max is not None else 0
     if hidden:
-        parts.append(f"{hidden} shorter queues not shown")
+        parts.append(f"shorter queues not shown: {hidden}")
     if look.left_out:
-        parts.append(f"{look.left_out} queues left out: choose with a pattern")
+        parts.append(f"queues left out: {look.left_out} (use a pattern)")
     if look.missing:
         parts.append(f"without {len(look.missing)} nodes that did not answer: {' '.join(n[:8] for n in look.missing)}")
     return " · ".join(parts)
@@ -120,7 +120,7 @@ def screen(look: Look, rows_max: int, width: int, title: str) -> Table:
 
 
 def settings_text(settings: Mapping[str, str]) -> str:
-    """Return settings on a line, as `disque-admin queue set` takes them."""
+    """Return settings as one line, in the form that `disque-admin queue set` takes."""
     return " ".join(f"{name}={value}" for name, value in settings.items())
 
 

@@ -1,4 +1,4 @@
-"""The queues of a whole cluster, one look after the other: depth by status, age, rates, settings, pause.
+"""The queues of a whole cluster, looked at repeatedly: jobs by status, age, rates, settings, pause.
 
 A look asks every node for the names of its queues, and one node for the figures (QSTAT CLUSTER), which count each job
 once. Rates are the differences of two looks. `disque-cli --queues` and `disque-admin queue list` show the rows.
@@ -19,16 +19,16 @@ from disque_py.client import Address, DisqueError, QueueSettings, QueueStat, Rep
 from disque_py.client.one_node import OneNode
 from disque_py.resp.glob import matches
 
-# The figures of so many queues are asked for in one look; a pattern chooses among more.
+# The most queues in one look. With more queues, a pattern chooses among them.
 QUEUES_MAX: Final = 500
 # A QSTAT CLUSTER takes a second when a node is silent, so the answers of a look may take long.
 ANSWER_S: Final = 30.0
-# Pages of QSCAN hold about so many names.
+# A page of QSCAN has about so many names.
 NAMES_PER_PAGE: Final = 1000
 
 
 class OldServerError(Exception):
-    """The node does not know the figures of a whole cluster."""
+    """The node is too old to report figures of a whole cluster."""
 
 
 @dataclass(slots=True)
@@ -36,8 +36,8 @@ class QueueRow:
     """One queue in one look.
 
     oldest_ms         milliseconds since the oldest pending job became ready; None: none is pending
-    rate_in, rate_out jobs per second since the look before; None in the first look
-    settings          settings that are no defaults, as QUEUE SET takes them
+    rate_in, rate_out jobs per second since the previous look; None in the first look
+    settings          settings that differ from their defaults, as QUEUE SET takes them
     """
 
     queue: str
@@ -122,7 +122,7 @@ class QueueWatch:
 
     def _row(self, name: str, stat: QueueStat | None, settings: QueueSettings | None, now: float) -> QueueRow | None:
         if stat is None and settings is None:
-            return None  # Gone since its name was told.
+            return None  # The queue is gone since its name was listed.
         rate_in = rate_out = None
         if stat is not None:
             before = self._counts.get(name)
@@ -154,7 +154,7 @@ def _queue_names(node: OneNode) -> Iterable[str]:
 
 
 def settings_of(node: OneNode, names: Iterable[str]) -> dict[str, QueueSettings]:
-    """Return the settings of those queues that have any; nothing from a node that knows no settings."""
+    """Return the settings of the queues that have any; empty if the node does not support settings."""
     try:
         known = node.run(commands.queues_with_settings())
     except ReplyError:
@@ -164,7 +164,7 @@ def settings_of(node: OneNode, names: Iterable[str]) -> dict[str, QueueSettings]
     return {name: one for name, one in zip(wanted, found, strict=True) if isinstance(one, QueueSettings)}
 
 
-# Fields of QueueSettings that are told apart.
+# Fields of QueueSettings that are not settings.
 _OTHERS: Final = ("paused", "version", "behind", "more")
 
 
@@ -178,7 +178,7 @@ def all_settings(settings: QueueSettings) -> dict[str, str]:
 
 
 def changed_settings(settings: QueueSettings | None) -> dict[str, str]:
-    """Return the settings that are no defaults. Unknown ones count if they have a value."""
+    """Return the settings that differ from their defaults. Unknown settings are included if they have a value."""
     if settings is None:
         return {}
     return {name: value for name, value in all_settings(settings).items() if value not in ("", DEFAULTS.get(name))}

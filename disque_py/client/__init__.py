@@ -168,7 +168,8 @@ __all__ = [
     "WorkerHooks",
 ]
 
-# Most programs need either shell, and the command line tools need neither. So these names are loaded when first used.
+# Most programs need one of the two shells, and the command line tools need neither. So these names are loaded when
+# first used.
 _HOMES: Final = {
     "AsyncDisque": "aio",
     "AsyncLock": "lock",

@@ -1,4 +1,4 @@
-"""ADDJOB. Publications, schedules and batches of ADDJOBs have options of it, too (job_options.py). Pure. Spec R8."""
+"""ADDJOB. Publications, schedules and `add_jobs` share its options (job_options.py). Pure. Spec R8."""
 
 from __future__ import annotations
 
@@ -27,31 +27,34 @@ def add_job(
     timeout_ms     milliseconds in which the node has to make the copies, 5000 by default; 0 waits for ever
     replicate      number of copies, or "quorum": a majority of the node's data centre; by default the node chooses
     zones          number of zones that have a copy before the answer; by default any number
-    delay          seconds until the job is queued; by default it is queued at once. Times may be a `timedelta`, which
-                   may have milliseconds
+    delay          seconds until the job is queued; by default it is queued at once. This and other times may be a
+                   `timedelta`, which may have milliseconds
     retry          seconds without an ack after which the job is queued again; by default the node chooses.
                    0: it is delivered at most once
     ttl            seconds after which the job is dropped; by default the node chooses
     maxlen         refuse the job if the queue has this many jobs or more; by default there is no limit
-    async_         answer before the copies are made
+    async_         True: the node replies before the copies are made. False by default
     priority       a lower number is served first; by default the creation time in Unix milliseconds
     meta           pairs of names and values that travel with the job, none by default
-    key            one job per queue and key: if the key has a job already, the answer is that job's id. None by default
-    window         whole seconds from the creation of the key's first job in which the key is used; 0: until that job is
+    key            makes the command safe to repeat: one job per queue and key. If the key has a job already, the answer
+                   is that job's id. None by default
+    window         whole seconds for which the key is used, from the creation of its first job; 0: until that job is
                    over or errored. By default until its TTL is over. Needs a key
-    replace        if the key's job still waits for its delay, the new job takes its place. Needs a key and a delay.
-                   False by default
-    attempts       deliveries after which a job that failed is errored, or a dead letter; 0: any number. By default as
-                   the queue's settings say, else any number
+    replace        True: if the key's job still waits for its delay, the new job takes its place. Needs a key and a
+                   delay. False by default
+    attempts       number of deliveries after which a job that failed is errored, or a dead letter; 0: any number. By
+                   default the queue's setting, else any number
     backoff        the delay after a NACK without one: a `Backoff`, or text as `exponential:1000:60000:20`. By default
-                   as the queue's settings say, else none
+                   the queue's setting, else none
     batch          name of the batch that the job belongs to; None, the default: none
-    retry_unsafe   send the command again when its answer was lost. Then the job may exist twice. None, the default,
-                   takes the client's setting. With a key and no window it is always sent again, because a key prevents
-                   a second job
+    retry_unsafe   True: send the command again if its answer is lost. Then the job may exist twice. None, the default:
+                   the client's setting. A command with a key and without a window is always sent again, because the key
+                   prevents a second job
 
     Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError, UnreachableError,
     BatchClosedError; NoRouteError for a topic none of whose queues takes the job; ConnectionLostError when the
     connection broke and the job may exist; ValueError for a number that is not whole.
+
+        job_id = client.add_job("mail", "Dear Ada, ...", retry=60, delay=timedelta(minutes=5))
     """
     return adding((b"ADDJOB", word(queue)), body, results.job_id, timeout_ms, retry_unsafe, **options)

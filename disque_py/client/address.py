@@ -3,7 +3,7 @@
 An address is `host:port`, `[v6]:port`, `host` (port 7711) or `unix:/path`. A cluster's URL is
 `disque://[[user]:password@]host:port,host:port/?option=value`. `disques://` means TLS, and `unix:///path?…` names one
 socket. `redis://` and `rediss://` mean the same as `disque://` and `disques://`, for programs that are configured by
-such URLs. There, too, the default port is 7711. Pure text; nothing is resolved here.
+such URLs. Their default port is 7711, too. Pure text; nothing is resolved here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Address:
 def parse_address(words: str) -> Address:
     """Return the address that a text names. Raises ValueError with the text if it can't be read.
 
-    A URL is refused without its text, which may have a password.
+    The error about a URL does not quote it, because it may contain a password.
     """
     if words.startswith("unix:"):
         path = words.removeprefix("unix://") if words.startswith("unix://") else words.removeprefix("unix:")
@@ -80,8 +80,8 @@ class ClusterUrl:
 def parse_url(url: str) -> ClusterUrl:
     """Return the parts of a cluster's URL.
 
-    Raises ValueError for another scheme or an address that can't be read. The error quotes nothing of the URL: where a
-    separator is missing or not escaped, any part of it may be a password.
+    Raises ValueError for another scheme or an address that can't be read. The error quotes no part of the URL: if a
+    separator is missing or not escaped, any part may be a password.
     """
     scheme, colon, rest = url.partition("://")
     if not colon or scheme not in SCHEMES:

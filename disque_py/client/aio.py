@@ -1,8 +1,8 @@
 """AsyncDisque: the client for asyncio programs.
 
-Every command is a coroutine, and any number of tasks may share one client. retry.py decides which commands are
-repeated after a failure. cluster.py and aio_pool.py choose the node. This module puts them together: one loop for
-single commands, one for waiting GETJOBs, one for many commands at once.
+Every command is a coroutine, and any number of tasks may share one client. retry.py decides which commands are repeated
+after a failure. cluster.py and aio_pool.py choose the node. This module combines them: it has one loop for single
+commands, one for waiting GETJOBs, and one for many commands at once.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from disque_py.client.tracing import Tracing, async_observed
 
 T = TypeVar("T")
 
-# A GETJOB that waits longer is repeated in slices of this length. Silence past a slice means a dead node. A single wait
-# for ever could not tell a dead node from an empty queue.
+# A GETJOB that waits longer is repeated in slices of this length. Silence past a slice means a dead node. With a single
+# endless wait, the client could not tell a dead node from an empty queue.
 SLICE_MS: Final = 30_000
 
 # Writes of a pipeline that may be in flight. The node always has work, and memory use stays flat.
 WINDOW: Final = 4
 
-# The seconds in which an abandoned GETJOB may still answer.
+# The seconds for which an abandoned GETJOB may still be answered.
 HANG_UP_S: Final = 1.0
-# The same when the client is closed and the node is near. A silent node must not delay the end of a program.
+# The same while the client is being closed, for a node that is near. A silent node must not delay the end of a program.
 CLOSE_S: Final = 0.1
 
 
@@ -73,6 +73,12 @@ class AsyncDisque(AsyncCommands):
     Connections are made when they are needed. `async with` and `connect()` make the first one at once.
 
     tracing   a tracing library that sees every command (tracing.py); None, the default: none
+
+        async with AsyncDisque("10.0.0.1:7711", "10.0.0.2:7711", password="secret") as client:
+            await client.add_job("mail", b"Dear Ada, ...", retry=60)
+            async for job in client.jobs("mail", count=10, idle_ms=500):
+                print(job.body)
+                await client.ack(job)
     """
 
     tracing: Tracing | None = None
@@ -84,22 +90,24 @@ class AsyncDisque(AsyncCommands):
                           127.0.0.1:7711
         username          for AUTH, only where the server knows users; none by default
         password          for AUTH; none by default
-        decode            how `Job.value` reads a body: an encoding, or a function of bytes; by default it gives bytes
-        timeout           seconds of silence of a node that should have answered, 5 by default; a command's own wait
-                          comes on top
+        decode            how `Job.value` decodes a body: an encoding, or a function of bytes; by default it returns
+                          bytes
+        timeout           seconds without an answer after which a node counts as dead, 5 by default. The time that a
+                          command itself waits is added
         connect_timeout   seconds for connecting, AUTH and HELLO together, 3 by default
-        patience          seconds that a command looks for a node that works, 10 by default; 0: one attempt
+        patience          seconds for which a command looks for a working node, 10 by default; 0: one attempt
         pool_size         connections to one node for ADDJOBs, 8 by default
-        discover          also use the nodes that HELLO names, the default; False: the given ones only
-        follow            move consumers to the node that feeds them, the default
-        retry_unsafe      send again commands that may have been executed and would be executed twice then
-                          (ADDJOB, NACK, ENQUEUE); by default they raise ConnectionLostError
-        name              CLIENT SETNAME of every connection; none by default
+        discover          True, the default: use also the nodes that HELLO names. False: use the given ones only
+        follow            True, the default: move consumers to the node from which most of their jobs come
+        retry_unsafe      True: after a lost connection, send a command again even if it may then be executed twice
+                          (ADDJOB, NACK, ENQUEUE). False by default: such a command raises ConnectionLostError
+        name              name of every connection, which CLIENT LIST shows; none by default
         datacenter        name of this program's data centre, none by default; nodes in it come before others
         zone              name of this program's zone, none by default; nodes in it come first
-        tls               an `ssl.SSLContext`, True for the system's authorities; by default connections are plain
+        tls               an `ssl.SSLContext`, or True to trust the system's authorities; by default connections are
+                          plain
 
-        Raises ValueError for an address or a number that makes no sense, TypeError for a word that is no setting.
+        Raises ValueError for an invalid address or number, TypeError for an unknown setting.
         """
         self.options = make_options(nodes, settings)
         self._rng = random.Random()
@@ -112,12 +120,14 @@ class AsyncDisque(AsyncCommands):
 
     @classmethod
     def from_url(cls, url: str, **settings: Unpack[ClientSettings]) -> Self:
-        """A client of `disque://[[user]:password@]host:port,…/?option=value`.
+        """Return a client of the cluster at `disque://[[user]:password@]host:port,…/?option=value`.
 
         url        disque:// or redis://, disques:// or rediss:// for TLS, unix:// for a socket
-        settings   as for the client itself; they win over the URL's
+        settings   as for the client itself; they take precedence over those of the URL
 
-        Raises ValueError for a URL that can't be read or names an unknown option.
+        Raises ValueError for an invalid URL or an unknown option in it, TypeError for an unknown setting.
+
+            client = AsyncDisque.from_url("disques://:secret@10.0.0.1,10.0.0.2:7712/?timeout=2", decode="utf-8")
         """
         nodes, found = settings_of_url(url)
         return cls(*nodes, **(found | settings))
@@ -140,15 +150,15 @@ class AsyncDisque(AsyncCommands):
         return self._pool.cluster.consumer_home if self._pool is not None else None
 
     async def connect(self) -> Self:
-        """Reach a node. Raises NotConnectedError, AuthError."""
+        """Connect to a node → this client. Raises NotConnectedError, AuthError."""
         await self.pool.connection(commands.ping(), self._patience())
         return self
 
     async def close(self) -> None:
-        """Close all connections. Jobs that were fetched and not handed out are put back first.
+        """Close all connections. Before that, jobs that were fetched but not handed out are put back.
 
-        A node that does not answer delays this by a tenth of a second, or by four times the time that it took to
-        connect. Putting jobs back takes two seconds at most.
+        A node that does not answer delays this by a tenth of a second, or by four times the time that connecting took.
+        Putting jobs back takes two seconds at most.
         """
         for stream in list(self._streams):
             stream.give_back()
@@ -169,8 +179,8 @@ class AsyncDisque(AsyncCommands):
     # One command.
 
     def run(self, request: Request[T]) -> Coroutine[Any, Any, T]:
-        """Execute one command, on another node if need be. Raises what can go wrong with it (errors.py)."""
-        # No coroutine of its own: that would be a coroutine more for every command.
+        """Execute one command, on another node if need be. Raises the errors of that command (errors.py)."""
+        # This is no coroutine function, which would cost every command one more coroutine.
         return self._execute(request) if self.tracing is None else self._traced(request, self.tracing)
 
     async def _traced(self, request: Request[T], tracing: Tracing) -> T:
@@ -188,7 +198,7 @@ class AsyncDisque(AsyncCommands):
                 patience = patience or self._patience(request)
                 connection = await pool.connection(request, patience)
             try:
-                if request.lane is Lane.ADDS:  # Most commands of most programs: a coroutine less.
+                if request.lane is Lane.ADDS:  # Most commands of most programs. This saves a coroutine.
                     limit_s = request.limit_s(self.options.timeout)
                     reply = (await connection.submit(request.payload(), 1, limit_s).future)[0]
                 else:
@@ -298,11 +308,12 @@ class AsyncDisque(AsyncCommands):
             self._give_back(found)
 
     async def put_back(self, jobs: Iterable[Job]) -> None:
-        """Put back jobs that this program does not look at: at once, whatever their back-off is, and with a reason.
+        """Put back jobs that were fetched and will not be handled.
 
         jobs   jobs that were fetched
 
-        An attempt of each is spent. Nodes that know plain NACKs only get these. Raises the errors of every command.
+        The jobs are queued again without a delay, whatever their back-off is, and with a reason. Each of them loses one
+        attempt. Nodes that support only plain NACKs get those. Raises the errors of every command.
         """
         steps = [step for steps in self._put_back_rules.steps(jobs).values() for step in steps]
         outcomes = await asyncio.gather(*map(self._take_step, steps), return_exceptions=True)
@@ -360,20 +371,24 @@ class AsyncDisque(AsyncCommands):
         owner: str | bytes | None = None,
         on_lost: Callable[[AsyncLock], object] | None = None,
     ) -> AsyncLock:
-        """Return a lock on this name, to be used as a context. At most one owner in the cluster has it at a time.
+        """Return a lock of this name, for use in a `with` block. At most one owner in the cluster has it at a time.
 
         name       name of the lock
         lease      seconds after which the lock ends if this program stops; 30 by default. It is extended in the
                    background while the lock is held
-        attempts   number of attempts at most, over all owners, until the work is done; None, the default: any number
-        timeout    seconds to wait for another owner, 0: don't wait; None, the default: wait for ever
-        owner      name of the owner. By default a name that no other lock object has. Two objects with one name share
-                   the lock
+        attempts   how often the lock may be acquired, by all owners together, until the work is done; None, the
+                   default: any number of times
+        timeout    seconds to wait while another owner has the lock, 0: don't wait; None, the default: wait for ever
+        owner      name of the owner; by default one that no other lock object has. Two objects with the same owner
+                   share the lock
         on_lost    called with the lock when it is lost, in the event loop; None by default
 
-        Each thread or task needs an object of its own. Raises ValueError or TypeError for a number that makes no
-        sense; acquiring it raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every
-        command. Leaving the block of a lock that was lost raises LockLostError.
+        Each thread or task needs an object of its own. Raises ValueError or TypeError for an invalid number. Acquiring
+        the lock raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every command.
+        Leaving the block raises LockLostError if the lock was lost.
+
+            async with client.lock("nightly", lease=30, timeout=60) as lock:
+                await write_report(fence=lock.fence)
         """
         terms = lock_terms(name, lease, attempts, timeout)
         options = terms.options(self.options)
@@ -382,7 +397,7 @@ class AsyncDisque(AsyncCommands):
     # Many jobs.
 
     def iterate(self, request: Request[list[Job]]) -> JobStream:
-        """Jobs one by one, fetched by repeating this GETJOB (`jobs`)."""
+        """Return an iterator over jobs, which repeats this GETJOB (`jobs`)."""
         stream = JobStream(request, self.run, self._give_back)
         self._streams.add(stream)
         return stream
@@ -403,7 +418,7 @@ class AsyncDisque(AsyncCommands):
         for bulk in adding.bulks(retry_unsafe=self.options.retry_unsafe):
             await self._run_bulk(bulk, template.request)
             replies += bulk.replies
-            if not bulk.is_done:  # The patience has ended for the whole call, so the rest is not tried.
+            if not bulk.is_done:  # The patience of the whole call is over, so the rest is not tried.
                 replies += adding.unsent(bulk)
                 break
         return template.ids(replies)
@@ -438,14 +453,17 @@ class AsyncDisque(AsyncCommands):
     ) -> AsyncIterator[Event]:
         """Iterate over one node's events as they become readable.
 
-        log       the log's id; by default the node's present log, from now on
-        seq       the number of the first event, 0 by default; it counts only with a log
+        log       the log's id; by default the node's current log, from now on
+        seq       the number of the first event, 0 by default; ignored without a log
         node      the node whose log it is; by default the one that commands go to
         count     number of events that are read at once at most, 10000 by default
-        reader    a name under which INFO shows how far behind this reader is; none by default
+        reader    a name under which INFO shows how many events this reader is behind; none by default
         idle_ms   milliseconds without an event after which the iterator ends; 0, the default: never
 
         Raises EventsTrimmedError, NoEventLogError; DisqueConnectionError if the node is lost.
+
+            async for event in client.events_tail(idle_ms=1000):
+                print(event.event, event.job_id, event.to_state)
         """
         idle = milliseconds("idle_ms", idle_ms)
         node = node or await self.scanned_node()
@@ -463,7 +481,16 @@ class AsyncDisque(AsyncCommands):
             seq = part.next
 
     def pipeline(self) -> AsyncPipeline:
-        """Return a pipeline, which collects commands and sends them together (pipeline.py)."""
+        """Return a pipeline, which collects commands and sends them together (pipeline.py).
+
+        Each method of the pipeline returns a `Result`. The end of the block executes the commands, and raises
+        BatchError if one of them failed.
+
+            async with client.pipeline() as pipe:
+                added = pipe.add_job("mail", b"...")
+                length = pipe.qlen("mail")
+            print(added.value, length.value)
+        """
         return AsyncPipeline(self._run_many)
 
     async def _run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
@@ -485,7 +512,7 @@ class AsyncDisque(AsyncCommands):
         return read_all(requests, bulk.replies, node, self.options.decode)
 
     async def _run_bulk(self, bulk: Bulk, cover: Request[Any]) -> Address | None:
-        """Send until each command is answered or may not be repeated. Return the node that was asked last."""
+        """Send until each command is answered or must not be repeated. Return the node that was asked last."""
         pool = self.pool
         patience = self._patience()
         limit_s = cover.limit_s(self.options.timeout)

@@ -1,6 +1,6 @@
 """One asyncio connection: many callers, replies in order.
 
-A caller submits bytes and the number of replies they ask for, and gets a Batch with one future. So a pipeline of a
+A caller submits bytes and the number of replies that it expects, and gets a Batch with one future. So a pipeline of a
 thousand commands costs one future, not a thousand tasks. Bytes that are submitted during one pass of the loop leave in
 one write. A single timer watches the batch at the head. Silence for longer than that batch allows means a dead node;
 then the connection is closed, and all its batches fail.
@@ -156,7 +156,7 @@ class AsyncConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: connected."""
-        # Not asserted: uvloop's transports behave like asyncio.Transport, but don't derive from it.
+        # There is no assertion, because uvloop's transports behave like asyncio.Transport without deriving from it.
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):

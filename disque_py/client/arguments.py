@@ -1,4 +1,4 @@
-"""Types of arguments that several families of commands take, and how they become words. Pure.
+"""Types of arguments that several families of commands take, and their encoding. Pure.
 
 Spans of time are whole numbers or a `timedelta` (spans.py): seconds where Disque takes seconds, milliseconds where an
 argument ends in `_ms`.
@@ -29,7 +29,7 @@ BackoffPolicy: TypeAlias = "str | Backoff"
 ADD_TIMEOUT_MS: Final = 5_000
 # The most bytes of a NACK's reason.
 REASON_BYTES_MAX: Final = 1024
-# A change of queue settings waits so long for other nodes, besides the disk.
+# The time that a change of queue settings waits for other nodes, in addition to the node's own disk.
 QUEUE_SET_MS: Final = 1_000
 # A claim that the voters have not decided within this time has failed (spec CL8).
 CLAIM_MS: Final = 1_000
@@ -45,7 +45,7 @@ def where_words(where: Where | None) -> tuple[bytes, ...]:
 
 
 def of_status(argv: tuple[bytes, ...], status: str | None, *, cluster: bool) -> tuple[bytes, ...]:
-    """Return a command's words, with its choice of a status and of the whole cluster."""
+    """Return a command's words, with STATUS and CLUSTER where they are wanted."""
     if status is not None:
         argv = (*argv, b"STATUS", word(status))
     return (*argv, b"CLUSTER") if cluster else argv

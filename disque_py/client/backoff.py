@@ -1,8 +1,9 @@
-"""The rest of a job after each failure, until its next attempt.
+"""The wait of a job after each failure, until its next attempt.
 
-The policy has the form `exponential:<base-ms>:<cap-ms>:<jitter-percent>`, as in Disque-style brokers. After k failures
-a job rests for base, base × k or base × 2^(k−1), at most cap. The rest is then shortened at random by up to jitter
-percent, so that jobs which failed together don't come back together. Pure; the caller passes the random source.
+As text, a policy has the form `exponential:<base-ms>:<cap-ms>:<jitter-percent>`. After k failures a job waits for base
+(fixed), base × k (linear) or base × 2^(k−1) (exponential), but at most cap. The wait is then shortened at random by up
+to jitter percent, so that jobs which failed together don't come back together. Pure; the caller passes the random
+source.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ class Backoff:
     kind             "fixed", "linear" or "exponential", the default: how the wait grows with each failure
     base_ms          milliseconds after the first failure, 1000 by default
     cap_ms           milliseconds at most, 300000 (five minutes) by default
-    jitter_percent   the share of a wait that is left out at random, at most; 25 by default
+    jitter_percent   the most by which a wait is shortened at random, in percent; 25 by default
 
-    Raises ValueError for a policy that makes no sense.
+    Raises ValueError for an invalid policy.
+
+        Backoff("linear", base_ms=5_000, cap_ms=60_000)  # 5 s, 10 s, …, 60 s; each up to a quarter shorter
     """
 
     kind: Literal["fixed", "linear", "exponential"] = "exponential"
@@ -48,7 +51,7 @@ class Backoff:
         return f"{self.kind}:{base_ms}:{cap_ms}:{self.jitter_percent}"
 
     def wait_s(self, failure_count: int, rng: Random) -> float:
-        """Return how long a job rests after so many failures, in seconds."""
+        """Return how long a job waits after so many failures, in seconds."""
         base_ms, cap_ms = milliseconds("base_ms", self.base_ms), milliseconds("cap_ms", self.cap_ms)
         wait_ms = base_ms
         if self.kind == "linear":

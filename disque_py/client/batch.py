@@ -1,12 +1,12 @@
-"""Batches as contexts: jobs are added inside, and the batch is closed at the end.
+"""Batches as contexts: a `with` block adds jobs, and its end closes the batch.
 
     with client.batch("upload-77", callback=("mail", "upload 77 is ready")) as batch:
         for photo in photos:
             batch.add_job("resize", photo)
     print(batch.wait(timeout=60).completed)
 
-A block that ends with an exception leaves the batch open: it is not complete. A block that added no job has nothing to
-close.
+A block that ends with an exception leaves the batch open, because the batch is not complete. A block that added no job
+closes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Callback = tuple["str | bytes", Body]
 
 
 class BatchJobOptions(CopyOptions, total=False):
-    """The options of a job of a batch: those of the client's `add_job`, which explains them, but `batch`."""
+    """The options of a job of a batch: those of the client's `add_job`, except `batch`."""
 
     timeout_ms: Milliseconds
     retry_unsafe: bool | None
@@ -47,7 +47,7 @@ class Batch:
         self._callback = callback
 
     def add_job(self, queue: str | bytes, body: Body, **options: Unpack[BatchJobOptions]) -> str:
-        """Add a job to the batch → its id. The options are those of the client's `add_job`, and so are the errors."""
+        """Add a job to the batch → its id. Parameters, options and errors are those of the client's `add_job`."""
         job_id = self._client.add_job(queue, body, batch=self.name, **options)
         self.job_ids.append(job_id)
         return job_id
@@ -57,11 +57,11 @@ class Batch:
         self._client.run(flow_commands.close_batch(self.name, self._callback))
 
     def info(self) -> BatchInfo | None:
-        """Return the jobs by status; None if there is no such batch. Raises the errors of every command."""
+        """Return the number of jobs by status; None if there is no such batch. Raises the errors of every command."""
         return self._client.run(flow_commands.batch_info(self.name))
 
     def wait(self, timeout: Span | None = None) -> BatchInfo | None:
-        """Wait until the batch is done, at most `timeout` seconds; as the client's `wait_batch`."""
+        """Wait until the batch is done, at most `timeout` seconds (a number or a timedelta); see `wait_batch`."""
         return self._client.run(flow_commands.wait_batch(self.name, timeout))
 
     def __enter__(self) -> Batch:
@@ -88,7 +88,7 @@ class AsyncBatch:
         self._callback = callback
 
     async def add_job(self, queue: str | bytes, body: Body, **options: Unpack[BatchJobOptions]) -> str:
-        """Add a job to the batch → its id. The options are those of the client's `add_job`, and so are the errors."""
+        """Add a job to the batch → its id. Parameters, options and errors are those of the client's `add_job`."""
         job_id = await self._client.add_job(queue, body, batch=self.name, **options)
         self.job_ids.append(job_id)
         return job_id
@@ -98,11 +98,11 @@ class AsyncBatch:
         await self._client.run(flow_commands.close_batch(self.name, self._callback))
 
     async def info(self) -> BatchInfo | None:
-        """Return the jobs by status; None if there is no such batch. Raises the errors of every command."""
+        """Return the number of jobs by status; None if there is no such batch. Raises the errors of every command."""
         return await self._client.run(flow_commands.batch_info(self.name))
 
     async def wait(self, timeout: Span | None = None) -> BatchInfo | None:
-        """Wait until the batch is done, at most `timeout` seconds; as the client's `wait_batch`."""
+        """Wait until the batch is done, at most `timeout` seconds (a number or a timedelta); see `wait_batch`."""
         return await self._client.run(flow_commands.wait_batch(self.name, timeout))
 
     async def __aenter__(self) -> AsyncBatch:

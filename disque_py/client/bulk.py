@@ -2,7 +2,7 @@
 
 A pipeline may break in the middle. Then some commands were answered, some may have been executed, and some never left.
 This module keeps track of them and decides which ones go out in the next round. The asyncio and the blocking client
-share it and do the sending. Results keep the order of the commands in every case. Pure.
+share it and do the sending. Results always keep the order of the commands. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Bulk:
     replies           per command the reply, or the error in its place
     getjobs           the indexes of commands that take jobs
     awaiting_nodes    the indexes of commands that wait for missing nodes
-    refusal           the reply with which the node of the last round refused commands for now; None: it refused none
+    refusal           the reply with which the node of the last round refused commands for now; None if it refused none
     made_progress     the last round answered at least one command for good
     """
 

@@ -6,9 +6,9 @@ node that failed is tried again after a pause. The pause doubles and has jitter,
 node don't return in step.
 
 Seeds come before nodes that only HELLO named. An announced address may not be reachable from here (NAT, containers),
-but the user has chosen the seeds. Where the program names its zone, near nodes come before seeds (spec ZN9): HELLO then
-tells the place of each node, and the client goes on from a far node to a nearer one. Addresses with the same node id
-are one node and are kept once.
+but the user has chosen the seeds. If the program names its zone, near nodes come before seeds (spec ZN9). HELLO then
+tells the zone of each node, and a client that has reached a far node goes on to a nearer one. Addresses with the same
+node id are one node and are kept once.
 
 Pure: the shells pass the time in seconds and dial; nothing here waits. Callers with threads hold their own lock.
 """
@@ -36,7 +36,8 @@ NEAR: Final = 0
 SAME_DATACENTER: Final = 1
 REMOTE: Final = 2
 
-# The first pause is shorter than a restart. The last is so long that attempts at a dead node cost nothing.
+# The first pause is shorter than a restart. The last is so long that attempts to reach a dead node cost next to
+# nothing.
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 3.0
 
@@ -45,7 +46,7 @@ PREFIX_LENGTH: Final = 8
 
 @dataclass(slots=True)
 class Place:
-    """A client's view of a node. `retry_at` is a moment of the shell's clock, 0 after no failure."""
+    """A client's view of a node. `retry_at` is a moment of the shell's clock, 0 if it has not failed."""
 
     address: Address
     is_seed: bool
@@ -95,14 +96,14 @@ class Cluster:
         return next((address for address in self.choices(now) if address not in tried), None)
 
     def is_best(self, address: Address, tried: Collection[Address], now: float) -> bool:
-        """Return whether a node that answered is well, and no nearer node is left to be tried."""
+        """Return whether a node that answered is healthy, and no nearer node is left to be tried."""
         if not self.is_good(address):
             return False
         left = [place for place in self._places.values() if place.retry_at <= now and place.address not in tried]
         return all(self._places[address].distance <= place.distance for place in left if place.priority < SUSPECTED)
 
     def is_better(self, address: Address, than: Address | None) -> bool:
-        """Return whether of two nodes that answered the first is to be used."""
+        """Return whether to prefer `address` to `than`; both nodes have answered."""
         if than is None or not self.is_good(than):
             return True
         is_nearer = self._places[address].distance < self._places[than].distance if address in self._places else False
@@ -202,10 +203,11 @@ class Cluster:
         return is_news
 
     def refused(self, address: Address, reply: Reply) -> None:
-        """Note that a node made nothing, and that another node may do it.
+        """Note that a node refused a command without any effect, and that another node may execute it.
 
-        A node that is leaving (or loading) remains the last resort. A node that lacks other nodes is well: its equals
-        come first until the next refusal or greeting, and nothing else changes.
+        A node that is leaving or loading is used only if no other one can be reached. A node that refused because other
+        nodes are missing is healthy. Its equals come first until the next refusal or greeting, and nothing else
+        changes.
         """
         place = self._places.get(address)
         if place is not None and means_elsewhere(reply):
@@ -220,9 +222,9 @@ class Cluster:
             self.feeder = None
 
     def node_with_prefix(self, prefix: str, now: float) -> Address | None:
-        """Return a node in good state whose id has this prefix (a job id carries the prefix of its maker).
+        """Return a healthy node whose id has this prefix. A job id carries the prefix of the node that made the job.
 
-        A node that is farther than the home is left out.
+        A node that is farther away than the home is left out.
         """
         home = None if self.home is None else self._places.get(self.home)
         for place in self._places.values():

@@ -16,7 +16,7 @@ def hello() -> Request[Hello]:
 
 
 def cluster_info() -> Request[dict[str, str | int | float]]:
-    """CLUSTER INFO → its fields."""
+    """CLUSTER INFO → the state of the cluster in fields, as the node asked sees it."""
     return Request((b"CLUSTER", b"INFO"), results.info)
 
 
@@ -52,7 +52,7 @@ def cluster_forget(node_id: str) -> Request[str]:
 def cluster_reset(*, hard: bool = False) -> Request[str]:
     """CLUSTER RESET → OK: the node forgets its nodes, jobs and queues.
 
-    hard   it also forgets its own id
+    hard   True: it also forgets its own id. False by default
     """
     return Request((b"CLUSTER", b"RESET", b"HARD" if hard else b"SOFT"), text, Repeat.NEVER)
 
@@ -60,7 +60,7 @@ def cluster_reset(*, hard: bool = False) -> Request[str]:
 def cluster_leaving(leaving: bool | None = None) -> Request[bool]:
     """CLUSTER LEAVING → whether the node asked is leaving.
 
-    leaving   True or False sets it; by default it is only reported
+    leaving   True: the node begins to leave; False: it stays. None, the default, changes nothing
     """
     if leaving is None:
         return Request((b"CLUSTER", b"LEAVING"), lambda reply: bool(reply == b"yes"))
@@ -84,5 +84,5 @@ def cluster_voters_init(*node_ids: str) -> Request[str]:
 
 
 def cluster_saveconfig() -> Request[str]:
-    """CLUSTER SAVECONFIG → OK, the nodes file is on disk."""
+    """CLUSTER SAVECONFIG → OK: the nodes file is on disk."""
     return Request((b"CLUSTER", b"SAVECONFIG"), text, Repeat.NEVER)

@@ -1,11 +1,12 @@
-"""The words that the nodes of a worker understand, learned from their refusals.
+"""The command options that the nodes of a worker support, learned from their refusals.
 
 A worker names the delivery in its commands (ATTEMPT), and leaves delays and limits of attempts to the node. Older nodes
-and Disque 1.0 do not know these words. Such a node refuses the command, and nothing is done. Then the worker uses the
-plain command for all jobs of that node, and waits between attempts itself. It asks each node once.
+and Disque 1.0 do not support these options. Such a node refuses the command, which has no effect. From then on the
+worker uses the plain command for all jobs of that node, and waits between attempts itself. So it tries the options only
+once with each node.
 
-While one node of a cluster is older, the others refuse these words for the time being. Such a refusal is not
-remembered. Pure.
+While one node of a cluster is older, the newer nodes refuse these options, too. Such a refusal is not remembered,
+because it ends with the upgrade. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _log = logging.getLogger("disque_py.client.worker")
 
 
 class Dialect:
-    """The nodes that refused new words.
+    """The nodes that refused new options.
 
     fetches_attempts   GETJOB asks for the number of each delivery (WITHLEASE)
     """
@@ -37,11 +38,11 @@ class Dialect:
         self._older: set[Address | None] = set()
 
     def attempt_of(self, job: Job) -> int | None:
-        """Return the number of the delivery for a command to its node; None if that node does not know the word."""
+        """Return the number of the delivery for a command to its node; None if that node does not support ATTEMPT."""
         return None if job.node in self._older else job.attempt
 
     def is_refused(self, job: Job, error: DisqueError) -> bool:
-        """Return whether a node refused a command because of its new words, and remember that node."""
+        """Return whether a node refused a command because of its new options, and remember that node."""
         if not isinstance(error, BadIdError) and not is_misunderstood(error):
             return False
         if not str(error).startswith(NOT_WHILE) and job.node not in self._older:
@@ -58,7 +59,7 @@ class Dialect:
 
 
 def is_too_long(error: DisqueError) -> bool:
-    """Return whether a node refused an ack because of the length of its result. It knows the word."""
+    """Return whether a node refused an ack because of the length of its result. The node supports the option."""
     return is_misunderstood(error) and str(error).endswith(TOO_LONG)
 
 

@@ -1,4 +1,4 @@
-"""The interface of dyno-queues (Netflix) on plain commands: messages with ids of the caller's, in shards.
+"""The interface of dyno-queues (Netflix) on plain commands: messages in shards, with ids that the caller chooses.
 
     with Disque("10.0.0.1:7711") as client:
         queue = DynoQueue(client, "encode", shards=["a", "b"], shard="a")
@@ -7,8 +7,8 @@
             queue.ack(message)
 
 A shard is a queue of the cluster, named `<name>.<shard>`; a queue without shards is one queue of that name. A message
-is a job. Its id is the META pair `dyno-id`, by which it is found, whatever its state. The unack time is RETRY: the
-nodes hand a message out again by themselves, so no process has to move expired ones back.
+is a job. Its id is the META pair `dyno-id`, by which it is found in any state. The unack time is RETRY: the nodes
+deliver a message again by themselves, so no process has to move expired messages back.
 
 Each operation is a generator of requests. `DynoQueue` and `AsyncDynoQueue` run it over the blocking and the asyncio
 client. Differences from the original are in docs/dyno.md.
@@ -42,10 +42,10 @@ UNACK_S: Final = 60
 TTL_S: Final = 365 * 86_400
 # The states of messages that are not over.
 STATUSES: Final = ("pending", "running", "invisible", "errored")
-# Deliveries that a queue object remembers, so that acks and leases go to the node with the lease.
+# The most deliveries that a queue object remembers, so that acks and leases go to the node with the lease.
 DELIVERIES_MAX: Final = 100_000
 PEEK_MAX: Final = 10_000
-# A message that is on another node comes within this time, if a client waits for it.
+# A message on another node arrives within this time, if a client waits for it.
 LOOK_MS: Final = 50
 
 P = ParamSpec("P")
@@ -59,9 +59,9 @@ Steps: TypeAlias = "Generator[Request[Any], Any, T]"
 class Message:
     """A message.
 
-    id         the caller's; messages with one id are one message
+    id         the id that the caller chooses; messages with the same id are one message
     payload    the content; text becomes UTF-8
-    priority   0 to 99, a lower one is served first; 0 by default
+    priority   0 to 99, a lower number is served first; 0 by default
     timeout    seconds until it can be popped; 0 by default
     shard      the shard that it is in; None: the queue chooses
     """
@@ -82,7 +82,7 @@ Strategy: TypeAlias = "Callable[[Sequence[str], Message], str]"
 
 
 def round_robin() -> Strategy:
-    """Return a strategy that takes the shards in turns, beginning anywhere."""
+    """Return a strategy that takes the shards in turn, beginning with a random one."""
     turn = random.randrange(1 << 16)
 
     def next_shard(shards: Sequence[str], message: Message) -> str:
@@ -122,7 +122,7 @@ class Layout:
         self.shards: tuple[str, ...] = tuple(shards) or ("",)
         self.shard = self.shards[0] if shard is None else shard
         if self.shard not in self.shards:
-            raise ValueError(f"{shard!r} is none of the shards {list(self.shards)}")
+            raise ValueError(f"{shard!r} is not one of the shards {list(self.shards)}")
         self.unack_time = unack_time
         self.ttl = ttl
         self.strategy = strategy or round_robin()
@@ -134,7 +134,7 @@ class Layout:
         return f"{self.name}.{shard}" if shard else self.name
 
     def queues(self, *, is_local: bool = False) -> list[str]:
-        """Return the names of all queues, that of this shard first; of this shard alone."""
+        """Return the names of all queues, that of this shard first; with `is_local`, only that one."""
         others = [] if is_local else [self.queue_of(shard) for shard in self.shards if shard != self.shard]
         return [self.queue_of(self.shard), *others]
 
@@ -162,7 +162,7 @@ class Layout:
 def _add(layout: Layout, message: Message, *, delay: Seconds) -> Steps[str]:
     shard = message.shard if message.shard is not None else layout.strategy(layout.shards, message)
     if shard not in layout.shards:
-        raise ValueError(f"{shard!r} is none of the shards {list(layout.shards)}")
+        raise ValueError(f"{shard!r} is not one of the shards {list(layout.shards)}")
     meta = {ID: message.id}
     if message.priority:
         meta["dyno-priority"] = str(message.priority)
@@ -201,9 +201,9 @@ def _find(
 def push(layout: Layout, messages: Iterable[Message]) -> Steps[list[str]]:
     """Add messages. Return their ids.
 
-    messages   the messages; one with an id that is there takes the place of the older one
+    messages   the messages; a message replaces an older one with the same id
 
-    With `overwrite=False` no older message is looked for, which is much faster. Then ids must be new.
+    With `overwrite=False` there is no search for older messages, which is much faster. Then ids must be new.
     """
     added: list[str] = []
     for message in messages:
@@ -221,8 +221,8 @@ def push(layout: Layout, messages: Iterable[Message]) -> Steps[list[str]]:
 def ensure(layout: Layout, message: Message) -> Steps[bool]:
     """Add a message only if no shard has one with its id, in any state. Return whether it was added.
 
-    Of several callers at the same moment each adds a job, looks, and the job with the lowest id stays. So one message
-    stays; one that is popped in that moment may be handed out twice.
+    If several callers do this at the same time, each adds a job and then searches, and the job with the lowest id
+    stays. So one message stays, but a message that is popped at that time may be delivered twice.
     """
     if (yield from _find(layout, message.id)):
         return False
@@ -239,8 +239,8 @@ def ensure(layout: Layout, message: Message) -> Steps[bool]:
 def pop(layout: Layout, count: int, wait: Milliseconds = LOOK_MS) -> Steps[list[Message]]:
     """Take up to `count` messages of this shard, in the order of priority, then age.
 
-    count   number of messages at most
-    wait    milliseconds to wait for the first one, 50 by default: messages on other nodes need a moment to come
+    count   the most messages
+    wait    milliseconds to wait for the first message, 50 by default, because messages on other nodes need a moment
 
     A message that is not acknowledged within the unack time comes again.
     """
@@ -248,12 +248,12 @@ def pop(layout: Layout, count: int, wait: Milliseconds = LOOK_MS) -> Steps[list[
 
 
 def bulk_pop(layout: Layout, count: int, wait: Milliseconds = LOOK_MS) -> Steps[list[Message]]:
-    """Take up to `count` messages of this shard, as `pop` does: one command takes all that are on the node."""
+    """Take up to `count` messages of this shard, as `pop` does. One command takes all messages on the node."""
     return (yield from pop(layout, count, wait))
 
 
 def unsafe_pop_all_shards(layout: Layout, count: int, wait: Milliseconds = LOOK_MS) -> Steps[list[Message]]:
-    """Take up to `count` messages of all shards, this one first. In the original, not here, duplicates are possible."""
+    """Take up to `count` messages of all shards, this one first. Unlike in the original, it makes no duplicates."""
     return (yield from _take(layout, layout.queues(), count, wait))
 
 
@@ -277,7 +277,7 @@ def unsafe_pop_with_msg_id_all_shards(layout: Layout, message_id: str) -> Steps[
 def _take(
     layout: Layout, queues: Sequence[str], count: int, wait: Milliseconds, where: dict[str, str] | None = None
 ) -> Steps[list[Message]]:
-    """Take what the node has. If that is nothing, wait for one message, and take what came with it."""
+    """Take the messages on the node. If there are none, wait for one, and take the messages that came with it."""
     span_ms = wait // timedelta(milliseconds=1) if isinstance(wait, timedelta) else wait
     jobs: list[Job] = yield _get(queues, count, 0, where)
     if not jobs and span_ms:
@@ -322,7 +322,7 @@ def _job_of(layout: Layout, message: Message | str, statuses: Sequence[str] = ST
 
 
 def ack(layout: Layout, message: Message | str) -> Steps[bool]:
-    """Acknowledge a message, or an id: it is done. False if it was done before, or is unknown."""
+    """Acknowledge a message, named by itself or by its id. Return False if it was done before, or is unknown."""
     message_id = message.id if isinstance(message, Message) else message
     job = layout.deliveries.pop(message_id, None)
     if job is None:
@@ -335,7 +335,7 @@ def ack(layout: Layout, message: Message | str) -> Steps[bool]:
 
 
 def ack_all(layout: Layout, messages: Iterable[Message]) -> Steps[int]:
-    """Acknowledge many messages, with one command per node that delivered some. Return how many were known."""
+    """Acknowledge many messages, with one command for each node that delivered some. Return how many were known."""
     jobs: list[Job] = []
     for message in messages:
         job = yield from _job_of(layout, message)
@@ -349,7 +349,7 @@ def ack_all(layout: Layout, messages: Iterable[Message]) -> Steps[int]:
 
 
 def set_unack_timeout(layout: Layout, message: Message | str, seconds: Seconds) -> Steps[bool]:
-    """Let the lease of a message that was popped last for so long from now. False if it is not popped any more."""
+    """Let the lease of a popped message end in `seconds` from now. Return False if it is no longer popped."""
     job = yield from _job_of(layout, message, ("running",))
     if job is None:
         return False
@@ -361,7 +361,7 @@ def set_unack_timeout(layout: Layout, message: Message | str, seconds: Seconds) 
 
 
 def set_timeout(layout: Layout, message: Message | str, seconds: Seconds) -> Steps[bool]:
-    """Let a message that waits be ready in so many seconds; 0: now. False if it does not wait."""
+    """Make a waiting message ready in `seconds` from now; 0: immediately. Return False if it is not waiting."""
     job = yield from _job_of(layout, message, ("pending", "invisible"))
     if job is None:
         return False
@@ -370,7 +370,7 @@ def set_timeout(layout: Layout, message: Message | str, seconds: Seconds) -> Ste
 
 
 def remove(layout: Layout, message: Message | str) -> Steps[bool]:
-    """Remove a message, popped or not. Return whether it was there. It is not handed out again."""
+    """Remove a message, popped or not. Return whether it existed. It is not delivered again."""
     message_id = message.id if isinstance(message, Message) else message
     layout.deliveries.pop(message_id, None)
     found = yield from _find(layout, message_id, count=PEEK_MAX)
@@ -379,24 +379,24 @@ def remove(layout: Layout, message: Message | str) -> Steps[bool]:
 
 
 def atomic_remove(layout: Layout, message: Message | str) -> Steps[bool]:
-    """Remove a message, as `remove` does: a single command ends it on all nodes."""
+    """Remove a message, as `remove` does. A single command ends it on all nodes."""
     return (yield from remove(layout, message))
 
 
 def get(layout: Layout, message_id: str) -> Steps[Message | None]:
-    """Return a message that is not done, in any shard and state, as all linked nodes know it. None if there is none."""
+    """Return a message that is not done, in any shard, state and node. None if there is none."""
     found = yield from _find(layout, message_id)
     return layout.message(found[0]) if found else None
 
 
 def local_get(layout: Layout, message_id: str) -> Steps[Message | None]:
-    """Return a message of this shard, as the node that answers knows it. None if it knows none."""
+    """Return a message of this shard on the node that answers. None if there is none."""
     found = yield from _find(layout, message_id, is_local=True)
     return layout.message(found[0]) if found else None
 
 
 def get_all_messages(layout: Layout) -> Steps[list[Message]]:
-    """Return all messages of all shards that are not done, 10000 per shard and state at most."""
+    """Return all messages of all shards that are not done, at most 10000 per shard and state."""
     return (yield from _all(layout))
 
 
@@ -419,7 +419,7 @@ Predicate: TypeAlias = "Callable[[Message], bool]"
 
 
 def get_msg_with_predicate(layout: Layout, predicate: Predicate, *, local_only: bool = False) -> Steps[Message | None]:
-    """Return the first message that waits and for which `predicate` is true. None if there is none.
+    """Return the first waiting message for which `predicate` is true. None if there is none.
 
     predicate    a function of a message
     local_only   look in this shard only; False by default
@@ -431,13 +431,13 @@ def get_msg_with_predicate(layout: Layout, predicate: Predicate, *, local_only: 
 
 
 def contains_predicate(layout: Layout, predicate: Predicate, *, local_only: bool = False) -> Steps[bool]:
-    """Return whether a message waits for which `predicate` is true; see `get_msg_with_predicate`."""
+    """Return whether there is a waiting message for which `predicate` is true; see `get_msg_with_predicate`."""
     found = yield from get_msg_with_predicate(layout, predicate, local_only=local_only)
     return found is not None
 
 
 def pop_msg_with_predicate(layout: Layout, predicate: Predicate, *, local_only: bool = False) -> Steps[Message | None]:
-    """Take the first message that is ready and for which `predicate` is true; see `get_msg_with_predicate`."""
+    """Take the first ready message for which `predicate` is true; see `get_msg_with_predicate`."""
     for message in (yield from _all(layout, ("pending",), is_local=local_only)):
         if predicate(message):
             found = yield from unsafe_pop_with_msg_id_all_shards(layout, message.id)
@@ -447,7 +447,7 @@ def pop_msg_with_predicate(layout: Layout, predicate: Predicate, *, local_only: 
 
 
 def size(layout: Layout) -> Steps[int]:
-    """Return how many messages wait, in all shards. Popped ones are not counted."""
+    """Return the number of waiting messages in all shards. Popped messages are not counted."""
     total = 0
     for sizes in (yield from shard_sizes(layout)).values():
         total += sizes["size"]
@@ -455,7 +455,7 @@ def size(layout: Layout) -> Steps[int]:
 
 
 def shard_sizes(layout: Layout) -> Steps[dict[str, dict[str, int]]]:
-    """Return for each shard its `size` (messages that wait) and `uacked` (popped, not acknowledged)."""
+    """Return for each shard its `size` (waiting messages) and `uacked` (popped and not acknowledged)."""
     found: dict[str, dict[str, int]] = {}
     for shard in layout.shards:
         stat: QueueStat | None = yield commands.qstat(layout.queue_of(shard), cluster=True)
@@ -465,7 +465,7 @@ def shard_sizes(layout: Layout) -> Steps[dict[str, dict[str, int]]]:
 
 
 def clear(layout: Layout) -> Steps[int]:
-    """Remove all messages that wait, of all shards. Return how many there were. Popped ones go on."""
+    """Remove all waiting messages of all shards. Return their number. Popped messages are not affected."""
     total = 0
     for queue in layout.queues():
         for status in ("pending", "invisible", "errored"):
@@ -475,9 +475,9 @@ def clear(layout: Layout) -> Steps[int]:
 
 
 def process_unacks(layout: Layout) -> Steps[int]:
-    """Return how many messages of this shard are popped and not acknowledged.
+    """Return the number of messages of this shard that are popped and not acknowledged.
 
-    The original moves those back whose unack time is over. Here the nodes do so when it is over.
+    The original moves messages back whose unack time is over. Here the nodes do that by themselves.
     """
     stat = yield commands.qstat(layout.queue_of(layout.shard), cluster=True)
     return 0 if stat is None else stat.running
@@ -489,9 +489,9 @@ def atomic_process_unacks(layout: Layout) -> Steps[int]:
 
 
 def find_stale_messages(layout: Layout) -> Steps[list[Message]]:
-    """Return messages of which the payload can't be had: a message that some node names and no node can show.
+    """Return messages without a payload: a node names them, and no node can show them.
 
-    In the original an id may stay without its payload. Here both are one job, so the answer is empty, unless nodes are
+    In the original an id may stay without its payload. Here both are one job, so the answer is empty unless nodes are
     missing.
     """
     found: list[Message] = []
@@ -506,7 +506,7 @@ def find_stale_messages(layout: Layout) -> Steps[list[Message]]:
 
 
 class Run(Generic[T]):
-    """An operation on its way: the request to send next, until it is over and has a result."""
+    """A running operation: the request to send next, until the operation is over and has a result."""
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
@@ -518,7 +518,7 @@ class Run(Generic[T]):
         self._go_on(lambda: self._steps.send(reply))
 
     def fail(self, error: Exception) -> None:
-        """Give the operation the error of its request. It may know what to do; else this raises it."""
+        """Give the operation the error of its request. This raises the error if the operation does not handle it."""
         self._go_on(lambda: self._steps.throw(error))
 
     def _go_on(self, step: Callable[[], Request[Any]]) -> None:
@@ -585,7 +585,7 @@ class Face(Generic[C]):
 
     @property
     def unack_time(self) -> Seconds:
-        """Seconds after which a popped message comes again."""
+        """The seconds after which a popped message comes again."""
         return self.layout.unack_time
 
     def close(self) -> None:
@@ -598,12 +598,15 @@ class DynoQueue(Face["Disque"]):
 
     client       a `Disque`
     name         name of the queue
-    shards       names of the shards, as of zones; none by default: the queue is one shard
+    shards       names of the shards, for example of zones; none by default: the queue is one shard
     shard        the shard that this object pops from; the first one by default
     unack_time   seconds after which a popped message comes again, 60 by default
     ttl          seconds after which a message is dropped, a year by default
-    strategy     a function of (shards, message) that chooses a shard; in turns by default
-    overwrite    a pushed message takes the place of an older one with its id, the default. False: ids must be new
+    strategy     a function of (shards, message) that chooses a shard; by default the shards are taken in turn
+    overwrite    True, the default: a pushed message replaces an older one with its id. False: ids must be new
+
+        queue = DynoQueue(client, "encode", shards=["a", "b"], shard="a")
+        queue.push([Message("title-17", b"...", priority=10)])
     """
 
     push = _called(push)
@@ -683,7 +686,7 @@ class Queues(Generic[Q]):
         return self._queues[name]
 
     def queues(self) -> list[Q]:
-        """Return the queues that were asked for."""
+        """Return the queues that `get` has returned so far."""
         return list(self._queues.values())
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The errors of the library, as types to catch.
 
 There are two families. `ReplyError` and its subclasses mean that a node answered with an error: it understood the
-command and refused it. `DisqueConnectionError` means that no answer came. Then the command may have been executed or
-not; `ConnectionLostError.sent` says which. This module knows no sockets and no retries.
+command and refused it. `DisqueConnectionError` means that no answer came. Then the command may or may not have been
+executed; `ConnectionLostError.sent` is False if it certainly was not. This module knows no sockets and no retries.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class ProtocolError(DisqueConnectionError):
 
 
 class AttemptsSpentError(DisqueError):
-    """A worker got a job without attempts left. The last attempt ended with its worker, not with an error."""
+    """A worker received a job without attempts left. The worker of the last attempt stopped, and reported no error."""
 
 
 class LockHeldError(DisqueError):
-    """Another owner has the lock, and it did not end in time."""
+    """Another owner has the lock and did not give it back in time."""
 
 
 class LockLostError(DisqueError):
@@ -59,7 +59,7 @@ class LockLostError(DisqueError):
 
 
 class BatchError(DisqueError):
-    """Some commands of a batch failed.
+    """Some commands of a pipeline or of `add_jobs` failed.
 
     results   one entry per command, in order: its value, or its DisqueError
     """
@@ -89,11 +89,11 @@ class NoReplError(ReplyError):
 
 
 class PausedError(ReplyError):
-    """The queue is paused in input."""
+    """The queue's input is paused, so it takes no new jobs."""
 
 
 class MaxLenError(ReplyError):
-    """The queue is longer than MAXLEN, or its setting `maxlen`, allows."""
+    """The queue has as many jobs as MAXLEN, or its setting `maxlen`, allows."""
 
 
 class TooBigError(ReplyError):
@@ -101,11 +101,11 @@ class TooBigError(ReplyError):
 
 
 class NoKeyError(ReplyError):
-    """The job lacks META of a name that the queue's setting `require-meta` requires."""
+    """The job's metadata lack a name that the queue's setting `require-meta` demands."""
 
 
 class NoRouteError(ReplyError):
-    """No queue that is bound to the topic takes the job: none of their filters fits its metadata."""
+    """No queue that is bound to the topic takes the job, because no filter matches its metadata."""
 
 
 class BatchClosedError(ReplyError):
@@ -113,7 +113,7 @@ class BatchClosedError(ReplyError):
 
 
 class UnreachableError(ReplyError):
-    """The at-most-once job was refused, because its key may be in use on a node that can't be reached."""
+    """The command needs a node that can't be reached, as an ADDJOB with RETRY 0 whose key may be in use there."""
 
 
 class LeavingError(ReplyError):
@@ -129,7 +129,7 @@ class NoJobError(ReplyError):
 
 
 class TooLateError(ReplyError):
-    """More than half of the job's TTL is over, so its next delivery can't be postponed any more."""
+    """More than half of the job's TTL has passed, so its next delivery can't be postponed any more."""
 
 
 class StaleError(ReplyError):
@@ -153,11 +153,11 @@ class LoadingError(ReplyError):
 
 
 class AuthError(ReplyError):
-    """No password, a wrong one, or a user that is unknown or off."""
+    """The password is missing or wrong, or the user is unknown or switched off."""
 
 
 class NoPermissionError(ReplyError):
-    """The user may not run the command, or not use a queue, lock or other name in it."""
+    """The user may not run the command, or may not use a queue, lock or other name in it."""
 
 
 class LimitError(ReplyError):
@@ -174,7 +174,7 @@ class EventsTrimmedError(ReplyError):
 
 
 class NoEventLogError(ReplyError):
-    """The node has no event log, or it has begun another one than the requested one."""
+    """The node has no event log, or its log is not the requested one."""
 
     @property
     def log(self) -> str | None:
@@ -188,7 +188,7 @@ class NoQuorumError(ReplyError):
 
 
 class LockDoneError(ReplyError):
-    """The work under this lock is done, and that is still remembered."""
+    """The work under this lock is done, and the cluster still remembers it."""
 
 
 class LockSpentError(ReplyError):
@@ -196,7 +196,7 @@ class LockSpentError(ReplyError):
 
 
 class FencedError(ReplyError):
-    """The lock is no longer this owner's, under this fence."""
+    """The lock, or the claim of the job, is no longer held under this fence."""
 
 
 BY_CODE: Final[dict[str, type[ReplyError]]] = {
@@ -229,7 +229,7 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "LIMIT": LimitError,
 }
 
-# AUTH itself answers with the general code ERR, so only the text identifies its errors.
+# AUTH itself replies with the general code ERR, so only the text identifies its errors.
 AUTH_TEXTS: Final = ("ERR invalid password", "ERR Client sent AUTH")
 
 

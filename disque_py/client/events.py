@@ -1,9 +1,9 @@
 """The EVENTS commands: one node's log of job transitions, as lines and as typed events (docs/events.md).
 
 A log belongs to a node and has an id. Its events are numbered without gaps. A program stores the log's id and the next
-number together with its own results, and resumes there. So these commands concern one node: pass `node`, or use a
-client of that node alone. Lines stay bytes until `events` is called, because parsing JSON costs more than all the rest.
-Pure.
+event's number together with its own results, and resumes there. So these commands concern one node: pass `node`, or use
+a client of that node alone. Lines stay bytes until `events` is called, because parsing JSON costs more than all the
+rest. Pure.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from disque_py.client.spans import Milliseconds, milliseconds, whole
 # The limits of one read, by default.
 COUNT: Final = 10_000
 MAX_BYTES: Final = 1 << 20
-# The wait of one read of a tail, before the next one. Longer silence means a dead node.
+# The wait of one read of a tail, before it is repeated. Longer silence means a dead node.
 TAIL_BLOCK_MS: Final = 10_000
 
 
 @dataclass(slots=True)
 class EventLog:
-    """The answer to EVENTS INFO. Events from `first` up to, without, `next` can be read; `bytes` is their size."""
+    """The answer to EVENTS INFO. Events from `first` to before `next` can be read; `bytes` is their size."""
 
     log: str
     first: int
@@ -84,7 +84,7 @@ def event_of(line: bytes | str) -> Event:
 
 @dataclass(slots=True)
 class EventLines:
-    """The answer to EVENTS READ: whole lines, from event `seq` of `log` on; none if there are no more yet."""
+    """The answer to EVENTS READ: complete lines, from event `seq` of `log` on; none if there are no more yet."""
 
     log: str
     seq: int
@@ -126,14 +126,14 @@ def events_read(
 ) -> Request[EventLines]:
     """EVENTS READ → lines from event `seq` on: at most `count`, about `max_bytes`, and at least one if there is one.
 
-    It may return fewer lines although there are more. An empty answer means that there are no more.
+    The node may return fewer lines although there are more. An empty answer means that there are no more.
 
-    log         the log's id, as EVENTS INFO tells it
-    seq         the number of the first event that is wanted
+    log         the log's id, from `events_info`
+    seq         the number of the first event to read
     count       number of events at most, 10000 by default
-    max_bytes   bytes of lines, 1048576 by default
+    max_bytes   bytes of lines, approximately, at most; 1048576 by default
     block_ms    milliseconds to wait for the first one, 0 for ever; by default the node answers at once
-    reader      a name under which INFO shows how far behind this reader is; none by default
+    reader      a name under which INFO shows how many events this reader is behind; none by default
     node        the node whose log it is; by default the one that commands go to
 
     Raises EventsTrimmedError when the event is gone, NoEventLogError when the node has another log or none.

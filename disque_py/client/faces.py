@@ -1,8 +1,8 @@
 """The commands as methods: one class per kind of client, all derived from the commands.
 
 A method is a function of a module of commands (commands.py lists them) with `self` in front. Its name, parameters and
-documentation are written there once, and type checkers see them through `ParamSpec`. Acks of jobs that several nodes
-have delivered are a command for each of these nodes, and the answers are added up. Methods that wait are written here.
+documentation are written there once, and type checkers see them through `ParamSpec`. For jobs that several nodes have
+delivered, an ack sends one command to each of these nodes, and adds up the answers. Methods that wait are written here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from disque_py.client.waiting import Waiting, is_older, outcome_of
 # The end of each method's documentation.
 EVERY_COMMAND: Final = """
     Like every command: DisqueConnectionError when no node answers, AuthError for a wrong password, another ReplyError
-    when the node refuses.
+    when the node refuses the command.
 """
 
 P = ParamSpec("P")
@@ -50,7 +50,7 @@ Jobs: TypeAlias = "Generator[Job, None, None]"
 
 
 class Result(Generic[T]):
-    """The answer to a command of a pipeline. It is available once the pipeline was executed."""
+    """The answer to a command of a pipeline. It is available once the pipeline has been executed."""
 
     __slots__ = ("_outcome",)
 
@@ -209,7 +209,7 @@ class AsyncCommands(ABC):
 
     @abstractmethod
     async def run(self, request: Request[T]) -> T:
-        """Execute one command. Raises what can go wrong with it (errors.py)."""
+        """Execute one command. Raises the errors of that command (errors.py)."""
 
     @abstractmethod
     async def run_adding(self, adding: Adding) -> list[str]:
@@ -230,7 +230,7 @@ class AsyncCommands(ABC):
         return sum(await asyncio.gather(*map(self.run, requests)))
 
     def batch(self, name: str | bytes, callback: Callback | None = None) -> AsyncBatch:
-        """Return a batch, to be used as a context. It is closed at the end of the block.
+        """Return a batch, for use in a `with` block. The batch is closed at the end of the block.
 
         name       name of the batch
         callback   queue and body of the job that is added when the batch is done; None, the default: none
@@ -247,12 +247,12 @@ class AsyncCommands(ABC):
         job       a job, or its id
         timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever
 
-        The node tells it as soon as the job is over (WAITJOB), with the result and the error. "gone" means that no node
-        knows the job. `Outcome.job` is None then. A node without WAITJOB is asked SHOW CLUSTER after pauses of 20 ms to
-        a second. A dead letter is not over: it is in another queue.
+        The node replies as soon as the job is over (WAITJOB), with its result or its error. "gone" means that no node
+        knows the job; then `Outcome.job` is None. If a node does not support WAITJOB, the client repeats SHOW CLUSTER,
+        with pauses of 20 ms to a second. A dead letter is not over: it is in another queue.
 
-        Raises TimeoutError when the job is not over in time, or not known then, BadIdError, ReplyError from a node that
-        knows no SHOW CLUSTER, and the errors of every command.
+        Raises TimeoutError if the job is not over in time, or if it is unknown when the time is over; BadIdError;
+        ReplyError if the node supports neither command; and the errors of every command.
 
         Example: `client.wait(job_id, timeout=30).result`
         """
@@ -364,7 +364,7 @@ class BlockingCommands(ABC):
 
     @abstractmethod
     def run(self, request: Request[T]) -> T:
-        """Execute one command. Raises what can go wrong with it (errors.py)."""
+        """Execute one command. Raises the errors of that command (errors.py)."""
 
     @abstractmethod
     def run_adding(self, adding: Adding) -> list[str]:
@@ -382,7 +382,7 @@ class BlockingCommands(ABC):
         return sum(map(self.run, requests))
 
     def batch(self, name: str | bytes, callback: Callback | None = None) -> Batch:
-        """Return a batch, to be used as a context. It is closed at the end of the block.
+        """Return a batch, for use in a `with` block. The batch is closed at the end of the block.
 
         name       name of the batch
         callback   queue and body of the job that is added when the batch is done; None, the default: none
@@ -399,12 +399,12 @@ class BlockingCommands(ABC):
         job       a job, or its id
         timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever
 
-        The node tells it as soon as the job is over (WAITJOB), with the result and the error. "gone" means that no node
-        knows the job. `Outcome.job` is None then. A node without WAITJOB is asked SHOW CLUSTER after pauses of 20 ms to
-        a second. A dead letter is not over: it is in another queue.
+        The node replies as soon as the job is over (WAITJOB), with its result or its error. "gone" means that no node
+        knows the job; then `Outcome.job` is None. If a node does not support WAITJOB, the client repeats SHOW CLUSTER,
+        with pauses of 20 ms to a second. A dead letter is not over: it is in another queue.
 
-        Raises TimeoutError when the job is not over in time, or not known then, BadIdError, ReplyError from a node that
-        knows no SHOW CLUSTER, and the errors of every command.
+        Raises TimeoutError if the job is not over in time, or if it is unknown when the time is over; BadIdError;
+        ReplyError if the node supports neither command; and the errors of every command.
 
         Example: `client.wait(job_id, timeout=30).result`
         """
@@ -511,7 +511,7 @@ class BlockingCommands(ABC):
 
 
 class PipelineCommands(ABC):
-    """Every command as a method that returns a Result. The Result has its value once the pipeline was executed."""
+    """Every command as a method that returns a Result. The Result has its value once the pipeline has been executed."""
 
     @abstractmethod
     def add(self, request: Request[T]) -> Result[T]:

@@ -3,8 +3,8 @@
 A job id names the node that made the job (`D-<8 hex>-`). If nearly all jobs of a consumer come from one other node,
 each of them crosses the cluster first. Then the consumer should use that node.
 
-A consumer must not flap. So a move needs a large majority over a whole window. After a move there is a rest without
-moves, and the rest doubles when moves come in a row. So producers that alternate between nodes stop attracting
+A consumer must not flap. So a move needs a large majority over a whole window. After a move there is a pause without
+moves, which doubles if the next move follows soon. So producers that alternate between nodes no longer attract
 consumers. Pure; this module knows ids and time only.
 """
 
@@ -28,7 +28,8 @@ PREFIX: Final = slice(2, 10)
 class FeedWatch:
     """A counter of the makers of received jobs, which decides when to move.
 
-    It has one window at a time. Counts begin anew when the window is full, so that old traffic has no vote.
+    It has one window at a time. The counts start again from zero when the window is full, so that old traffic does not
+    count.
     """
 
     __slots__ = ("_counts", "_moved_at", "_rest_s", "_total")

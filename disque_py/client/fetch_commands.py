@@ -31,28 +31,31 @@ def get_jobs(
 ) -> Request[list[Job]]:
     """GETJOB → up to `count` jobs; an empty list when none came in time.
 
-    queues         names of queues; jobs of the first are given before those of the next
+    queues         names of queues; jobs of the first queue come before those of the next
     count          number of jobs at most, 1 by default. A call that had to wait gets one job, with any count
     timeout_ms     milliseconds to wait for the first job; 0, the default, waits for ever
-    nohang         do not wait at all
-    withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
-    withmeta       `Job.meta` is filled in
-    withlease      `Job.lease_ms` and `Job.attempt` are filled in
+    nohang         True: do not wait at all. False by default
+    withcounters   True: fill in `Job.nacks` and `Job.additional_deliveries`
+    withmeta       True: fill in `Job.meta`
+    withlease      True: fill in `Job.lease_ms` and `Job.attempt`
     lease          seconds for which these deliveries last; by default each job's RETRY
-    where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
-                   job
-    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
-                   also of queues that come into being later. None by default
-    token          none by default. The same token on the same node is answered with the same jobs, as long as they
-                   are leased. `ack_token`, `nack_token` and `extend_token` work on all of them. With a token or a
-                   lease, jobs of RETRY 0 are skipped
+    where          names and values: only jobs whose metadata have all these pairs. None, the default: any job
+    match          patterns instead of names, such as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that are created later. None by default
+    token          a name for this answer, none by default. If the call is repeated with the same token on the same
+                   node, it gets the same jobs, as long as they are leased. `ack_token`, `nack_token` and `extend_token`
+                   work on all of them. With a token or a lease, jobs of RETRY 0 are skipped
     node           ask this node only. A token belongs to the node that answered (`Job.node`). By default the client
                    chooses
 
-    A connection that breaks while the call waits is replaced. Jobs that are lost in flight come again after their
-    RETRY. Cancelling the call is safe in the asyncio client: it puts back the jobs in flight.
+    If the connection breaks while the call waits, the client opens another one. Jobs that are lost in flight come again
+    after their RETRY. In the asyncio client the call may be cancelled: the client then puts back the jobs in flight.
 
-    Raises ValueError for a number that is not whole, or without a queue.
+    Raises ValueError without a queue, or for a number that is not whole.
+
+        for job in client.get_jobs("mail", "news", count=10, timeout_ms=1000):
+            print(job.body)
+            client.ack(job)
     """
     patterns = () if match is None else tuple(map(word, match))
     if bool(queues) == bool(patterns):
@@ -105,21 +108,25 @@ def get_job(
 ) -> Request[Job | None]:
     """GETJOB → one job, or None when none came in time.
 
-    queues         names of queues; jobs of the first are given before those of the next
+    queues         names of queues; jobs of the first queue come before those of the next
     timeout_ms     milliseconds to wait for a job; 0, the default, waits for ever
-    nohang         do not wait at all
-    withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
-    withmeta       `Job.meta` is filled in
-    withlease      `Job.lease_ms` and `Job.attempt` are filled in
+    nohang         True: do not wait at all. False by default
+    withcounters   True: fill in `Job.nacks` and `Job.additional_deliveries`
+    withmeta       True: fill in `Job.meta`
+    withlease      True: fill in `Job.lease_ms` and `Job.attempt`
     lease          seconds for which this delivery lasts; by default the job's RETRY
-    where          pairs of names and values; only a job whose metadata have all of them. None, the default, takes any
-                   job
-    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
-                   also of queues that come into being later. None by default
-    token          none by default. The same token on the same node is answered with the same job (see `get_jobs`)
+    where          names and values: only a job whose metadata have all these pairs. None, the default: any job
+    match          patterns instead of names, such as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that are created later. None by default
+    token          a name for this answer: the same token on the same node gets the same job (see `get_jobs`). None by
+                   default
     node           ask this node only; by default the client chooses
 
-    Raises ValueError for a number that is not whole, or without a queue.
+    Raises ValueError without a queue, or for a number that is not whole.
+
+        job = client.get_job("mail", timeout_ms=1000)
+        if job is not None:
+            client.ack(job)
     """
     ask = get_jobs(*queues, timeout_ms=timeout_ms, nohang=nohang, token=token, **options)
     return Request(
@@ -143,23 +150,26 @@ def jobs(
 ) -> Request[list[Job]]:
     """Iterate over jobs: for ever, or until none came for `idle_ms`. The caller acknowledges each.
 
-    queues         names of queues; jobs of the first are given before those of the next
-    count          number of jobs that are fetched at once at most, 1 by default
+    queues         names of queues; jobs of the first queue come before those of the next
+    count          number of jobs to fetch with one command at most, 1 by default
     idle_ms        milliseconds without a job after which the iterator ends; 0, the default: never
-    withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
-    withmeta       `Job.meta` is filled in
-    withlease      `Job.lease_ms` and `Job.attempt` are filled in
+    withcounters   True: fill in `Job.nacks` and `Job.additional_deliveries`
+    withmeta       True: fill in `Job.meta`
+    withlease      True: fill in `Job.lease_ms` and `Job.attempt`
     lease          seconds for which each delivery lasts; by default the job's RETRY
-    where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
-                   job
-    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
-                   also of queues that come into being later. None by default
+    where          names and values: only jobs whose metadata have all these pairs. None, the default: any job
+    match          patterns instead of names, such as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that are created later. None by default
     node           ask this node only; by default the client chooses
 
-    An iterator that ends early puts back the jobs that it has fetched and not handed out. It ends when its loop is
+    An iterator that ends early puts back the jobs that it has fetched but not handed out. It ends when its loop is
     left, when it is closed, and when the client is closed.
 
-    Raises ValueError for a number that is not whole, or without a queue.
+    Raises ValueError without a queue, or for a number that is not whole.
+
+        for job in client.jobs("mail", count=10, idle_ms=500):  # asyncio: async for
+            print(job.body)
+            client.ack(job)
     """
     return get_jobs(*queues, count=count, timeout_ms=milliseconds("idle_ms", idle_ms), **options)
 
@@ -170,6 +180,9 @@ def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]
     tokens   tokens of GETJOBs
     node     the node that answered the GETJOB. Other nodes don't know the token and answer 0. By default the client
              chooses
+
+        jobs = client.get_jobs("mail", count=100, token="batch-7")
+        client.ack_token("batch-7", node=jobs[0].node)
     """
     return _about_tokens(b"ACKTOKEN", tokens, node)
 
@@ -183,9 +196,9 @@ def nack_token(
     """NACKTOKEN → number of jobs that were put back: all that are still leased under these tokens.
 
     tokens   tokens of GETJOBs
-    delay    seconds until the next delivery, or a timedelta; by default the jobs' back-off decides, else their queue's,
-             else they are queued at once
-    reason   the error, which SHOW tells until the next NACK; none by default
+    delay    seconds until the next delivery, or a timedelta; by default the jobs' back-off, else that of their queue,
+             else they are queued again immediately
+    reason   the error, which SHOW reports until the next NACK; none by default
     node     the node that answered the GETJOB; by default the client chooses
     """
     request = _about_tokens(b"NACKTOKEN", tokens, node)

@@ -24,8 +24,8 @@ OVER: Final = frozenset((*STATUS_NAMES[COMPLETED:], UNKNOWN))
 class JobEnd:
     """One job in the answer to WAITJOB.
 
-    status   the end of the job; "unknown": no node knows it. At a time-out, or with `first`, also a status that is no
-             end
+    status   the end of the job; "unknown": no node knows it. After a time-out, or with `first`, it may be a status that
+             is no end
     result   the bytes that it was acknowledged with; None without any
     error    the reason of an errored job; None without one
     """
@@ -45,10 +45,10 @@ class JobEnd:
 class BatchInfo:
     """The answer to BATCH SHOW and BATCH WAIT: the jobs of a batch by status.
 
-    closed     no job is added any more
-    total      all jobs that were ever added
-    done       it is closed, and each job is over or errored
-    callback   the job that was added at the end; None if there is none
+    closed     whether the batch takes no more jobs
+    total      number of all jobs that were ever added
+    done       whether it is closed, and each job is over or errored
+    callback   the id of the job that was added at the end; None if there is none
     more       fields that this library does not know
     """
 
@@ -76,12 +76,12 @@ def _id(job: JobRef) -> bytes:
 
 
 def wait_jobs(*jobs: JobRef, timeout: Span | None = None, first: bool = False) -> Request[list[JobEnd]]:
-    """WAITJOB → the end of each job, in their order, when all of them are over.
+    """WAITJOB → the end of each job, in the order of the arguments, when all of them are over.
 
     jobs      jobs, or their ids; at most 1024
-    timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever. Afterwards the answer has
-              the statuses of that moment
-    first     wait only until one of them is over
+    timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever. After a time-out the answer
+              has the statuses of that moment
+    first     True: wait only until one of them is over. False by default
 
     Any node will do. Raises BadIdError; ValueError without a job.
 
@@ -112,12 +112,12 @@ def progress(
     attempt: int | None = None,
     fence: int | None = None,
 ) -> Request[str]:
-    """PROGRESS, at the node that delivered the job → OK: it tells how far the work is.
+    """PROGRESS, at the node that delivered the job → OK: report how far the work is.
 
     job       a job, or its id
     percent   0 to 100
     note      at most 256 bytes that say more; None by default
-    attempt   the number of the delivery (`Job.attempt`); by default whichever it is
+    attempt   the number of the delivery (`Job.attempt`); by default any delivery
     fence     the fence of the delivery's claim; by default that of a `Job` (`Job.fence`)
 
     Raises NoJobError, BadIdError; JobCanceledError if the job was canceled; StaleError if a later delivery than
@@ -162,11 +162,11 @@ def wait_batch(name: str | bytes, timeout: Span | None = None) -> Request[BatchI
 
 
 def close_batch(name: str | bytes, callback: tuple[str | bytes, Body] | None = None) -> Request[str]:
-    """BATCH CLOSE → OK: no job is added any more, so the batch can be done.
+    """BATCH CLOSE → OK: the batch takes no more jobs, so it can be done.
 
     name       name of the batch
-    callback   queue and body of the job that is added when it is done; None, the default: none. That of the first
-               close counts
+    callback   queue and body of the job that is added when the batch is done; None, the default: none. If the batch is
+               closed again, the first callback stays
 
     Raises ReplyError if there is no such batch.
 
@@ -193,9 +193,7 @@ def delete_batch(name: str | bytes) -> Request[bool]:
 def batches(pattern: str | bytes = "*") -> Request[list[str]]:
     """BATCH LIST → names of batches, sorted.
 
-    pattern   of the names, as `upload-*`; all by default
-
-    Raises nothing of its own.
+    pattern   only names that match it, such as `upload-*`; all names by default
 
         client.batches("upload-*")
     """

@@ -1,4 +1,4 @@
-"""The beginning of a connection, and the errors of its callers at its end.
+"""The first commands of a connection, and the errors that its callers get when it breaks.
 
 AUTH, CLIENT SETNAME and HELLO leave in one write, so a connection is ready after one round trip (spec X4). The asyncio
 and the blocking connection share this module. Pure.

@@ -1,14 +1,15 @@
 """Heartbeats, which extend the leases of running jobs: WORKING at half of each job's RETRY.
 
-Most handlers end within milliseconds, so a job costs nothing here until it has run for a moment. Then the answer to the
-first WORKING tells its RETRY (spec L7), and further ones follow at half of it. Jobs of RETRY 0 are never delivered
+Most handlers end within milliseconds, so a job costs nothing here until it has run for a moment. The answer to its
+first WORKING gives its RETRY (spec L7), and the next ones follow at half of that. Jobs of RETRY 0 are never delivered
 again and need no WORKING. WORKING only works where the job is known: at the node that delivered it, or else at the node
-that made it. When both are gone, another node with a copy does it. So all known nodes are asked before a lease is lost.
+that made it. When both are gone, another node with a copy can do it. So the heartbeat asks all known nodes before it
+gives a lease up.
 
-A lease can't be extended if the job is unknown by now, past half of its TTL, or delivered again (STALE). Then the job
-goes on running, and the worker is told once that it may run elsewhere too.
+A lease can't be extended if the job is unknown by now, past half of its TTL, or delivered again (STALE). Then the
+handler goes on, and the worker is told once that the job may run elsewhere, too.
 
-WORKING is also how a worker hears of a cancellation. So jobs of nodes that can cancel get it at least every `check_s`,
+WORKING also tells a worker that a job was canceled. So jobs of nodes that can cancel get it at least every `check_s`,
 however long their lease is.
 """
 
@@ -47,7 +48,7 @@ class Heartbeat:
 
     first_s   seconds after which a running job gets its first WORKING; below half of the smallest RETRY in use
     lease     seconds that a WORKING asks for, or a timedelta; None: the job's RETRY
-    check_s   seconds within which a cancellation is heard; infinity: at half of the lease
+    check_s   seconds within which a cancellation is noticed; infinity: at half of the lease
     on_lost   called once with a job whose next delivery can't be postponed any more, and the reason
     on_canceled   called once with a job that was canceled
     """
@@ -85,7 +86,7 @@ class Heartbeat:
             self._due[job.id] = (now, job)
 
     def ended(self, job: Job) -> None:
-        """Note that the job needs no more WORKING. One that still looks for a node is given up."""
+        """Note that the job needs no more WORKING. A WORKING that still looks for a node is given up."""
         if self._due.pop(job.id, None) is not None and (beat := self._beats.get(job.id)) is not None:
             beat.cancel()
 

@@ -46,16 +46,19 @@ def _about_jobs(name: bytes, jobs: tuple[JobRef, ...], repeat: Repeat) -> Reques
 def ack(
     *jobs: JobRef, attempt: int | None = None, fence: int | None = None, result: str | bytes | None = None
 ) -> Request[int]:
-    """ACKJOB → number of jobs that were known at the nodes that delivered them. Unknown jobs are acknowledged too.
+    """ACKJOB → number of jobs that the nodes which delivered them knew. Unknown jobs are acknowledged too.
 
     jobs      jobs, or their ids
-    attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing is
-              done and the answer is 0. By default the job is acknowledged whichever delivery it is
-    fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job` (`Job.fence`)
-    result    the result of exactly one job, for clients that wait for it; None, the default: none
+    attempt   the number of the delivery (`Job.attempt`), for exactly one job: if a later delivery is known, nothing is
+              done and the answer is 0. By default the job is acknowledged, whichever delivery it is
+    fence     the fence of the delivery's claim, for exactly one job; by default that of a single `Job` (`Job.fence`)
+    result    the result of exactly one job, for clients that wait for the job; None, the default: no result
 
     Raises BadIdError; FencedError if a later claim is known; ValueError for `attempt`, `fence` or `result` with several
     jobs.
+
+        client.ack(job)
+        client.ack(job, attempt=job.attempt, result=b"42")
     """
     request = _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
     request.argv += of_delivery(jobs, attempt, fence)
@@ -67,7 +70,7 @@ def ack(
 
 
 def fast_ack(*jobs: JobRef) -> Request[int]:
-    """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more second deliveries.
+    """FASTACK → number of jobs that were known. Cheaper than `ack`, but nodes that fail cause more second deliveries.
 
     jobs   jobs, or their ids
 
@@ -87,17 +90,19 @@ def nack(
     """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
 
     jobs      jobs that could not be processed, or their ids. Jobs that the node does not know are not counted
-    delay     seconds until the next delivery, or a timedelta; by default the job's back-off decides, else its queue's,
-              else it is queued at once
-    reason    the error, which SHOW tells until the next NACK; none by default. Longer ones are cut to 1024 bytes
-    final     spend all attempts that are left: the job is errored, or a dead letter
-    attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is done
-              and the answer is 0. So the client may repeat the command. By default any delivery is meant, and the
-              client does not repeat it after a failure: a second NACK could hit the next delivery
-    fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job` (`Job.fence`)
+    delay     seconds until the next delivery, or a timedelta; by default the job's back-off, else that of its queue,
+              else it is queued again immediately
+    reason    the error, which SHOW reports until the next NACK; none by default. Longer ones are cut to 1024 bytes
+    final     True: spend all attempts that are left, so that the job is errored, or a dead letter. False by default
+    attempt   the number of the delivery (`Job.attempt`), for exactly one job: if that delivery is over, nothing is done
+              and the answer is 0. So the client may send the command again after a failure. By default the NACK is for
+              any delivery, and the client does not send it again, because a second NACK could hit the next delivery
+    fence     the fence of the delivery's claim, for exactly one job; by default that of a single `Job` (`Job.fence`)
 
     Raises BadIdError, OutOfMemoryError; FencedError if a later claim is known; ValueError for `attempt` or `fence` with
     several jobs.
+
+        client.nack(job, delay=30, reason="the mail server is busy")
     """
     request = _about_jobs(b"NACK", jobs, Repeat.ASK if attempt is None else Repeat.SAFE)
     words: list[bytes] = []
@@ -115,11 +120,13 @@ def cancel(*jobs: JobRef, fence: int | None = None) -> Request[int]:
     """CANCELJOB → number of jobs that were known, on any linked node, and not over. None of them is delivered again.
 
     jobs    jobs, or their ids
-    fence   the fence of the claim of exactly one job's delivery, which ends, too; None, the default: no claim ends
+    fence   the fence of the claim of exactly one job's delivery: this claim ends, too. None, the default: no claim ends
 
-    A worker that runs a canceled job hears of it with its next WORKING.
+    A worker that runs a canceled job learns of it with its next WORKING.
 
     Raises BadIdError; FencedError if a later claim is known.
+
+        client.cancel(job_id)
     """
     request = _about_jobs(b"CANCELJOB", jobs, Repeat.SAFE)
     if fence is not None:
@@ -133,6 +140,8 @@ def enqueue(*jobs: JobRef) -> Request[int]:
     jobs   jobs, or their ids. An errored job gets fresh attempts
 
     Raises BadIdError, PausedError, OutOfMemoryError.
+
+        client.enqueue(job_id)
     """
     return _about_jobs(b"ENQUEUE", jobs, Repeat.ASK)
 
@@ -168,15 +177,15 @@ def promote(*jobs: JobRef) -> Request[int]:
 
 
 def reschedule(job: JobRef, *, delay: Seconds | None = None, priority: int | None = None) -> Request[bool]:
-    """RESCHEDULE → whether the waiting job has another delay or priority now. Any node will do.
+    """RESCHEDULE → whether the waiting job now has the new delay or priority. Any node will do.
 
     job        a job, or its id
-    delay      seconds from now until it is pending, or a timedelta of milliseconds; 0: at once. None by default: as it
-               is
-    priority   its new priority, lower ones first. None by default: as it is
+    delay      seconds from now until it is pending, or a timedelta of milliseconds; 0: immediately. None, the default,
+               keeps its delay
+    priority   its new priority, a lower number is served first. None, the default, keeps its priority
 
-    False: a worker has the job, or it is errored or over. Raises BadIdError, OutOfMemoryError, UnreachableError, and
-    ValueError if neither is given.
+    The answer is False if a worker has the job, or if the job is errored or over. Raises BadIdError, OutOfMemoryError,
+    UnreachableError, and ValueError if neither option is given.
 
         client.reschedule(job, delay=60)
     """
@@ -197,8 +206,8 @@ def move_jobs(*jobs: JobRef, to: str | bytes) -> Request[int]:
     jobs   jobs, or their ids
     to     the queue that they go to
 
-    A job that a worker has, that is over, or that is in this queue counts 0. Raises BadIdError, OutOfMemoryError,
-    and UnreachableError if no node that holds a job can be asked.
+    A job is not counted if a worker has it, if it is over, or if it is in that queue already. Raises BadIdError,
+    OutOfMemoryError, and UnreachableError if no node that holds a job can be asked.
 
         client.move_jobs(job, to="mail-slow")
     """
@@ -210,16 +219,18 @@ def move_jobs(*jobs: JobRef, to: str | bytes) -> Request[int]:
 def working(
     job: JobRef, seconds: Seconds | None = None, *, attempt: int | None = None, fence: int | None = None
 ) -> Request[int]:
-    """WORKING → seconds for which the job's next delivery is put off, rounded up.
+    """WORKING → seconds for which the job's next delivery is postponed, rounded up.
 
     job       a job, or its id
     seconds   seconds from now, or a timedelta; by default the job's RETRY
-    attempt   the number of the delivery (`Job.attempt`); by default any delivery is meant
+    attempt   the number of the delivery (`Job.attempt`); by default any delivery
     fence     the fence of the delivery's claim; by default that of a `Job` (`Job.fence`)
 
     Raises NoJobError, TooLateError, BadIdError; JobCanceledError if the job was canceled; StaleError if a later
     delivery than `attempt` is known; FencedError if a later claim is known; NoQuorumError if the claim could not be
     renewed; ValueError for a number that is not whole.
+
+        client.working(job)  # another lease of the job's RETRY, from now
     """
     request = _about_jobs(b"WORKING", (job,), Repeat.SAFE)
     if seconds is not None:
@@ -238,24 +249,30 @@ def _seconds_of_ms(reply: Reply) -> int:
 
 
 def show(job: JobRef, *, cluster: bool = False) -> Request[JobInfo | None]:
-    """SHOW → the job as the node sees it, None if the node does not know it.
+    """SHOW → the job as the node sees it; None if the node does not know it.
 
     job       a job, or its id
-    cluster   as the node sees it that knows most of the job; None if no linked node knows it. Takes up to a second
+    cluster   True: ask all linked nodes, and return the view of the node that knows most; None if no node knows the
+              job. This takes up to a second. False by default
 
     Raises BadIdError.
+
+        info = client.show(job_id, cluster=True)
+        print(info.status, info.attempts_left) if info else print("unknown")
     """
     ask = _about_jobs(b"SHOW", (job,), Repeat.SAFE)
     return Request((*ask.argv, b"CLUSTER") if cluster else ask.argv, results.job_info, node=ask.node, is_consumers=True)
 
 
 def job_ids(queue: str | bytes, keys: Iterable[str | bytes]) -> Request[list[str | None]]:
-    """JOBID → the id of the job that each key names, None for a key that no node knows. Nothing is created.
+    """JOBID → for each key the id of its job, or None for a key that no node knows. Nothing is created.
 
     queue   name of the queue that the keys were used with
     keys    keys, one at least
 
     Raises UnreachableError if a node could not be asked and no other one knows a key.
+
+        first, second = client.job_ids("orders", ["order-17", "order-18"])
     """
     return Request(words(b"JOBID", queue, *keys), _ids)
 

@@ -24,7 +24,7 @@ Copies: TypeAlias = int | Literal["quorum"]
 
 
 class LifeOptions(TypedDict, total=False):
-    """The options of every command that makes jobs, also of one that makes many."""
+    """The options of every command that makes jobs, one or many."""
 
     delay: Seconds | None
     retry: Seconds | None
@@ -130,7 +130,7 @@ def add_options(
 
 
 def of_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None) -> tuple[bytes, ...]:
-    """Return the words that name one delivery. A single job under a claim has its fence with it."""
+    """Return the words that name one delivery. A single `Job` under a claim brings its own fence."""
     words: tuple[bytes, ...] = ()
     if attempt is not None:
         words += (b"ATTEMPT", b"%d" % whole("attempt", attempt))
@@ -139,7 +139,7 @@ def of_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None
     if fence:
         words += (b"FENCE", b"%d" % whole("fence", fence))
     if words and len(jobs) != 1:
-        raise ValueError("attempt and fence are about the delivery of exactly one job")
+        raise ValueError("attempt and fence need exactly one job")
     return words
 
 

@@ -1,9 +1,9 @@
 """The asyncio iterator over jobs that `AsyncDisque.jobs` returns.
 
 A GETJOB may bring more jobs than its caller uses. An iterator ends early if its loop was left, its task was cancelled
-or its client is closed. Then it puts the remaining jobs back at once; otherwise they would wait for their RETRY. A task
-of the client does this, and `AsyncDisque.close` waits for it. An async generator would do it too late, in the loop's
-finalizers. The iterator knows no connection; the client passes functions to fetch and to put back.
+or its client is closed. Then it puts the remaining jobs back immediately; otherwise they would wait for their RETRY. A
+task of the client does this, and `AsyncDisque.close` waits for it. An async generator would do it too late, in the
+loop's finalizers. The iterator knows no connection; the client passes it functions that fetch jobs and put them back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from disque_py.client.results import Job
 
 
 class JobStream(AsyncIterator[Job]):
-    """An iterator over jobs, which fetches when it has none.
+    """An asynchronous iterator over jobs, which fetches more jobs when it has none left.
 
     `aclose` ends it. Leaving a loop over it ends it too, if nothing else refers to it.
     """

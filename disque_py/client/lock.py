@@ -7,10 +7,10 @@
 A lock object takes its lock, extends the lease in the background, and gives the lock back. It has a client of its own,
 so a busy pool does not delay an extension. The client goes on at another node when its node fails. If an extension is
 refused, or the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `on_lost` is called. The
-object can't stop the work, which looks at `lost`, or gives the fence to the storage that it writes to.
+object can't stop the work. So the work should check `lost`, or pass the fence to the storage that it writes to.
 
-The rules of leases are in lock_lease.py; here are the clock, the thread and the task. Both kinds of locks have one
-conversation with the nodes (`_Grip.taking`): it yields requests, and each kind sends them in its own way.
+The rules of leases are in lock_lease.py; this module adds the clock, the thread and the task. Both kinds of locks share
+one conversation with the nodes (`_Grip.taking`), a generator of requests, and each kind sends them in its own way.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ _log = logging.getLogger(__name__)
 
 NOT_HELD: Final = "the lock was not acquired, or was given back"
 IN_USE: Final = "this lock object is in use; each thread or task needs an object of its own"
-# A backup asks a node for this time, and then again. So a backup whose machine died does not get the lock much later.
+# A program that waits for the lock asks a node for this long, and then asks again. If the program dies, the node stops
+# waiting for the lock in its name after this time.
 WAIT_S: Final = 5.0
-# A message to the thread that extends a lease: end.
+# The message that ends the thread which extends a lease.
 STOP: Final = None
 
 
@@ -63,11 +64,11 @@ class _Flag(Protocol):
     """An event, of threads or of asyncio."""
 
     def set(self) -> None:
-        """Tell all that wait."""
+        """Wake all that wait."""
 
 
 class _Grip:
-    """The part that both kinds of locks share: the owner's name, the lease that runs, and the words to the nodes."""
+    """The part that both kinds of locks share: the owner's name, the current lease, and the requests to the nodes."""
 
     def __init__(self, terms: LockTerms, owner: str | bytes | None) -> None:
         self.terms = terms
@@ -87,7 +88,7 @@ class _Grip:
         return self.lease
 
     def latest(self) -> LockLease:
-        """Return the lease that runs, or the last one. Raises RuntimeError without one."""
+        """Return the current lease, or the last one. Raises RuntimeError without one."""
         if self.last is None:
             raise RuntimeError(NOT_HELD)
         return self.last
@@ -130,7 +131,7 @@ class _Grip:
         return self.terms.extend(self.name(), lease.grant)
 
     def ending(self, lease: LockLease, done: Span | None = None) -> Request[bool]:
-        """Return the request that gives the lock back; `done` tells how long the end of the work is remembered."""
+        """Return the request that gives the lock back; `done`: for how long the end of the work is remembered."""
         done_s = None if done is None else float_seconds("seconds", done)
         return self.terms.release(self.name(), lease.grant, done_s)
 
@@ -165,12 +166,12 @@ class _Facts:
 
     @property
     def owner(self) -> str | bytes:
-        """The name of this object as an owner: as given, or made of host, process and a random number."""
+        """The name of this object as an owner: as given, or made from host, process and a random number."""
         return self._grip.name()
 
     @property
     def fence(self) -> int:
-        """A number above that of each owner before. Raises RuntimeError if the lock was never acquired."""
+        """A number above the fence of each earlier owner. Raises RuntimeError if the lock was never acquired."""
         return self._grip.latest().grant.fence
 
     @property
@@ -218,7 +219,7 @@ class Runner(Protocol):
 class Lock(_Facts):
     """A lock for programs with threads; `Disque.lock` makes it. Use it as a context, by one thread at a time.
 
-    lost   is set when the lock is lost; each acquisition has a new one
+    lost   an event that is set when the lock is lost; each acquisition has a new one
     """
 
     def __init__(
@@ -240,7 +241,7 @@ class Lock(_Facts):
     def acquire(self) -> Self:
         """Take the lock, and extend its lease until it is given back.
 
-        Raises LockHeldError if another owner has it for all the time that was given, LockDoneError, LockSpentError,
+        Raises LockHeldError if another owner has it until the `timeout` is over, LockDoneError, LockSpentError,
         NoQuorumError, DisqueConnectionError; RuntimeError if this object has it already.
         """
         if self._pid != os.getpid():  # A forked child: the lock is its parent's.
@@ -318,10 +319,10 @@ class Lock(_Facts):
             self._on_lost(self)
 
     def release(self) -> bool:
-        """Give the lock back → whether it was held. Another owner may have it at once.
+        """Give the lock back → whether it was held. Another owner may acquire it immediately.
 
-        Raises NoQuorumError or DisqueConnectionError if no majority confirmed it; the lock ends with its lease then.
-        RuntimeError if the lock was not acquired.
+        Raises NoQuorumError or DisqueConnectionError if no majority of the voters confirmed it; then the lock ends with
+        its lease. Raises RuntimeError if the lock was not acquired.
         """
         lease = self._grip.current()
         client = self._client
@@ -333,12 +334,13 @@ class Lock(_Facts):
             self._end(client)
 
     def done(self, seconds: Span) -> None:
-        """Give the lock back, and let the cluster remember that the work is done. No owner gets the lock meanwhile.
+        """Give the lock back, and let the cluster remember that the work is done. Until it forgets, no owner gets the
+        lock.
 
         seconds   seconds for which the end is remembered, at most the voters' `claim-lease-max`
 
-        Raises LockLostError if another owner had the lock since; NoQuorumError or DisqueConnectionError if no majority
-        confirmed it, and then the lock is still held. RuntimeError if the lock was not acquired.
+        Raises LockLostError if another owner has had the lock since; NoQuorumError or DisqueConnectionError if no
+        majority of the voters confirmed it, and then the lock is still held; RuntimeError if the lock was not acquired.
         """
         lease = self._grip.current()
         client = self._client
@@ -403,7 +405,7 @@ class AsyncLock(_Facts):
 
     The lease is extended by a task. Code that blocks the event loop for longer than the lease loses the lock.
 
-    lost   is set when the lock is lost; each acquisition has a new one
+    lost   an event that is set when the lock is lost; each acquisition has a new one
     """
 
     def __init__(
@@ -424,7 +426,7 @@ class AsyncLock(_Facts):
     async def acquire(self) -> Self:
         """Take the lock, and extend its lease until it is given back.
 
-        Raises LockHeldError if another owner has it for all the time that was given, LockDoneError, LockSpentError,
+        Raises LockHeldError if another owner has it until the `timeout` is over, LockDoneError, LockSpentError,
         NoQuorumError, DisqueConnectionError; RuntimeError if this object has it already.
         """
         if self._is_in_use:
@@ -493,10 +495,10 @@ class AsyncLock(_Facts):
             self._keeping.cancel()
 
     async def release(self) -> bool:
-        """Give the lock back → whether it was held. Another owner may have it at once.
+        """Give the lock back → whether it was held. Another owner may acquire it immediately.
 
-        Raises NoQuorumError or DisqueConnectionError if no majority confirmed it; the lock ends with its lease then.
-        RuntimeError if the lock was not acquired.
+        Raises NoQuorumError or DisqueConnectionError if no majority of the voters confirmed it; then the lock ends with
+        its lease. Raises RuntimeError if the lock was not acquired.
         """
         lease = self._grip.current()
         client = self._client
@@ -508,12 +510,13 @@ class AsyncLock(_Facts):
             await self._end(client)
 
     async def done(self, seconds: Span) -> None:
-        """Give the lock back, and let the cluster remember that the work is done. No owner gets the lock meanwhile.
+        """Give the lock back, and let the cluster remember that the work is done. Until it forgets, no owner gets the
+        lock.
 
         seconds   seconds for which the end is remembered, at most the voters' `claim-lease-max`
 
-        Raises LockLostError if another owner had the lock since; NoQuorumError or DisqueConnectionError if no majority
-        confirmed it, and then the lock is still held. RuntimeError if the lock was not acquired.
+        Raises LockLostError if another owner has had the lock since; NoQuorumError or DisqueConnectionError if no
+        majority of the voters confirmed it, and then the lock is still held; RuntimeError if the lock was not acquired.
         """
         lease = self._grip.current()
         client = self._client

@@ -1,4 +1,4 @@
-"""Commands about locks: a claim of a name under an owner. lock.py makes an object of them. Pure. Spec CL8."""
+"""Commands about locks: a lock is a claim of a name by an owner. lock.py builds on them. Pure. Spec CL8."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ def acquire_lock(
     name         name of the lock
     owner        name of the owner; no two workers may use the same one
     lease_ms     milliseconds after which the lock ends, unless it is extended
-    attempts     number of attempts at most, over all owners, until the work is done; None, the default: any number
-    timeout_ms   milliseconds to wait for another owner; 0, the default, answers at once
+    attempts     how often the lock may be acquired, by all owners together, until the work is done; None, the default:
+                 any number of times
+    timeout_ms   milliseconds to wait while another owner has the lock; 0, the default: don't wait
 
-    The owner that has the lock renews it so, with the same fence and attempt. So the client sends the command again
-    when its answer was lost. `lock` does more: it extends the lease, and tells when the lock is lost.
+    If the owner has the lock already, the command renews it, with the same fence and attempt. So the client sends the
+    command again if the answer is lost. `lock` does more: it extends the lease in the background, and reports a lost
+    lock.
 
     Raises LockDoneError, LockSpentError, NoQuorumError; ValueError for a number that is not whole.
+
+        grant = client.acquire_lock("nightly", "host-7", 30_000, timeout_ms=5_000)
     """
     argv = [*words(b"LOCK", b"ACQUIRE", name, owner), b"%d" % milliseconds("lease_ms", lease_ms)]
     timeout = milliseconds("timeout_ms", timeout_ms)
@@ -37,13 +41,13 @@ def acquire_lock(
         argv += (b"TIMEOUT", b"%d" % timeout)
         wait_word = len(argv) - 1
     add_pair(argv, b"ATTEMPTS", None if attempts is None else whole("attempts", attempts))
-    # Its own connection: the node gives the lock back if the client hangs up before the answer.
+    # It has its own connection, because the node gives the lock back if the client hangs up before the answer.
     wait_ms = timeout or CLAIM_MS
     return Request(tuple(argv), results.lock_grant, Repeat.SAFE, Lane.OWN, wait_ms, wait_word, awaits_voters=True)
 
 
 def extend_lock(name: str | bytes, owner: str | bytes, fence: int, lease_ms: Milliseconds) -> Request[int]:
-    """LOCK EXTEND → milliseconds of the lease, which begins anew.
+    """LOCK EXTEND → milliseconds of the lease, which starts again.
 
     name       name of the lock
     owner      the owner that has it
@@ -64,13 +68,13 @@ def release_lock(
     name      name of the lock
     owner     the owner that has it
     fence     the fence of its grant
-    done_ms   milliseconds for which the cluster remembers that the work is done; no owner gets the lock meanwhile, and
-              attempts are counted from 1 afterwards. None, the default: it is not done
+    done_ms   milliseconds for which the cluster remembers that the work is done. In that time no owner gets the lock,
+              and afterwards attempts are counted from 1. None, the default: the work is not done
 
-    A release without `done_ms` whose answer was lost is sent again, and then the answer is False.
+    If the answer to a release without `done_ms` is lost, the client sends it again, and the answer is then False.
 
-    Raises NoQuorumError: some voters may have released it, the others do when the lease is over. ValueError for a
-    number that is not whole.
+    Raises NoQuorumError if no majority of the voters answered: some may have released the lock, and the others do so
+    when the lease is over. Raises ValueError for a number that is not whole.
     """
     argv = [*words(b"LOCK", b"RELEASE", name, owner, whole("fence", fence))]
     add_pair(argv, b"DONE", None if done_ms is None else milliseconds("done_ms", done_ms))

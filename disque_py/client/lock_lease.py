@@ -22,16 +22,16 @@ from disque_py.client.spans import Span, float_seconds, whole
 T = TypeVar("T")
 
 LEASE_S: Final = 30.0
-# The part of a lease that counts here: clocks may drift apart by `claim-drift-max`, 1 % by default.
+# The part of a lease that the client uses, because clocks may drift apart by `claim-drift-max`, 1 % by default.
 USABLE: Final = 0.99
 # A lease is extended after this part of it.
 EXTEND_AFTER: Final = 1 / 3
-# An extension waits so long for one node. So there is time for three other nodes before the lease ends.
+# The part of a lease for which an extension waits for one node. So there is time for three other nodes.
 SILENCE: Final = 1 / 6
 SILENCE_S_MIN: Final = 0.1
 # A connection to a node that is far away needs this, with TLS.
 CONNECT_S_MIN: Final = 1.0
-# The pause after an extension that failed.
+# The part of a lease for which the client pauses after a failed extension.
 PAUSE: Final = 1 / 60
 PAUSE_S_MAX: Final = 0.5
 # Longer than any program runs.
@@ -41,7 +41,7 @@ MS_PER_S: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LockTerms:
-    """The wishes of a lock's user.
+    """The terms of a lock, as its user chose them.
 
     name       name of the lock
     lease_s    seconds of the lease
@@ -75,20 +75,20 @@ class LockTerms:
         return replace(ask, lane=Lane.PLAIN, wait_ms=None, patience_s=0.0, silence_s=self.silence_s)
 
     def release(self, owner: str | bytes, grant: LockGrant, done_s: float | None = None) -> Request[bool]:
-        """Return the request that ends the lock; `done_s` tells how long the end of the work is remembered."""
+        """Return the request that ends the lock; `done_s`: for how long the end of the work is remembered."""
         if done_s is not None:
             return commands.release_lock(self.name, owner, grant.fence, done_ms=round(MS_PER_S * done_s))
         ask = commands.release_lock(self.name, owner, grant.fence)
         return replace(ask, patience_s=EXTEND_AFTER * self.lease_s, silence_s=self.silence_s)
 
     def options(self, options: ClientOptions) -> ClientOptions:
-        """Return the options of the client that serves this lock alone. It leaves a node that is gone soon enough."""
+        """Return the options of the client that serves this lock alone. It gives up a node that is gone soon enough."""
         limit_s = max(self.silence_s, CONNECT_S_MIN)
         return replace(options, connect_timeout=min(options.connect_timeout, limit_s), pool_size=2)
 
 
 def lock_terms(name: str | bytes, lease: Span, attempts: int | None, timeout: Span | None) -> LockTerms:
-    """Return the terms of a lock. Raises ValueError for a number that makes no sense, TypeError for no number."""
+    """Return the terms of a lock. Raises ValueError for an invalid number, TypeError for anything but a number."""
     lease_s = float_seconds("lease", lease)
     wait_s = None if timeout is None else float_seconds("timeout", timeout)
     if not 1 <= MS_PER_S * lease_s < SPAN_MS_MAX:
@@ -101,10 +101,10 @@ def lock_terms(name: str | bytes, lease: Span, attempts: int | None, timeout: Sp
 
 
 class LockLease:
-    """One time of having a lock. Moments are in seconds of the caller's clock.
+    """One period in which a lock is held. Moments are in seconds of the caller's clock.
 
     grant     the node's answer
-    until     the lease is over from this moment on
+    until     the moment at which the lease ends
     next_at   the moment of the next extension
     is_lost   the lock was lost before it was given back
     """

@@ -23,6 +23,8 @@ def info(section: str | None = None) -> Request[dict[str, str | int | float]]:
     """INFO → its fields. Values that are numbers become numbers.
 
     section   name of one section; by default all
+
+        print(client.info("jobs")["registered_jobs"])
     """
     return Request((b"INFO",) if section is None else words(b"INFO", section), results.info)
 
@@ -30,7 +32,7 @@ def info(section: str | None = None) -> Request[dict[str, str | int | float]]:
 def config_get(pattern: str = "*") -> Request[dict[str, str]]:
     """CONFIG GET → names and values of directives.
 
-    pattern   which directives, as a glob; by default "*", all
+    pattern   pattern of directives, such as `tls-*`; by default "*", all
     """
     return Request(words(b"CONFIG", b"GET", pattern), results.pairs)
 
@@ -50,10 +52,13 @@ def execute(
     """Execute any command → the raw reply: bytes, int, None, lists.
 
     argv      the command and its arguments
-    repeat    the command may be executed twice. By default it is sent again only if no byte of it left
-    wait_ms   milliseconds that the command itself may wait, 0 for ever; then it has a connection of its own. By default
-              the node answers at once
+    repeat    True: the command may be executed twice. False, the default: it is sent again only if no byte of it has
+              left
+    wait_ms   milliseconds that the command itself may wait, 0 for ever; such a command gets its own connection. None,
+              the default, for a command that does not wait
     node      ask this node only; by default the client chooses
+
+        client.execute("QLEN", "mail", repeat=True)
     """
     lane = Lane.PLAIN if wait_ms is None else Lane.OWN
     again = Repeat.SAFE if repeat else Repeat.NEVER

@@ -1,8 +1,8 @@
-"""One connection to one node, for programs that are about this very node.
+"""One connection to one node, for programs that need the answer of this particular node.
 
 A client looks for a node that works and repeats commands there. A tool that asks each node for its own view must do
-neither: its answer is the node's answer or the reason why there is none. It takes the same requests (commands.py), the
-same options and the same errors as a client. It logs nothing.
+neither. It shows the node's answer, or the reason why there is none. It takes the same requests (commands.py), the same
+options and the same errors as a client. It logs nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OneNode:
     """A connection that is up. Use it as a context, by one thread at a time.
 
     address   the node's address
-    options   login, TLS, `connect_timeout` and `timeout`; its nodes and its patience don't count
+    options   login, TLS, `connect_timeout` and `timeout`; its nodes and its patience are ignored
 
     Raises NotConnectedError, and AuthError or another ReplyError if the node refuses the client.
     """
@@ -48,7 +48,7 @@ class OneNode:
         return request.value(reply, self.address, self._options.decode)
 
     def run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
-        """Execute commands that are answered at once, all in flight together → per command its value or ReplyError.
+        """Execute commands that don't wait, all in flight together → for each command its value or its ReplyError.
 
         Raises ConnectionLostError or ProtocolError.
         """

@@ -1,6 +1,6 @@
 """The settings of a client, from keyword arguments or a URL.
 
-Both ways end in the same ClientOptions. `settings_of_url` makes keyword arguments of a URL, and `make_options` checks
+Both become the same ClientOptions. `settings_of_url` makes keyword arguments of a URL, and `make_options` checks
 keyword arguments. An unknown name is refused, so that a mistyped setting is never ignored. Pure, with one exception:
 making a TLS context reads certificate files.
 """
@@ -27,21 +27,22 @@ DEFAULT_NODE: Final = Address(host="127.0.0.1", port=7711)
 class ClientOptions:
     """The settings of a client after parsing; times are in seconds.
 
-    seeds             nodes to begin with, in no order
+    seeds             nodes to begin with, in any order
     username, password   for AUTH; a user name only where the server knows users
     decode            the decoding of `Job.value`: an encoding, a function of bytes, None for bytes
-    timeout           silence after which a node that owes an answer counts as dead
+    timeout           time without an answer after which a node counts as dead
     connect_timeout   for one node: connecting, AUTH and HELLO together
     patience          the time that a command searches for a working node, before NotConnectedError
-    pool_size         connections to one node for ADDJOBs at most (blocking client: for all commands
-                      that don't wait for jobs); waiting GETJOBs have connections of their own
-    discover          also use the nodes that HELLO names; False: the seeds only
-    follow            move this client's consumers to the node that feeds them
-    retry_unsafe      repeat commands that may have been executed and would then act twice (ADDJOB, NACK, ENQUEUE)
-    name              CLIENT SETNAME of every connection
-    datacenter, zone  where this program is: nodes of the same zone come first, then of the same data centre; None:
-                      all nodes are equally near. With either, the nodes must be of disque-py
-    tls               a context, True for the system's authorities, False for plain TCP
+    pool_size         the most connections to one node for ADDJOBs; blocking client: the most connections in use, to all
+                      nodes together. GETJOBs that wait are not counted
+    discover          use also the nodes that HELLO names; False: the seeds only
+    follow            move this client's consumers to the node from which most of their jobs come
+    retry_unsafe      after a lost connection, repeat a command even if it may then be executed twice (ADDJOB, NACK,
+                      ENQUEUE)
+    name              name of every connection, which CLIENT LIST shows
+    datacenter, zone  where this program is: nodes of the same zone come first, then those of the same data centre;
+                      None: all nodes are equally near. Only nodes of disque-py support these two
+    tls               a context, True to trust the system's authorities, False for plain TCP
     """
 
     seeds: tuple[Address, ...] = (DEFAULT_NODE,)
@@ -101,7 +102,7 @@ SPANS: Final = ("timeout", "connect_timeout", "patience")
 
 
 def make_options(nodes: tuple[str | Address, ...], settings: ClientSettings) -> ClientOptions:
-    """Return the options of a client's arguments. Raises ValueError, or TypeError for a word that is no setting."""
+    """Return the options of a client's arguments. Raises ValueError, or TypeError for an unknown setting."""
     seeds = tuple(node if isinstance(node, Address) else parse_address(node) for node in nodes)
     values: dict[str, Any] = dict(settings)
     check_words(values, ClientSettings.__annotations__, "setting of a client")
@@ -125,7 +126,7 @@ def check_words(words: Mapping[str, object], known: Mapping[str, object], kind: 
     for word in words:
         if word not in known:
             near = get_close_matches(word, known, 1)
-            raise TypeError(f"{word!r} is no {kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            raise TypeError(f"{word!r} is not a {kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 def settings_of_url(url: str) -> tuple[tuple[Address, ...], ClientSettings]:
@@ -192,7 +193,7 @@ def _flag(value: str) -> bool:
         return True
     if value.lower() in ("0", "no", "false", "off"):
         return False
-    raise ValueError(f"yes or no, not {value!r}")
+    raise ValueError(f"write yes or no, not {value!r}")
 
 
 _READERS: Final[dict[str, Callable[[str], Any]]] = {

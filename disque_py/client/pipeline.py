@@ -5,9 +5,10 @@
         length = pipe.qlen("mail")
     print(first.value, length.value)
 
-Leaving the block executes the collected commands and raises BatchError if a command failed. `execute()` does the same
-without raising, and returns values and errors in order. All commands go over one connection, so one node executes them
-in order. If the connection breaks, commands without an answer get an error, unless they may be repeated (retry.py).
+The end of the block executes the collected commands, and raises BatchError if a command failed. `execute()` does the
+same without raising, and returns values and errors in order. All commands go over one connection, so one node executes
+them in order. If the connection breaks, commands without an answer get an error, unless they may be repeated
+(retry.py).
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def raise_failures(outcomes: Sequence[Any]) -> None:
 
 
 def envelope(requests: Sequence[Request[Any]]) -> Request[Any]:
-    """Return one request that represents all of them in the choice of a connection.
+    """Return one request that represents all of these in the choice of a connection.
 
     It has the heaviest lane and the longest wait. It goes to the node that one of them must go to, or that all of them
     ask for. Raises ValueError if two must go to different nodes: the second would be executed on the wrong node.

@@ -1,8 +1,8 @@
-"""RESP2 in plain Python: the parser and the writer that `protocol` takes where hiredis is not installed.
+"""RESP2 in plain Python: the parser and the writer that `protocol` uses where hiredis is not installed.
 
-A program that only uses the client library needs no compiled package: `pip install --no-deps disque-py` is enough.
-Both functions have hiredis' interface for the part that the library uses. The parser keeps the elements of an array
-that has not arrived in whole, so a reply in many pieces is read once. Pure.
+A program that only uses the client library needs no compiled package: `pip install --no-deps disque-py` is enough. Both
+have the part of hiredis' interface that the library uses. The parser keeps the elements of an array that has not
+arrived completely, so a reply in many pieces is read only once. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Reader:
     """A parser that takes bytes in any pieces and returns replies in order.
 
     protocolError   makes the exception for bytes that are not RESP
-    replyError      makes the object that stands for an error reply
+    replyError      makes the object that represents an error reply
     notEnoughData   returned while the next reply is not complete
     """
 

@@ -1,7 +1,7 @@
 """The connections of one blocking client, shared by its threads.
 
 A thread takes a connection, uses it alone, and gives it back. At most `pool_size` connections are in use for commands
-that are answered soon. A GETJOB that may wait takes none of these places, so waiting consumers never stop producers.
+that are answered soon. A GETJOB that may wait takes none of these places, so waiting consumers never block producers.
 The pool dials and reports to `Cluster`. It holds one lock, but never while it dials or waits for a node. It repeats no
 command.
 
@@ -59,9 +59,9 @@ class Pool:
         self._last_error = "none is due, all failed a moment ago"
 
     def take(self, request: Request[Any], patience: Patience) -> SocketConnection:
-        """Return a connection for a command, to the node it belongs to. The caller calls `give_back` or `broke`.
+        """Return a connection for a command, to the node that it belongs to. The caller calls `give_back` or `broke`.
 
-        Raises NotConnectedError when the patience is over or all places are taken for so long, AuthError,
+        Raises NotConnectedError when no node was reached, or no place became free, within the patience; AuthError;
         ClientClosedError.
         """
         if self._pid != os.getpid():
@@ -82,7 +82,7 @@ class Pool:
         return connection
 
     def _take_idle(self, request: Request[Any], is_counted: bool) -> SocketConnection | None:
-        """Return an idle connection, if there is one and a place is free. Nearly all commands take this way."""
+        """Return an idle connection, if there is one and a place is free. Nearly all commands get theirs here."""
         with self.lock:
             if self._is_closed or (is_counted and self._counted >= self._options.pool_size):
                 return None
@@ -94,7 +94,7 @@ class Pool:
             self._busy.add(connection)
             connection.is_counted = is_counted
             self._counted += is_counted
-        # Not under the lock: the look is a system call, in which another thread may run and want it.
+        # Not under the lock: `is_stale` makes a system call, during which another thread may need the lock.
         if not connection.is_stale():
             return connection
         with self._room:
@@ -248,7 +248,7 @@ class Pool:
             self._room.notify()
 
     def refused(self, address: Address, reply: Reply) -> None:
-        """Note that a node made nothing, and that another node may do it."""
+        """Note that a node refused a command without any effect, and that another node may execute it."""
         with self.lock:
             self.cluster.refused(address, reply)
 

@@ -1,7 +1,7 @@
-"""One client per process: libraries open connections, and then fork.
+"""One client per process, for libraries that open connections and then fork.
 
-A connection that a parent and its child share mixes up their replies. So a child that asks for the client gets one of
-its own, and leaves the parent's connections alone.
+If a parent and its child shared a connection, their replies would be mixed up. So a child that asks for the client gets
+a new one, and leaves the parent's connections alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The client's side of RESP: commands to bytes, bytes to replies.
 
-Commands are arrays of bulk strings. hiredis parses replies into bytes, int, None and lists of these, or
-`plain_protocol` where hiredis is not installed. An error becomes a
-`ReplyError` object in its place; it is never raised here. The library uses RESP2 (spec R4: RESP3 would change only nil
-and maps). Pure.
+Commands are arrays of bulk strings. hiredis, or `plain_protocol` where hiredis is not installed, parses replies into
+bytes, int, None and lists of these. An error becomes a `ReplyError` object in its place; it is never raised here. The
+library uses RESP2 (spec R4: RESP3 would change only nil and maps). Pure.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def word(value: Word) -> bytes:
         return b"%d" % value if isinstance(value, int) else repr(value).encode()
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    raise TypeError(f"an argument is text, bytes or a number, not {type(value).__name__}")
+    raise TypeError(f"an argument must be text, bytes or a number, not {type(value).__name__}")
 
 
 def text(value: bytes) -> str:

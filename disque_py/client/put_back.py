@@ -1,11 +1,11 @@
-"""Putting back jobs that a program has fetched and not looked at.
+"""Putting back jobs that a program has fetched but will not handle.
 
 A fetch may be cancelled, and a loop over jobs may be left. Then jobs arrive that the program never sees. They go back
-at once: DELAY 0, because the queue's back-off is for jobs that failed, and with a REASON, because an attempt is spent
+with DELAY 0, because the queue's back-off is for jobs that failed, and with a REASON, because an attempt is spent
 without an error. ATTEMPT names the delivery where it is known, so a job that meanwhile runs elsewhere stays there.
 
-Older nodes and Disque 1.0 do not know these words. Such a node refuses the command, and nothing is done. Then it gets a
-plain NACK, now and from now on. Pure: the clients send the requests.
+Older nodes and Disque 1.0 do not support these options. Such a node refuses the command, which has no effect. From then
+on it gets plain NACKs. Pure: the clients send the requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Step = tuple[Request[int], list[Job]]
 
 
 class PutBack:
-    """The nodes that know plain NACKs only, and the requests for each node."""
+    """The nodes that support only plain NACKs, and the requests for each node."""
 
     def __init__(self) -> None:
         self._older: set[Address | None] = set()
@@ -54,7 +54,7 @@ class PutBack:
         return steps
 
     def again(self, step: Step, error: DisqueError) -> Step | None:
-        """Return a plain NACK if the node refused a request because of its words; None if it failed otherwise."""
+        """Return a plain NACK if the node refused a request because of its options; None if it failed otherwise."""
         jobs = step[1]
         if not isinstance(error, BadIdError) and not is_misunderstood(error):
             return None
@@ -64,5 +64,5 @@ class PutBack:
 
 
 def plain(jobs: list[Job]) -> Step:
-    """Return the NACK that each node understands."""
+    """Return the NACK that every node understands."""
     return nack(*jobs), jobs

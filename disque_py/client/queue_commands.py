@@ -31,9 +31,10 @@ def qlen(
     """QLEN → number of jobs of a queue.
 
     queue     name of the queue
-    where     pairs of names and values; only jobs whose metadata have all of them count. None, the default, counts all
-    status    jobs of this status; by default those that are pending
-    cluster   on all linked nodes, each job once; by default on the node asked. Takes up to a second if a node is silent
+    where     names and values: count only jobs whose metadata have all these pairs. None, the default: count all
+    status    count jobs of this status; by default those that are pending
+    cluster   True: on all linked nodes, each job once. This takes up to a second if a node is silent. False, the
+              default: on the node asked
 
     Example: `client.qlen("mail", where={"tenant": "a"})`
     """
@@ -49,15 +50,18 @@ def qpeek(
     withmeta: bool = False,
     cluster: bool = False,
 ) -> Request[list[Job]]:
-    """QPEEK → jobs of the queue, without fetching them.
+    """QPEEK → jobs of the queue, which stay there.
 
     queue     name of the queue
     count     number of jobs at most: the oldest first, or with a negative count the newest first
-    where     pairs of names and values; only jobs whose metadata have all of them. None, the default, shows any job
-    status    jobs of this status; by default those that are pending
-    withmeta  `Job.meta` is filled in
-    cluster   of all linked nodes, in the queue's order; by default of the node asked. Takes up to a second if a node is
-              silent
+    where     names and values: only jobs whose metadata have all these pairs. None, the default: any job
+    status    count jobs of this status; by default those that are pending
+    withmeta  True: fill in `Job.meta`. False by default
+    cluster   True: of all linked nodes, in the queue's order. This takes up to a second if a node is silent. False, the
+              default: of the node asked
+
+        for job in client.qpeek("mail", 5, withmeta=True):
+            print(job.id, job.meta)
     """
     argv = (*words(b"QPEEK", queue, whole("count", count)), *where_words(where))
     if withmeta:
@@ -77,9 +81,10 @@ def queue_depths(
 
     queue     name of the queue
     by        name of the metadata
-    status    jobs of this status; by default those that are pending
+    status    count jobs of this status; by default those that are pending
     count     number of values at most, 100 by default; those with the most jobs come first
-    cluster   on all linked nodes, each job once; by default on the node asked. Takes up to a second if a node is silent
+    cluster   True: on all linked nodes, each job once. This takes up to a second if a node is silent. False, the
+              default: on the node asked
 
     Jobs without the name are counted under None, last.
 
@@ -90,12 +95,15 @@ def queue_depths(
 
 
 def qstat(queue: str | bytes, *, cluster: bool = False, recent: bool = False) -> Request[QueueStat | None]:
-    """QSTAT → the queue's figures, None if there is no such queue. Raises ValueError for both options together.
+    """QSTAT → the queue's figures; None if there is no such queue. Raises ValueError for both options together.
 
     queue     name of the queue
-    cluster   sums over all linked nodes; by default the figures of the node asked. Takes up to a second if a node is
-              silent
-    recent    figures that need a walk over all jobs of the node may be a second old. For many queues at once
+    cluster   True: sums over all linked nodes. This takes up to a second if a node is silent. False, the default: the
+              figures of the node asked
+    recent    True: figures that need a walk over all jobs of the node may be a second old. Use it to ask about many
+              queues. False by default
+
+        stat = client.qstat("mail", cluster=True)
     """
     if cluster and recent:
         raise ValueError("qstat takes cluster or recent, not both")
@@ -108,7 +116,10 @@ def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Reque
 
     queue    name of the queue
     states   the new state, which replaces the old one; without any the state is only reported
-    bcast    on every node of the cluster
+    bcast    True: on every node of the cluster. False, the default: on the node asked
+
+        client.pause("mail", "in", bcast=True)  # producers get PausedError
+        client.pause("mail", "none", bcast=True)
     """
     argv = [b"PAUSE", word(queue), *words(*states)]
     if bcast:
@@ -119,9 +130,11 @@ def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Reque
 
 
 def queue_settings(queue: str | bytes) -> Request[QueueSettings | None]:
-    """QUEUE GET → the queue's settings, None if it never had any.
+    """QUEUE GET → the queue's settings; None if it never had any.
 
     queue   name of the queue
+
+        settings = client.queue_settings("mail")
     """
     return Request((b"QUEUE", b"GET", word(queue)), results.queue_settings)
 
@@ -150,7 +163,7 @@ def set_queue(
     result_retention: Seconds | Default | None = None,
     more: Mapping[str, str | bytes] | None = None,
 ) -> Request[str]:
-    """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
+    """QUEUE SET → OK: change settings of a queue, on all nodes. Fields that are None stay as they are.
 
     queue          name of the queue
     lease          RETRY of jobs that name none, in seconds, or a timedelta of milliseconds; "" is Disque's default.
@@ -166,21 +179,21 @@ def set_queue(
     maxlen         most pending jobs in the whole cluster; 0: any number. None by default
     maxsize        most bytes of a body; 0: any number. None by default
     require_meta   up to 8 names that the META of a job must have; []: none. None by default
-    index          up to 8 names of META that GETJOB's WHERE finds at once from the first time on; []: none. None by
-                   default
+    index          up to 8 names of META that are indexed, so that the first GETJOB with WHERE is fast, too; []: none.
+                   None by default
     exclusive_by   name of META: at most one job per value runs at a time; "": any number. It needs voters. None by
                    default
-    assign         "quorum": at most one worker has a job, and `attempts` is exact; it needs voters. "local": as many
-                   as a partition makes. None by default
+    assign         "quorum": at most one worker has a job, and `attempts` is exact; it needs voters. "local": during a
+                   network partition several workers may have it. None by default
     rate           most deliveries per second, or per time as "100/10s"; 0: any number. None by default
-    rate_by        name of META: `rate` holds for each of its values; "": for the queue. None by default
+    rate_by        name of META: `rate` applies to each of its values; "": to the whole queue. None by default
     max_running    most leases that run at a time; 0: any number. None by default
-    max_running_by   name of META: `max_running` holds for each of its values; "": for the queue. None by default
+    max_running_by   name of META: `max_running` applies to each of its values; "": to the whole queue. None by default
     result_retention   how long results of jobs stay, in seconds, or a timedelta; "" is an hour. None by default
     more           fields that this library does not know, and their values. None by default
 
-    The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
-    for a value that is refused, and ValueError if no field is given.
+    When the call returns, the settings are on the node's disk, and linked nodes have had up to a second to confirm
+    them. Raises ReplyError for a value that is refused, and ValueError if no field is given.
 
         client.set_queue("mail", lease=90, ttl=timedelta(days=2), maxlen=100_000)
     """
@@ -244,7 +257,7 @@ def queues_with_settings(pattern: str | None = None) -> Request[list[str]]:
 
 
 def reset_queue(queue: str | bytes) -> Request[str]:
-    """QUEUE RESET → OK: all settings of a queue have their defaults again, on all nodes. A pause stays.
+    """QUEUE RESET → OK: give all settings of a queue their defaults again, on all nodes. A pause stays.
 
     queue   name of the queue
     """

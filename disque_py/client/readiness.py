@@ -1,7 +1,7 @@
-"""A wait until a socket can be read or written, on each operating system.
+"""Waiting until a socket can be read or written, on every operating system.
 
-`poll` where the system has it: it takes any number of open files. Windows has only `select`, which there takes any
-socket. Each blocking connection has one of these.
+Systems with `poll` use it, because it takes any number of open files. Windows has only `select`, which takes any socket
+there. Each blocking connection has one of these objects.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 from contextlib import suppress
 from typing import Final, Protocol
 
-# The longest wait: poll takes 31 bits of milliseconds. No node answers after three weeks of silence.
+# The longest wait, because poll takes 31 bits of milliseconds. It is over three weeks.
 WAIT_S_MAX: Final = 2_000_000
 
 
@@ -19,7 +19,7 @@ class Readiness(Protocol):
     """A wait for one socket."""
 
     def wait(self, limit_s: float | None, *, wants_room: bool) -> bool:
-        """Wait until the socket has bytes, or with `wants_room` takes some. Return False after `limit_s` seconds."""
+        """Wait until the socket has bytes or, with `wants_room`, takes some. Return False after `limit_s` seconds."""
 
     def close(self) -> None:
         """Forget the socket."""
@@ -36,7 +36,7 @@ class PollReadiness:
         self._poll.register(sock, select.POLLIN)
 
     def wait(self, limit_s: float | None, *, wants_room: bool) -> bool:
-        """Wait until the socket has bytes, or with `wants_room` takes some. Return False after `limit_s` seconds."""
+        """Wait until the socket has bytes or, with `wants_room`, takes some. Return False after `limit_s` seconds."""
         if wants_room:
             self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
         limit_ms = None if limit_s is None else 0 if limit_s == 0 else max(1, int(min(limit_s, WAIT_S_MAX) * 1000))
@@ -60,14 +60,14 @@ class SelectReadiness:
         self._sock = sock
 
     def wait(self, limit_s: float | None, *, wants_room: bool) -> bool:
-        """Wait until the socket has bytes, or with `wants_room` takes some. Return False after `limit_s` seconds."""
+        """Wait until the socket has bytes or, with `wants_room`, takes some. Return False after `limit_s` seconds."""
         written = [self._sock] if wants_room else []
         limit = None if limit_s is None else min(limit_s, WAIT_S_MAX)
         readable, writable, failed = select.select([self._sock], written, [self._sock], limit)
         return bool(readable or writable or failed)
 
     def close(self) -> None:
-        """There is nothing to forget."""
+        """Do nothing, because select keeps no state."""
 
 
 def readiness_of(sock: socket.socket) -> Readiness:

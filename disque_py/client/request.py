@@ -51,11 +51,12 @@ class Request(Generic[T]):
     is_consumers     it goes to the node that this client's consumers use
     awaits_nodes     it is repeated when nodes are missing, because the caller asked for no number of copies
     awaits_voters    it is repeated when no majority of the voters answers the node
-    patience_s       seconds that it looks for a node that works, 0: one attempt; None: as long as the client does
-    silence_s        seconds of silence that mean a dead node, where the client would wait longer; None: it does not
-    about            the jobs that it is about, as its caller named them
-    along            called with the asyncio connection of a command that waits, right before the command is sent: what
-                     it submits leaves in the same write
+    patience_s       seconds for which it looks for a working node, 0: one attempt; None: the client's patience
+    silence_s        seconds of silence that mean a dead node, if fewer than the client's time-out; None: the client's
+                     time-out
+    about            the jobs that it concerns, as its caller named them
+    along            called with the asyncio connection of a command that waits, right before the command is sent.
+                     Commands that it submits leave in the same write
     """
 
     argv: tuple[bytes, ...]
@@ -76,7 +77,7 @@ class Request(Generic[T]):
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether its answer has jobs with leases. If its caller is gone, other consumers wait until these end."""
+        """Whether its answer has jobs with leases. If the caller is gone, other consumers wait for their end."""
         return self.argv[:1] == (b"GETJOB",)
 
     def payload(self) -> bytes:
@@ -123,5 +124,5 @@ class Request(Generic[T]):
 
 
 def words(*values: Word) -> tuple[bytes, ...]:
-    """Arguments as bytes."""
+    """Return arguments as bytes."""
     return tuple(word(value) for value in values)

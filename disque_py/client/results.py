@@ -26,14 +26,15 @@ ID_LENGTH: Final = 40
 class Job:
     """A job as GETJOB and QPEEK return it.
 
-    nacks, additional_deliveries   None unless asked for (`withcounters=True`)
-    meta                           the pairs that it was added with; None unless asked for (`withmeta=True`)
-    lease_ms, attempt              the milliseconds and the number of this delivery; None unless `withlease=True`
-    fence                          the fence of its claim (docs/exclusive.md), likewise; 0 without a claim
+    nacks, additional_deliveries   its counters; None unless `withcounters=True`
+    meta                           the pairs that it was added with; None unless `withmeta=True`
+    lease_ms, attempt              milliseconds of the lease, and number of this delivery; None unless `withlease=True`
+    fence                          the fence of its claim (docs/exclusive.md); None unless `withlease=True`, 0 without a
+                                   claim
     more                           further name-value pairs of the entry
-    is_canceled                    set by a worker when it hears that the job was canceled; a function in a thread looks
+    is_canceled                    set by a worker when the job is canceled. A handler in a thread should check it
     node                           the node that delivered it: WORKING and NACK only work where the job is known
-    tell                           set by a worker: takes what `progress` tells
+    tell                           set by a worker: the function to which `progress` passes its arguments
     """
 
     queue: str
@@ -52,10 +53,10 @@ class Job:
     tell: Callable[[Job, int, str], None] | None = field(default=None, repr=False, compare=False)
 
     def progress(self, percent: int, note: str = "") -> None:
-        """Tell how far the work on a job of a worker is: 0 to 100, and a note of at most 256 bytes.
+        """Report how far a worker's handler is with this job: 0 to 100, and a note of at most 256 bytes.
 
-        It returns at once, also in a thread. The worker sends the newest one. Raises RuntimeError for a job that no
-        worker handles.
+        It returns immediately, also in a thread. The worker sends the newest report. Raises RuntimeError for a job that
+        no worker handles.
         """
         if self.tell is None:
             raise RuntimeError("no worker handles this job: use the client's progress")
@@ -63,7 +64,7 @@ class Job:
 
     @property
     def delivery_count(self) -> int | None:
-        """The number of deliveries, this one included, as far as counters show; None without counters.
+        """The number of deliveries, including this one, as far as the counters show; None without counters.
 
         It comes from `attempt` (`withlease=True`), or from `nacks` and `additional_deliveries` (`withcounters=True`).
         """
@@ -88,7 +89,7 @@ class Job:
 
 @dataclass(slots=True)
 class NodeInfo:
-    """A node in HELLO: `priority` 1 is fine, 5 unlinked, 10 suspected, 100 failed or leaving."""
+    """A node in HELLO. Its `priority` is 1 for a healthy node, 5 unlinked, 10 suspected, 100 failed or leaving."""
 
     id: str
     host: str
@@ -123,9 +124,9 @@ class ClusterNode:
 class QueueStat:
     """The answer to QSTAT. Ages are in seconds, `import_rate` in jobs per second; `pause` is none, in, out or all.
 
-    oldest_ms       milliseconds since the oldest pending job became ready, None if there is none
-    rate_used       deliveries that count for the setting `rate` now, 0 without one
-    nodes           nodes whose figures are included
+    oldest_ms       milliseconds since the oldest pending job became ready; None if there is none
+    rate_used       deliveries that count towards the setting `rate` now; 0 without that setting
+    nodes           number of nodes whose figures are included
     nodes_missing   with `cluster`: ids of known nodes that did not answer
     """
 
@@ -162,14 +163,15 @@ class QueueSettings:
     maxlen, maxsize     the most pending jobs in the cluster, the most bytes of a body; 0: any number
     require_meta        names that the META of a job must have
     index               names of META that are indexed from the start
-    exclusive_by        the name of META by whose values jobs are exclusive; "": the queue is simple
+    exclusive_by        the name of META: at most one job per value runs at a time; "": the queue is simple
     assign              "local", or "quorum": at most one worker per job
-    rate, rate_by       deliveries per time, as `100/10` (seconds) or `none`; for each value of this name, "": in all
-    max_running, max_running_by   leases that run, 0: any number; likewise
+    rate, rate_by       deliveries per time, such as `100/10` (seconds), or `none`; and the name of META to whose values
+                        the rate applies, "": to the whole queue
+    max_running, max_running_by   the most leases at a time, 0: any number; and the name of META, likewise
     result_retention    how long results of jobs stay; None from a node without results
     type                `simple` or `exclusive`
     paused              the state that PAUSE set with BCAST: none, in, out or all
-    version             it grows with each change
+    version             number that grows with each change
     behind              known nodes that have not confirmed the newest version
     more                fields that this library does not know, as text
     """
@@ -220,7 +222,7 @@ class LockInfo:
 
     owner          the owner that has the lock; None: it is free
     fence          of the last owner
-    attempt        attempts that count
+    attempt        number of attempts so far
     ms_left        milliseconds that the lease still lasts, 0 if the lock is free
     done_ms_left   milliseconds for which the end of the work is still remembered, 0 if it is not done
     more           fields that this library does not know
@@ -240,12 +242,12 @@ class Voters:
 
     epoch             number of the list; 0: there is none
     lease_max         seconds of the longest lease
-    voters            ids of the nodes of the list
+    voters            ids of the voters
     state             `none`, `ready`, `changing` or `conflict`
-    mute              ids of voters that may not vote now
+    mute              ids of voters that must not vote now
     reachable_count   voters that answered the node
-    recovered         ids of voters that had lost their memory and grant again. They take no part in the next change of
-                      the list, and are whole after it
+    recovered         ids of voters that lost their memory and grant claims again. They take no part in the next change
+                      of the list, and are full voters after it
     more              fields that this library does not know
     """
 
@@ -269,18 +271,18 @@ class JobInfo:
     next_*_within             milliseconds, None when never
     queue, body               None for an ack of a job that the node never had
     attempt                   the number of deliveries
-    leased                    whether this node delivered it, and that lease runs
-    priority, meta            as it was added; None from a node that does not tell them
-    status                    invisible, pending, running, completed, canceled or errored; None from such a node
+    leased                    whether this node delivered it, and its lease is not over
+    priority, meta            those that it was added with; None from an older node
+    status                    invisible, pending, running, completed, canceled or errored; None from an older node
     attempts, attempts_left   the limit of deliveries (0: any number), and how many are left of it (None: any number)
     error                     the reason of the last NACK, or of the end of the last attempt; None: none
-    backoff                   its own back-off, "": none of its own
+    backoff                   the back-off that it was added with, "": none
     delay_ms, retry_ms        DELAY and RETRY in milliseconds
     ttl_ms                    the remaining time in milliseconds
-    progress, progress_text   how far its worker is, 0 to 100, and a note; None: this delivery told nothing
+    progress, progress_text   how far its worker is, 0 to 100, and a note; None if the worker reported nothing
     result                    the bytes that it was acknowledged with, on a node that has them; None: none
     batch, topic              the batch that it belongs to, the topic that it was added to; None: none
-    key_window_ms             milliseconds for which its key is used, 0: while it lives; None: it has no window
+    key_window_ms             milliseconds for which its key is used, 0: until the job is over; None: it has no window
     more                      fields that this library does not know
     """
 
@@ -324,17 +326,17 @@ class JobInfo:
 class Task:
     """Work on the jobs of a queue, on all nodes: QPURGE, QMOVE, QREDRIVE or QREBALANCE.
 
-    id              its id, which the node that began it knows for one hour after its end
+    id              its id, which the node that started it knows for one hour after its end
     command         `qpurge`, `qmove`, `qredrive` or `qrebalance`
     queue           the queue whose jobs it changes
-    state           `running`, `done`, `canceled` or `aborted`; None: it is over, as the command was waited for
-    jobs            jobs that it changed, so far
-    failed          jobs that it left out, because a worker took them or they were being handed over
-    nodes           number of nodes that take part, or came to their end
+    state           `running`, `done`, `canceled` or `aborted`; None in the answer of a command that waited for the end
+    jobs            number of jobs that it has changed so far
+    failed          number of jobs that it left out, because a worker took them or they were being handed over
+    nodes           number of nodes that take part, or have finished
     nodes_missing   ids of the nodes that did not: repeat the command when they are back
-    started         Unix milliseconds; None in the answer of a command
+    started         its start in Unix milliseconds; None in the answer of a command that waited
     more            further name-value pairs
-    node            the node that began it
+    node            the node that started it
     """
 
     id: str
@@ -358,7 +360,7 @@ class Outcome:
              completed or canceled and is forgotten, or its TTL was over, or the id was never known
     job      the job as it was shown last; None if it was not shown
     result   the bytes that it was acknowledged with; None without any
-    reason   the error that the node told; None without one
+    reason   the error that the node reported; None without one
     """
 
     status: JobStatus | Literal["gone", "expired"]
@@ -368,7 +370,7 @@ class Outcome:
 
     @property
     def error(self) -> str | None:
-        """The last error that a worker gave as reason; None without one."""
+        """The last error that a worker gave as its reason; None without one."""
         return self.reason if self.job is None else self.job.error
 
 
@@ -384,7 +386,7 @@ def job_id(reply: Reply) -> str:
 
 
 def is_at_most_once(text_id: str) -> bool:
-    """Whether an id belongs to a RETRY 0 job: its TTL field is even (spec F4)."""
+    """Return whether an id belongs to a job of RETRY 0: its TTL field is even (spec F4)."""
     return text_id[-1:] in "02468aceACE"
 
 
@@ -449,7 +451,7 @@ def queue_stat(reply: Reply) -> QueueStat | None:
     """Return QSTAT's answer; None for a queue that the node does not have."""
     if reply is None:
         return None
-    # Programs ask for thousands of queues at a time, so only values that are no numbers are looked at.
+    # Programs ask for thousands of queues at a time, so only values that are no numbers are converted.
     pairs: dict[bytes, Any] = dict(zip(reply[::2], reply[1::2], strict=True))
     take = pairs.pop
     found = QueueStat(
@@ -482,7 +484,7 @@ def begun_task(reply: Reply, command: str, queue: str) -> Task:
 
 
 def ended_task(reply: Reply, command: str, queue: str) -> Task:
-    """Return the task that a command was waited for."""
+    """Return the finished task in the answer of a command that waited for it."""
     return _task(_pairs(reply) | {"command": command, "queue": queue})
 
 
@@ -588,7 +590,7 @@ def voters(reply: Reply) -> Voters:
 
 
 def _span(shown: str) -> timedelta | None:
-    """Return a time as QUEUE GET shows it: seconds, or a number with ms. Longer ones than Python knows are cut."""
+    """Return a time as QUEUE GET shows it: seconds, or a number with ms. Spans too long for a timedelta are cut."""
     if not shown:
         return None
     number = int(shown.removesuffix("ms"))

@@ -6,8 +6,8 @@ node, because a refused command has no effect.
 
 An ADDJOB may leave the number of copies to the node. If it is refused because nodes are missing, it has no effect
 either, and the client repeats it until the nodes are back. A claim that no majority of the voters answered is repeated
-at other nodes, which may reach more of them. All of this lasts as long as the client's `patience`; then the caller gets
-the error. Pure; shells sleep and dial.
+at other nodes, which may reach more of them. All of this goes on for the client's `patience`; then the caller gets the
+error. Pure; shells sleep and dial.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Patience:
         return pause_s
 
     def renew(self) -> None:
-        """Something worked."""
+        """Note a success: the whole time is available again."""
         self._since = None
         self._pause_s = PAUSE_S_MIN
 
@@ -76,20 +76,20 @@ def may_repeat(error: DisqueConnectionError, repeat: Repeat, *, retry_unsafe: bo
 
 
 def means_elsewhere(reply: Reply) -> bool:
-    """Return whether a reply asks for another node: nothing was done, and another node may do it."""
+    """Return whether a reply means that the command had no effect here, and that another node may execute it."""
     return isinstance(reply, (LeavingError, LoadingError))
 
 
-# This text means that the node has made nothing. A NOREPL after the time-out may have left a job behind.
+# This text means that no job was made. A NOREPL after the time-out may have left a job behind.
 NODES_ARE_MISSING: Final = "NOREPL Not enough reachable nodes"
 
 
 def lacks_nodes(reply: Reply) -> bool:
-    """Return whether a reply refuses a job because nodes are missing: nothing was done, and they may come back."""
+    """Return whether a job was refused because nodes are missing. No job was made, and the nodes may come back."""
     return isinstance(reply, NoReplError) and reply.text.startswith(NODES_ARE_MISSING)
 
 
-# The only NOQUORUM that does not pass: an operator has to act.
+# The only NOQUORUM that does not pass by itself: an operator has to act.
 NO_VOTERS: Final = "NOQUORUM no voters configured"
 
 

@@ -1,4 +1,4 @@
-"""QSCAN and JSCAN: a page as a Request, and the iterators over all pages, of which the clients make methods.
+"""QSCAN and JSCAN: one page as a Request, and all pages as iterators, which are methods of the clients.
 
 A scan belongs to one node. Its cursors mean nothing on another node, so it never fails over: a lost node ends it with
 an error. Each queue or job that exists during the whole scan comes at least once. Pure.
@@ -32,12 +32,15 @@ def qscan(
 ) -> Scan[str]:
     """Iterate over the names of one node's queues; a name may come twice.
 
-    count        number of queues that the node looks at in one step; by default the node chooses
-    minlen       only queues with as many jobs; by default all
-    maxlen       only queues with no more jobs; by default all
-    importrate   only queues that import as many jobs a second; by default all
+    count        number of queues that the node visits in one step; by default the node chooses
+    minlen       only queues with at least this many jobs; by default all
+    maxlen       only queues with at most this many jobs; by default all
+    importrate   only queues that import at least this many jobs per second; by default all
 
     Raises DisqueConnectionError if the node is lost.
+
+        for name in client.qscan(minlen=1):  # asyncio: async for
+            print(name, client.qlen(name))
     """
     return lambda cursor: qscan_page(cursor, count=count, minlen=minlen, maxlen=maxlen, importrate=importrate)
 
@@ -53,15 +56,19 @@ def jscan(
 ) -> Scan[str]:
     """Iterate over the ids of one node's jobs; an id may come twice.
 
-    count      number of jobs that the node looks at in one step; by default the node chooses
+    count      number of jobs that the node visits in one step; by default the node chooses
     queue      only jobs of this queue; by default of all
-    states     only jobs in one of these states of the node's books; none by default, which means all
-    statuses   only jobs of one of these statuses, as "errored"; none by default, which means all
-    where      pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any job
-    counted    only jobs that count on this node with the one status of `statuses`, so that walks over all nodes return
-               each job once; False by default
+    states     only jobs whose copy on the node has one of these states, such as "queued"; none by default, which means
+               all
+    statuses   only jobs of one of these statuses, such as "errored"; none by default, which means all
+    where      names and values: only jobs whose metadata have all these pairs. None, the default: any job
+    counted    True: only jobs that are counted on this node. With exactly one status in `statuses`, scans of all nodes
+               then return each job once. False by default
 
     Raises DisqueConnectionError if the node is lost.
+
+        for job_id in client.jscan(queue="mail", statuses=["errored"]):  # asyncio: async for
+            client.enqueue(job_id)
     """
     wanted, shown = tuple(states), tuple(statuses)
     return lambda cursor: jscan_page(
@@ -80,15 +87,19 @@ def jscan_info(
 ) -> Scan[JobInfo]:
     """Iterate over one node's jobs as SHOW shows them; a job may come twice.
 
-    count      number of jobs that the node looks at in one step; by default the node chooses
+    count      number of jobs that the node visits in one step; by default the node chooses
     queue      only jobs of this queue; by default of all
-    states     only jobs in one of these states of the node's books; none by default, which means all
-    statuses   only jobs of one of these statuses, as "errored"; none by default, which means all
-    where      pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any job
-    counted    only jobs that count on this node with the one status of `statuses`, so that walks over all nodes return
-               each job once; False by default
+    states     only jobs whose copy on the node has one of these states, such as "queued"; none by default, which means
+               all
+    statuses   only jobs of one of these statuses, such as "errored"; none by default, which means all
+    where      names and values: only jobs whose metadata have all these pairs. None, the default: any job
+    counted    True: only jobs that are counted on this node. With exactly one status in `statuses`, scans of all nodes
+               then return each job once. False by default
 
     Raises DisqueConnectionError if the node is lost.
+
+        for info in client.jscan_info(queue="mail", statuses=["errored"]):  # asyncio: async for
+            print(info.id, info.error)
     """
     wanted, shown = tuple(states), tuple(statuses)
     return lambda cursor: jscan_info_page(

@@ -1,4 +1,4 @@
-"""Commands about schedules: jobs at the moments of a cron expression, or every so often. Pure. Spec SD10."""
+"""Commands about schedules: jobs at the times of a cron expression, or at regular intervals. Pure. Spec SD10."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class ScheduleInfo:
     cron          the expression; None for a schedule of `every`
     every         the span between ticks; None for a cron expression
     time_zone     IANA name
-    catchup       the missed ticks that get a job after all: none, last or all
-    overlap       whether a tick is skipped while the job before it lives: allow or skip
+    catchup       the missed ticks that get their job later: none, last or all
+    overlap       skip: a tick gets no job while the job before it is not over; or allow
     queue         queue of the jobs
-    body          their body
-    options       their options, as words of ADDJOB
-    paused        nothing fires until it is resumed
+    body          body of the jobs
+    options       options of the jobs, as words of ADDJOB
+    paused        whether it is paused: no tick gets a job until it is resumed
     next          the next tick; None while it is paused, or if there is none
     last          the last tick that was recorded; None if none was
     last_id       the job of the last tick that had one
@@ -76,17 +76,17 @@ def schedule(
     batch: str | bytes | None = None,
     **options: Unpack[JobOptions],
 ) -> Request[str]:
-    """SCHEDULE SET → OK: the cluster adds a job at each tick. A schedule of this name is replaced.
+    """SCHEDULE SET → OK: the cluster adds a job at each tick. An older schedule of this name is replaced.
 
     name           name of the schedule
     queue          queue of the jobs
-    body           their body; text becomes UTF-8. Empty by default
+    body           body of the jobs; text becomes UTF-8. Empty by default
     cron           expression of five fields (minute hour day month weekday), or six with seconds in front. None by
                    default: `every` is needed
     every          seconds between two ticks, or a timedelta of at least a second. None by default: `cron` is needed
-    time_zone      IANA name of the zone that the expression is meant in; by default UTC
-    catchup        which missed ticks get a job after all: "last" (by default), "all", "none"
-    overlap        "skip": a tick is left out while the job before it is neither over nor errored; "allow" by default
+    time_zone      IANA name of the expression's time zone; by default UTC
+    catchup        which missed ticks get their job later: "last", the default, "all" or "none"
+    overlap        "skip": a tick gets no job while the job before it is neither over nor errored; "allow" by default
     replicate      number of copies of each job, or "quorum": a majority of the node's data centre; by default the node
                    chooses
     zones          number of zones that have a copy of each job; by default any number
@@ -94,14 +94,15 @@ def schedule(
     delay          seconds until a job is queued; by default it is queued at once. Times may be a `timedelta`
     retry          seconds without an ack after which a job is queued again; by default the node chooses
     ttl            seconds after which a job is dropped; by default the node chooses
-    maxlen         a tick is tried again while the queue has so many jobs; by default it is always added
+    maxlen         a tick waits while the queue has this many jobs or more; by default there is no limit
     priority       place in the queue, lower first; by default the time of creation
     meta           names and values that travel with each job; None by default
     attempts       deliveries after which a job fails for good; by default any number
     backoff        delays after failures, a `Backoff` or text; by default the node chooses
 
-    The schedule is on the node's disk afterwards, and linked nodes had a second to confirm it. Raises ReplyError for an
-    expression, a zone or an option that is refused, ValueError unless one of `cron` and `every` is given.
+    When the call returns, the schedule is on the node's disk, and linked nodes have had up to a second to confirm it.
+    Raises ReplyError for an expression, a time zone or an option that is refused, and ValueError unless exactly one of
+    `cron` and `every` is given.
 
         client.schedule("nightly", "reports", cron="30 2 * * MON-FRI", time_zone="Europe/Berlin")
         client.schedule("heartbeat", "health", b"ping", every=timedelta(seconds=30))
@@ -140,7 +141,7 @@ def schedules(pattern: str | None = None) -> Request[list[str]]:
 
 
 def pause_schedule(name: str | bytes) -> Request[bool]:
-    """SCHEDULE PAUSE → whether there is such a schedule: it does not fire until it is resumed.
+    """SCHEDULE PAUSE → whether there is such a schedule. Its ticks get no jobs until it is resumed.
 
     name   name of the schedule
     """
@@ -148,7 +149,8 @@ def pause_schedule(name: str | bytes) -> Request[bool]:
 
 
 def resume_schedule(name: str | bytes) -> Request[bool]:
-    """SCHEDULE RESUME → whether there is such a schedule. Ticks of the pause are neither fired nor missed.
+    """SCHEDULE RESUME → whether there is such a schedule. Ticks during the pause get no jobs later, and do not count as
+    missed.
 
     name   name of the schedule
     """
@@ -175,10 +177,10 @@ def run_schedule(name: str | bytes) -> Request[str]:
 
 
 def next_ticks(name: str | bytes, count: int = 10) -> Request[list[datetime]]:
-    """SCHEDULE NEXT → the next ticks, in UTC; also of a schedule that is paused. Empty if there is no such schedule.
+    """SCHEDULE NEXT → the next ticks in UTC, also of a paused schedule; empty if there is no such schedule.
 
     name    name of the schedule
-    count   how many, at most 1000; 10 by default
+    count   number of ticks, at most 1000; 10 by default
     """
     return Request((b"SCHEDULE", b"NEXT", word(name), b"COUNT", b"%d" % whole("count", count)), _moments)
 

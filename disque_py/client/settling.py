@@ -1,13 +1,13 @@
 """The end of a worker's deliveries: acknowledgements and NACKs, collected while the last ones are in flight.
 
-A NACK names its delivery (ATTEMPT), so it may be sent again without a second effect. So does an ack of a handler that
-took half of its lease or longer: if the lease ended, the job is with another worker, and the ack does nothing to that
-delivery. Within its lease no later delivery exists, so the many quick jobs share one plain ACKJOB, which costs half as
-much. A job under a claim is always named with its fence. All of them leave in one write to the node that delivered the
-jobs. A node that does not know the word gets the plain commands (dialect.py).
+A NACK names its delivery (ATTEMPT), so it may be sent again without a second effect. An ack names its delivery, too, if
+the handler took half of its lease or longer: if the lease has ended, another worker has the job, and the ack does not
+affect that delivery. Within the lease there is no later delivery. So the many quick jobs share one plain ACKJOB, which
+costs half as much. An ack of a job under a claim always has the fence. All these commands leave in one write to the
+node that delivered the jobs. A node that does not support ATTEMPT gets the plain commands (dialect.py).
 
-A NACK without a delay leaves it to the job's own back-off, or else to the setting `backoff` of its queue. Where neither
-exists, the worker's own policy says how long the job waits, so that a handler which always fails causes no busy loop.
+A NACK without a delay uses the job's own back-off, or else the setting `backoff` of its queue. If neither exists, the
+worker's policy sets the delay, so that a handler which always fails causes no busy loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 # A queue's settings are asked for again after this time.
 SETTINGS_S: Final = 10.0
 
-# NACKs that wait for a node which takes them. Beyond it jobs are left to the end of their lease.
+# The most NACKs that wait for a node which takes them. Beyond this number jobs are left to the end of their lease.
 GIVEN_BACK_MAX: Final = 1_000
 
 
@@ -43,10 +43,10 @@ Done = tuple[Job, bool, "bytes | None"]
 
 
 class Settler:
-    """The jobs that are done or given back, until a node knows it.
+    """The jobs that are done or given back, until a node has confirmed it.
 
-    policy       the wait of jobs that have no back-off, nor their queue; None: every wait is known
-    on_refused   called with a job whose node takes no delays, limits and reasons
+    policy       the wait of jobs if neither they nor their queue have a back-off; None: every job comes with its delay
+    on_refused   called with a job whose node supports no delays, limits and reasons
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Settler:
         self._giving_back = asyncio.Lock()
 
     def add_done(self, job: Job, took_s: float, result: bytes | None = None) -> None:
-        """Acknowledge a job soon, whose handler took so many seconds, with its result if there is one."""
+        """Acknowledge a job soon, with its result if there is one. Its handler took `took_s` seconds."""
         is_late = 2000 * took_s >= job.lease_ms if job.lease_ms else False
         self.done.append((job, bool(job.fence) or is_late, result))
         self.has_done.set()
@@ -85,12 +85,12 @@ class Settler:
             self.has_given_back.set()
 
     def add_put_back(self, job: Job) -> None:
-        """Put a job back soon with a plain NACK, at once and without a reason."""
+        """Put a job back soon with a plain NACK, without a delay and a reason."""
         self.put_back.append(job)
         self.has_given_back.set()
 
     # Acks and NACKs don't wait for each other. The last call of each waits for the one in progress, which must not be
-    # cut off.
+    # interrupted.
 
     async def acknowledge(self) -> None:
         """Acknowledge the done jobs. Acks that could not be sent are kept."""
@@ -107,7 +107,7 @@ class Settler:
                 trouble: DisqueError | None = None
                 for at, outcome in await self._ack_exactly(done, exact):
                     if not isinstance(outcome, DisqueError) or isinstance(outcome, FencedError):
-                        del kept[at]  # A later worker has the job, or its value: this ack counts no more.
+                        del kept[at]  # A later worker has the job, or its value, so this ack is void.
                     elif is_too_long(outcome):
                         del kept[at]  # Every attempt would end like this, and a plain ack would lose the result.
                         self.add_given_back(GivenBack(done[at][0], TOO_LONG, is_final=True))
@@ -138,7 +138,7 @@ class Settler:
         return await _in_groups(places, lambda at: done[at][0], ack)
 
     async def give_back(self) -> None:
-        """Give the failed jobs back. NACKs that could not be sent are kept, but plain ones: those may act twice."""
+        """Give the failed jobs back. NACKs that could not be sent are kept, except plain ones, which may act twice."""
         async with self._giving_back:
             given_back, self.given_back = self.given_back, []
             put_back, self.put_back = self.put_back, []

@@ -1,4 +1,4 @@
-"""Acks of jobs that several nodes delivered: a command for each of these nodes, whose answers are added up. Pure.
+"""Acks of jobs that several nodes delivered: each node gets one command, and the answers are added up. Pure.
 
 The clients make methods of these functions (faces.py). A pipeline sends one command for all jobs (job_commands.py).
 """
@@ -17,9 +17,9 @@ P = ParamSpec("P")
 
 
 def for_each_node(build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> list[Request[int]]:
-    """Return a command about jobs for each node that delivered some of them; one without jobs.
+    """Return one command about jobs for each node that delivered some of them; without jobs, a single command.
 
-    Raises what `build` raises for all jobs at once, as for options about one delivery.
+    Raises the errors of `build` for all jobs together, as for an option that is about a single delivery.
     """
     jobs = tuple(jobs)
     single = build(*jobs)

@@ -39,7 +39,7 @@ class SocketConnection:
     """A connection to one node.
 
     hello         the node's answer to HELLO
-    sent_count    commands of the present exchange of which a byte may have left
+    sent_count    commands of the current exchange of which a byte may have left
     is_counted    it takes one of the pool's places
     """
 
@@ -118,7 +118,7 @@ class SocketConnection:
                 continue
             if not out and len(replies) == self.sent_count:
                 return
-            # Also after a part has left: a node that has half a command owes no answer that would wake this thread.
+            # Also after a part has left: a node that has half a command sends no answer that would wake this thread.
             self._wait(limit_s, wants_room=len(out) > 0)
             self._receive(replies)
 

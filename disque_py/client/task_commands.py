@@ -1,4 +1,4 @@
-"""Commands whose work is a task on all nodes: QPURGE, QMOVE, QREDRIVE, QREBALANCE, and QTASK about them. Pure."""
+"""Commands that start a task on all nodes: QPURGE, QMOVE, QREDRIVE and QREBALANCE; and QTASK. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def purge(
     """QPURGE → the task that cancels the jobs of a queue, on all nodes.
 
     queue    name of the queue
-    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    where    names and values: only jobs whose metadata have all these pairs. None, the default: all jobs
     status   jobs of this status: "pending", the default, "invisible" or "errored"
-    wait     whether to wait for the end; with False the task runs on, and `task` tells how far it is. True by default
+    wait     True, the default: wait for the end of the task. False: return immediately, and ask `task` how far it is
 
-    Jobs that come later stay. Raises ReplyError if the node leads too many tasks.
+    Jobs that are added later stay. Raises ReplyError if the node leads too many tasks.
 
         purged = client.purge("mail", where={"tenant": "a"})
         print(purged.jobs, purged.nodes_missing)
@@ -46,13 +46,15 @@ def move(
 
     queue    name of the queue
     to       name of the other queue
-    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    where    names and values: only jobs whose metadata have all these pairs. None, the default: all jobs
     status   jobs of this status: "pending", the default, "invisible" or "errored"
-    limit    most jobs, those that are served first. None by default: all
-    rate     most jobs per second. None by default: as fast as it goes
-    wait     whether to wait for the end. True by default
+    limit    the most jobs to move, beginning with those that are served first. None, the default: all
+    rate     the most jobs per second. None, the default: as fast as possible
+    wait     True, the default: wait for the end of the task
 
     Raises OutOfMemoryError, and ReplyError if the queues are the same or the node leads too many tasks.
+
+        moved = client.move("mail", "mail-slow", where={"tenant": "a"}, limit=1000)
     """
     argv = of_status((*words(b"QMOVE", queue, to), *where_words(where)), status, cluster=False)
     return _task(_paced(argv, limit, rate), "qmove", queue, _repeat_of(limit), wait=wait)
@@ -70,13 +72,16 @@ def redrive(
     """QREDRIVE → the task that gives errored jobs and dead letters of a queue fresh attempts, on all nodes.
 
     queue    name of the queue
-    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
-    to       queue that they go to. None by default: errored jobs stay, and dead letters go back
-    limit    most jobs, the oldest ones. None by default: all
-    rate     most jobs per second. None by default: as fast as it goes
-    wait     whether to wait for the end. True by default
+    where    names and values: only jobs whose metadata have all these pairs. None, the default: all jobs
+    to       queue that they go to. None, the default: errored jobs stay in their queue, and dead letters go back to
+             theirs
+    limit    the most jobs to redrive, beginning with the oldest. None, the default: all
+    rate     the most jobs per second. None, the default: as fast as possible
+    wait     True, the default: wait for the end of the task
 
     Raises OutOfMemoryError, and ReplyError if the node leads too many tasks.
+
+        client.redrive("mail-dead", rate=50)
     """
     argv = (*words(b"QREDRIVE", queue), *where_words(where))
     if to is not None:
@@ -85,11 +90,12 @@ def redrive(
 
 
 def rebalance(queue: str | bytes, *, zones: Iterable[str | bytes] | None = None, wait: bool = True) -> Request[Task]:
-    """QREBALANCE → the task that hands queued jobs over until all nodes hold equal parts.
+    """QREBALANCE → the task that moves queued jobs between nodes until all nodes have equal parts.
 
     queue    name of the queue
-    zones    names of zones, as `rack-1` or `eu-central/rack-1`: only their nodes take part. None, the default: all do
-    wait     whether to wait for the end. True by default
+    zones    names of zones, such as `rack-1` or `eu-central/rack-1`: only their nodes take part. None, the default: all
+             nodes
+    wait     True, the default: wait for the end of the task
 
     Jobs are delivered meanwhile, and none is delivered twice. Raises ReplyError for a zone that no node has, or if the
     node leads too many tasks.
@@ -108,7 +114,7 @@ def _paced(argv: tuple[bytes, ...], limit: int | None, rate: int | None) -> tupl
 
 
 def _repeat_of(limit: int | None) -> Repeat:
-    """A task that is done again finds nothing to do, but with a limit it takes further jobs."""
+    """Return the effect of a repetition: a second task finds nothing to do, but with a limit it takes further jobs."""
     return Repeat.SAFE if limit is None else Repeat.ASK
 
 
@@ -120,23 +126,23 @@ def _task(argv: tuple[bytes, ...], command: str, queue: str | bytes, repeat: Rep
 
 
 def tasks() -> Request[list[Task]]:
-    """QTASK LIST → the tasks that the node asked began, the running ones and those of the last hour, oldest first."""
+    """QTASK LIST → the tasks that the node asked has started: running ones and those of the last hour, oldest first."""
     return Request((b"QTASK", b"LIST"), results.tasks)
 
 
 def task(task: TaskRef) -> Request[Task | None]:
-    """QTASK SHOW → how far a task is; None if the node asked does not know it, or no more.
+    """QTASK SHOW → how far a task is; None if the node asked does not know it, or has forgotten it.
 
-    task   a task, which its own node is asked about, or an id
+    task   a `Task`, and the client asks the node that started it; or an id
     """
     task_id, node = (task.id, task.node) if isinstance(task, Task) else (task, None)
     return Request(words(b"QTASK", b"SHOW", task_id), results.task, node=node, is_pinned=node is not None)
 
 
 def cancel_task(task: TaskRef) -> Request[bool]:
-    """QTASK CANCEL → whether the task ran; it ends where it is, and finished changes stay.
+    """QTASK CANCEL → whether the task was running. It stops, and finished changes stay.
 
-    task   a task, which its own node is asked about, or an id
+    task   a `Task`, and the client asks the node that started it; or an id
     """
     task_id, node = (task.id, task.node) if isinstance(task, Task) else (task, None)
     return Request(words(b"QTASK", b"CANCEL", task_id), bool, node=node, is_pinned=node is not None)

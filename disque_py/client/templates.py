@@ -28,7 +28,7 @@ Key: TypeAlias = "str | bytes"
 class AddTemplate:
     """ADDJOB <queue> … <timeout> <options>, with a gap for the body, and room for a body's own options at the end.
 
-    request   represents every command of the batch in the choice of a connection
+    request   represents all the commands in the choice of a connection
     options   the words that all commands have at the end
     """
 
@@ -142,7 +142,7 @@ def add_jobs(
     """Many ADDJOBs in one pipeline → the jobs' ids, in the order of the bodies.
 
     queue          name of the queue
-    bodies         the jobs' contents; a generator is read in parts, or at once if `key` gives a key for each
+    bodies         the jobs' contents. A generator is read in parts, or in one go if `key` is a list
     timeout_ms     milliseconds in which the node has to make the copies of a job, 5000 by default; 0 waits for ever
     replicate      number of copies, or "quorum": a majority of the node's data centre; by default the node chooses
     zones          number of zones that have a copy before the answer; by default any number
@@ -151,22 +151,25 @@ def add_jobs(
                    0: each is delivered at most once
     ttl            seconds after which a job is dropped; by default the node chooses
     maxlen         refuse a job if the queue has this many jobs or more; by default there is no limit
-    async_         answer before the copies are made
+    async_         True: the node replies before the copies are made. False by default
     priority       a lower number is served first; one number for all, or a function of the body. By default the
                    creation time in Unix milliseconds
     meta           pairs that are stored with each job; the same for all, or a function of the body. None by default
-    key            makes the call safe to repeat: one job per queue and key. A function of the body, or as many keys as
-                   bodies, in their order. None by default
+    key            makes the call safe to repeat: one job per queue and key. A function of the body, or one key for each
+                   body, in the same order. None by default
     attempts       deliveries after which a job that failed is errored, or a dead letter; 0: any number. By default as
                    the queue's settings say
     backoff        the delay after a NACK without one: a `Backoff`, or text as `exponential:1000:60000:20`. By default
                    as the queue's settings say
     batch          name of the batch that the jobs belong to; None, the default: none
-    retry_unsafe   send jobs again when their answer was lost. Then they may exist twice. None, the default, takes the
+    retry_unsafe   True: send jobs again if their answers are lost. Then they may exist twice. None, the default: the
                    client's setting. With keys they are always sent again
 
-    Raises BatchError when some failed; its `results` has an id or an error for each. ValueError for a number that is
-    not whole. ValueError for more or fewer keys than bodies, before any job is sent; TypeError for one key for all.
+    Raises BatchError if some jobs failed; its `results` has an id or an error for each body. Raises ValueError for a
+    number that is not whole and, before any job is sent, for more or fewer keys than bodies; TypeError if `key` is a
+    single key.
+
+        ids = client.add_jobs("orders", [b"17", b"18"], retry=60, key=lambda body: body)
     """
     if isinstance(key, (str, bytes)):
         raise TypeError("key must be a function of the body, or a key for each body: one key makes one job")

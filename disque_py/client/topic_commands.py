@@ -1,4 +1,4 @@
-"""Commands about topics: names whose jobs go into all queues that are bound to them. Pure. Spec TP7, TP8."""
+"""Commands about topics. A job of a topic goes into all queues that are bound to it. Pure. Spec TP7, TP8."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Binding:
 
     topic   the topic
     queue   the queue
-    where   pairs that the metadata of a job must have, if any
+    where   pairs that the metadata of a job must have; empty without a filter
     """
 
     topic: str
@@ -31,10 +31,13 @@ def bind(topic: str | bytes, queue: str | bytes, *, where: Where | None = None) 
 
     topic   name of the topic
     queue   name of the queue that gets its jobs
-    where   pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any job. An
-            existing binding gets the new filter
+    where   names and values: only jobs whose metadata have all these pairs. None, the default: any job. An existing
+            binding gets the new filter
 
     Raises ReplyError if the topic has 1000 queues.
+
+        client.bind("orders", "billing")
+        client.bind("orders", "customs", where={"region": "eu"})
     """
     argv = (b"TOPIC", b"BIND", word(topic), word(queue), *where_words(where))
     return Request(argv, _is_ok, Repeat.SAFE, Lane.OWN, QUEUE_SET_MS)
@@ -52,7 +55,7 @@ def unbind(topic: str | bytes, queue: str | bytes) -> Request[bool]:
 def topics(pattern: str | bytes | None = None) -> Request[list[Binding]]:
     """TOPIC LIST → the bindings of all topics, sorted by topic and queue.
 
-    pattern   pattern of topics, as `orders.*`; None, the default: all
+    pattern   only topics that match it, such as `orders.*`; None, the default: all
     """
     argv = (b"TOPIC", b"LIST") if pattern is None else (b"TOPIC", b"LIST", word(pattern))
     return Request(argv, _bindings)
@@ -78,22 +81,25 @@ def publish(
     retry          seconds without an ack after which a job is queued again; by default as each queue's settings say
     ttl            seconds after which a job is dropped; by default as the settings of each queue say
     maxlen         refuse the jobs if one of the queues has this many jobs or more; by default there is no limit
-    async_         answer before the copies are made
+    async_         True: the node replies before the copies are made. False by default
     priority       a lower number is served first; by default the creation time in Unix milliseconds
     meta           pairs of names and values that travel with the jobs, and which filters compare; none by default
     key            one job per queue and key: a repetition names the jobs that exist, and makes those that are missing.
                    None by default
-    window         seconds for which the key is used, as for `add_job`; by default the TTL
-    replace        take the place of jobs that still wait for their delay, as for `add_job`; False by default
+    window         seconds for which the key is used, as in `add_job`; by default until the TTL is over
+    replace        True: replace jobs that still wait for their delay, as in `add_job`; False by default
     attempts       deliveries after which a job is errored; by default as the settings of each queue say
     backoff        the delay after a NACK without one; by default as the settings of each queue say
     batch          name of the batch that the jobs belong to; None, the default: none
-    retry_unsafe   send the command again when its answer was lost, as for `add_job`. None, the default, takes the
-                   client's setting
+    retry_unsafe   True: send the command again if its answer is lost, as in `add_job`. None, the default: the client's
+                   setting
 
     All jobs are made, or none. Raises ReplyError for a name that is no topic; NoReplError, PausedError, MaxLenError,
     TooBigError, NoKeyError, OutOfMemoryError, UnreachableError, BatchClosedError; ConnectionLostError when the
     connection broke and the jobs may exist; ValueError for a number that is not whole.
+
+        for queue, job_id in client.publish("orders", b"order 17", meta={"region": "eu"}):
+            print(queue, job_id)
     """
     start = (b"TOPIC", b"PUBLISH", word(topic))
     return adding(start, body, _published, timeout_ms, retry_unsafe, **options)

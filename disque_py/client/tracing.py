@@ -1,11 +1,11 @@
-"""The place where a tracing library connects to the client.
+"""The interface between the client and a tracing library.
 
-A client calls its `tracing` around every command, if it has one. The library sees the commands before they leave, and
-may add words to them, as the trace context of a job. It sees the answers, or the error. A worker asks it for a context
-around each handler. OpenTelemetry connects here (disque_py.integrations.otel).
+A client calls its `tracing`, if it has one, around every command. The library sees the commands before they leave, and
+may add words to them, such as the trace context of a job. It also sees the answers or the error. A worker asks the
+library for a context around each handler. OpenTelemetry uses this interface (disque_py.integrations.otel).
 
-The attribute `tracing` of the classes `Disque` and `AsyncDisque` is None, and an object has its own or that of its
-class. Without a tracing a command pays for one comparison. The module imports no tracing library.
+The attribute `tracing` of the classes `Disque` and `AsyncDisque` is None; set it on the class or on one object. Without
+tracing, a command costs one more comparison. The module imports no tracing library.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Tracing(Protocol):
 
 
 def observed(observation: Observation | None, work: Callable[[], T]) -> T:
-    """Do the work of a call, and tell its observation how it ended. Raises the errors of the work."""
+    """Do the work of a call, and report its end to the observation. Raises the errors of the work."""
     if observation is None:
         return work()
     try:
@@ -68,7 +68,7 @@ def observed(observation: Observation | None, work: Callable[[], T]) -> T:
 
 
 async def async_observed(observation: Observation | None, work: Coroutine[Any, Any, T]) -> T:
-    """Do the work of a call, and tell its observation how it ended. Raises the errors of the work."""
+    """Do the work of a call, and report its end to the observation. Raises the errors of the work."""
     if observation is None:
         return await work
     try:

@@ -21,10 +21,12 @@ from disque_py.client.spans import Span, float_seconds
 class Retry(Exception):  # noqa: N818  # A decision, which handlers may also return.
     """The job comes again. This is no failure: it is logged in one line, without a traceback.
 
-    delay    seconds until then, with a fraction, or a timedelta; None, the default: as after a failure
-    reason   text that SHOW tells as the job's `error`; none by default
+    delay    seconds until the next delivery, with a fraction, or a timedelta; None, the default: as after a failure
+    reason   text that SHOW reports as the job's `error`; none by default
 
     Like any delivery, this one counts as an attempt. Raises ValueError for a delay below 0.
+
+        raise Retry(delay=60, reason="rate limited")
     """
 
     def __init__(self, delay: Span | None = None, reason: str = "") -> None:
@@ -36,9 +38,11 @@ class Retry(Exception):  # noqa: N818  # A decision, which handlers may also ret
 
 
 class Fail(Exception):  # noqa: N818  # A decision, as Retry.
-    """The job has failed for good: it is errored or a dead letter, whatever attempts are left.
+    """The job has failed for good: it is errored or a dead letter, however many attempts are left.
 
-    reason   text that SHOW tells as the job's `error`; none by default
+    reason   text that SHOW reports as the job's `error`; none by default
+
+        raise Fail("no address")
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -48,10 +52,10 @@ class Fail(Exception):  # noqa: N818  # A decision, as Retry.
 
 @dataclass(slots=True)
 class GivenBack:
-    """A job that goes back to its cluster.
+    """A job that goes back to the cluster.
 
     reason     the words for REASON, "": none
-    delay_ms   milliseconds until the next delivery; None: the job's back-off decides, its queue's, or the worker's
+    delay_ms   milliseconds until the next delivery; None: the back-off of the job, of its queue, or of the worker
     is_final   all its attempts are spent
     """
 
@@ -62,7 +66,7 @@ class GivenBack:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error in words, as NACK's REASON."""
+    """Return an error as text, for NACK's REASON."""
     if isinstance(error, (Retry, Fail)):
         return error.reason
     text = str(error)

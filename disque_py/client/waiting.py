@@ -1,12 +1,12 @@
 """Waiting for the end of a job: by WAITJOB, or by looking at the job again and again.
 
-A node tells a client that waits (WAITJOB) as soon as a job is over. A node may not know the word, or may wait for older
-nodes to be upgraded. It is asked SHOW CLUSTER instead, with pauses that grow from 20 ms to a second. Such a node
-forgets a job soon after it was acknowledged on all nodes that had it. So a completed job is often seen as "gone" only.
-The rule here is the same for both shells, which sleep and ask. Pure.
+A node replies to WAITJOB as soon as the job is over. It may be too old for WAITJOB, or refuse it until older nodes are
+upgraded. Then the client repeats SHOW CLUSTER instead, with pauses that grow from 20 ms to a second. But a node forgets
+a job soon after it was acknowledged on all nodes that had it. So in this way a completed job is often seen only as
+"gone". The rule here is the same for both shells, which sleep and ask. Pure.
 
-"gone" is an end: no node has the job. At a time-out WAITJOB says "unknown" also of a job whose node could not be asked
-(spec RW8). So that is a TimeoutError, and "gone" is told only before the time is over.
+"gone" is an end: no node has the job. At its time-out, WAITJOB reports "unknown" also for a job whose node could not be
+asked (spec RW8). So "unknown" means "gone" only before the time-out; at the time-out it becomes a TimeoutError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from disque_py.client.spans import Span, float_seconds
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0
 PAUSE_GROWTH: Final = 1.5
-# An answer that comes this long before the time-out is not due to it. Time-outs are sent in whole milliseconds.
+# An answer that comes this long before the time-out is not caused by it. Time-outs are sent in whole milliseconds.
 EARLY_S: Final = 0.01
 
 
@@ -34,8 +34,8 @@ def is_older(error: ReplyError) -> bool:
 def is_told(end: JobEnd, left_s: float | None) -> bool:
     """Return whether an answer to WAITJOB tells the end of a job.
 
-    left_s   seconds until the wait's time-out; None: it has none. An answer at the time-out calls a job unknown, too,
-             whose node could not be asked (spec RW8). That is no end
+    left_s   seconds until the wait's time-out; None: it has none. At the time-out, "unknown" may also mean that the
+             job's node could not be asked (spec RW8), which is no end
     """
     return end.is_over and not (end.status == UNKNOWN and left_s is not None and left_s < EARLY_S)
 
@@ -54,7 +54,7 @@ class Waiting:
 
     job_id      the job, for the text of the error
     timeout     seconds, or a timedelta; None: for ever
-    now         the moment of the begin, on the shell's clock
+    now         the moment of the start, on the shell's clock
     """
 
     def __init__(self, job_id: str, timeout: Span | None, now: float) -> None:

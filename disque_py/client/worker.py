@@ -7,18 +7,19 @@ The worker fetches as many jobs as handlers are free, so no job waits here while
 its job is acknowledged. Acks are collected while the last ones are in flight, so under load one write carries many
 (settling.py). Handlers that are plain functions run in threads, as many as `concurrency`.
 
-When a handler raises, its job goes back to the cluster with the reason and a delay: a NACK, after which the worker has
-no more to do with it. The cluster counts deliveries and ends a job without attempts left: errored, or in the dead
-letter queue. A handler, or `on_error`, may decide instead: Retry and Fail (verdict.py).
+When a handler raises, the worker sends a NACK: the job goes back to the cluster with the reason and a delay, and the
+worker forgets it. The cluster counts deliveries and ends a job without attempts left: errored, or in the dead letter
+queue. A handler, or `on_error`, may decide instead: Retry and Fail (verdict.py).
 
-A node that does not know these words (dialect.py) can't delay a job. Then the job *rests* here (backoff.py): the worker
-extends the lease with WORKING while no handler runs, and at the end of the rest it puts the job back with a plain NACK.
+A node that does not support these options (dialect.py) can't delay a job. Then the job *rests* in the worker
+(backoff.py): the worker extends the lease with WORKING while no handler runs, and at the end of the rest it puts the
+job back with a plain NACK.
 
 A canceled job ends its handler: a coroutine gets a CancelledError, and a function in a thread sees `job.is_canceled`.
 
-The worker survives the loss of its nodes: it reports the error, and continues when a node is back. An error that no
-waiting can end stops it: a wrong password, or a GETJOB that the node does not understand. Stopping is graceful: the
-worker fetches no more jobs, running handlers may finish within `grace_s`, and all other jobs are put back at once.
+The worker survives the loss of its nodes: it reports the error, and continues when a node is back. Two errors stop it,
+because waiting does not help: a wrong password, and a GETJOB that the node does not understand. Stopping is graceful:
+the worker fetches no more jobs, running handlers may finish within `grace_s`, and all other jobs are put back at once.
 """
 
 from __future__ import annotations
@@ -67,10 +68,11 @@ BACKOFF_DEFAULT: Final = Backoff()
 # Jobs that rest at a time. Beyond it a failed job is left to its RETRY, so it costs no memory and no WORKING here.
 RESTING_MAX: Final = 1_000
 
-# A job that rests needs WORKING even if running jobs get none.
+# The default of `heartbeat_s`. Jobs that rest get WORKING after this time even if running jobs get none.
 HEARTBEAT_S: Final = 0.4
 
-# A person who cancels a job waits for its worker. Ten seconds cost a node one command per long job in that time.
+# A person who cancels a job waits for its worker. An interval of ten seconds costs a node one command per long job in
+# that time.
 CANCEL_POLL_S: Final = 10.0
 
 # The reason of jobs that a worker had when it stopped.
@@ -83,10 +85,10 @@ _log = logging.getLogger(__name__)
 
 
 class WorkerHooks:
-    """The notifications of a worker. Override those of interest.
+    """The notifications of a worker. Override the ones that you need.
 
-    They are called in the loop, so they must be quick and must not raise. By default failures and errors are logged to
-    `disque_py.client.worker`.
+    They are called in the event loop, so they must be quick and must not raise. By default failures and errors are
+    logged to `disque_py.client.worker`.
     """
 
     def on_start(self, job: Job) -> None:
@@ -115,7 +117,7 @@ class WorkerHooks:
         _log.error("job %s of %s is given up, delivery %s: %r", job.id, job.queue, job.delivery_count, error)
 
     def on_lost(self, job: Job, error: DisqueError) -> None:
-        """A job still runs, but its next delivery can't be postponed any more. It may run elsewhere too."""
+        """The handler still runs, but the next delivery can't be postponed any more. The job may run elsewhere, too."""
         _log.warning("job %s of %s may be delivered again while it runs: %s", job.id, job.queue, error)
 
     def on_trouble(self, error: DisqueError) -> None:
@@ -127,44 +129,49 @@ class Worker:
     """A worker, which runs `handler` on the jobs of `queues`.
 
     client         the client that fetches and acknowledges; workers may share one
-    queues         names of queues; jobs of the first are served before those of the next
+    queues         names of queues; jobs of the first queue are served before those of the next
     handler        a coroutine function of a job, or a plain function, which then runs in threads. It may raise or
                    return `Retry` and `Fail`
     concurrency    handlers at a time, 10 by default
-    heartbeat_s    a job that runs for more seconds gets WORKING, then at half of its lease; 0.4 by default, None: never
-    cancel_poll_s  seconds within which a running job hears that it was canceled, 10 by default; None: with the next
-                   WORKING that its lease needs
+    heartbeat_s    seconds after which a running job gets its first WORKING, which extends its lease; further ones
+                   follow at half of its lease. 0.4 by default, None: never
+    cancel_poll_s  seconds within which the handler of a canceled job learns of it, 10 by default; None: with the next
+                   WORKING that the lease needs
     grace_s        seconds that running handlers may go on after `stop`, 25 by default
     on_failure     "nack", the default: a job whose handler raised is given back; "leave": it comes again after its
                    RETRY
     on_error       a function of a job and the exception of its handler, or a coroutine function. It returns `Retry`,
-                   `Fail`, or None for what the other settings say. None by default
-    backoff        the wait of such a job until its next attempt. By default the job's own back-off, else that of its
-                   queue, else `Backoff()`, from one second, doubling up to five minutes. A `Backoff` counts instead of
-                   all of these. None: the job is put back at once
-    max_attempts   deliveries after which a job is given up, also one without ATTEMPTS; by default only these count. A
-                   job of RETRY 0 has one
+                   `Fail`, or None, and then the other settings decide. None by default
+    backoff        the wait of a failed job until its next attempt. By default the job's own back-off, else that of its
+                   queue, else `Backoff()`, which doubles from one second up to five minutes. Another `Backoff` replaces
+                   all of these. None: the job is put back without a delay
+    max_attempts   number of deliveries after which a job is given up, in addition to the job's own ATTEMPTS; None by
+                   default: only ATTEMPTS limits them. A job of RETRY 0 has one delivery
     on_give_up     takes a job that is given up, and the last error. It is a coroutine function, or a plain function,
                    which then runs in threads. Afterwards the job is acknowledged. If it raises, the job is given up
                    again later. None, the default: the job is errored, or a dead letter
-    withmeta       handlers see `Job.meta`
-    withlease      handlers see `Job.lease_ms` and `Job.attempt`; the worker asks for them anyway, and with True it ends
-                   if a node does not tell them
+    withmeta       True: handlers see `Job.meta`. False by default
+    withlease      True: handlers always see `Job.lease_ms` and `Job.attempt`, and the worker stops if a node does not
+                   support them. False, the default: handlers see them if the node supports them
     lease          seconds for which deliveries last; by default each job's RETRY. With a lease, jobs of RETRY 0 are
                    skipped
-    where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
-                   job
-    results        the handler's return value, bytes, text or a number, is the job's result; None is no result. A job
-                   whose result is longer than the node's `result-max-bytes` is errored. False by default: return values
-                   are ignored
-    match          patterns, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches; `queues` is empty
-                   then. None by default
+    where          names and values: only jobs whose metadata have all these pairs. None, the default: any job
+    results        True: the handler's return value (bytes, text or a number) is the job's result; None means no result.
+                   A job whose result is longer than the node's `result-max-bytes` is errored. False, the default:
+                   return values are ignored
+    match          patterns instead of `queues`, such as `["mail.*"]`, 16 at most: jobs of every queue whose name
+                   matches. `queues` must be empty then. None by default
     hooks          the notifications (WorkerHooks); by default failures and errors are logged
 
     Spans may be numbers of seconds or a `timedelta`. Handlers always see `Job.nacks`, `Job.additional_deliveries` and
     `Job.delivery_count`.
 
-    Raises ValueError or TypeError for arguments that make no sense.
+    Raises ValueError or TypeError for invalid arguments.
+
+        async def send(job: Job) -> None:
+            print("sending", job.body)
+
+        Worker(AsyncDisque("10.0.0.1:7711"), ["mail"], send, concurrency=50, max_attempts=5).run()
     """
 
     def __init__(
@@ -252,9 +259,13 @@ class Worker:
         """Set the function that decides about errors, as a decorator.
 
         function   a function of a job and the exception of its handler, or a coroutine function. It returns `Retry`,
-                   `Fail`, or None for what the worker's settings say
+                   `Fail`, or None, and then the worker's settings decide
 
         Returns the function itself. Raises nothing.
+
+            @worker.on_error
+            def decide(job: Job, error: BaseException) -> Retry | Fail | None:
+                return Fail(str(error)) if isinstance(error, ValueError) else None
         """
         self._error_handler = function
         return function
@@ -407,7 +418,7 @@ class Worker:
                 self._has_room.clear()
 
     async def _run_jobs(self) -> None:
-        """Run one job after the other, as long as the worker lives. There are `concurrency` such tasks."""
+        """Run one job after the other, until the worker ends. There are `concurrency` such tasks."""
         loop = asyncio.get_running_loop()
         while not self._is_ended:
             job = await self._jobs.get()
@@ -487,7 +498,7 @@ class Worker:
             self._telling[job.id] = asyncio.get_running_loop().create_task(self._tell_all(job.id))
 
     async def _tell_all(self, job_id: str) -> None:
-        """Send progress until the newest is sent. A refusal is no trouble: the job is over, or the node is older."""
+        """Send progress until the newest is sent. Ignore a refusal: the job is over, or the node is older."""
         try:
             while job_id in self._progress and job_id in self._handling:
                 job, percent, note = self._progress.pop(job_id)
@@ -520,7 +531,7 @@ class Worker:
         return GivenBack(job, reason_of(error), self._delay_ms(job)) if self._nacks_failures else None
 
     async def _decide(self, job: Job, error: BaseException) -> Decision:
-        """Ask `on_error`. An error of its own is logged, and decides nothing."""
+        """Ask `on_error`. If it raises, the error is logged, and nothing is decided."""
         if self._error_handler is None:
             return None
         try:
@@ -570,13 +581,13 @@ class Worker:
         loop = asyncio.get_running_loop()
         context = copy_context()  # As asyncio.to_thread does: the span of a trace is a variable of the context.
         answer = await loop.run_in_executor(self._threads, context.run, _called_in_thread, function, *args)
-        # A plain wrapper around a coroutine function has its work still to do.
+        # A plain function may wrap a coroutine function. Then its answer must still be awaited.
         return await answer if inspect.isawaitable(answer) else answer
 
     # Jobs that go back.
 
     def _give_back(self, back: GivenBack) -> None:
-        """Give a job back, at its node if that knows delays and reasons. A job of RETRY 0 is only reported."""
+        """Give a job back to its node, if that supports delays and reasons. A job of RETRY 0 is only reported."""
         if is_at_most_once(back.job.id):
             self._settler.add_put_back(back.job)
         elif self._dialect.attempt_of(back.job) is None:

@@ -1,1 +1,1 @@
-"""Memory and rules of one broker: pure, deterministic, no clock, chance, socket or file of its own."""
+"""Memory and rules of one broker. The code is pure and deterministic: no clock, random source, socket or file."""

@@ -1,7 +1,7 @@
-"""Access log: refused commands, names and logins, as ACL LOG shows them; and addresses that guess passwords.
+"""Access log: refused commands, names and logins for ACL LOG, and addresses that guess passwords.
 
-Equal refusals of one client's user and address within a minute are one entry with a count, as in Redis. The log and the
-table of addresses are bounded. Spec US9, US10.
+Equal refusals of one user within a minute are one entry with a count, as in Redis. The log and the table of addresses
+are bounded. Spec US9, US10.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from collections import deque
 from typing import Final
 
 ENTRIES_MAX: Final = 128
-# An equal refusal within this span is counted in the entry of the earlier one.
+# An equal refusal within this span is counted in the entry of the earlier refusal.
 SAME_MS: Final = 60_000
-# After so many failures within so many milliseconds from one address, AUTH waits so long before it answers.
+# After FAILURES_MAX failed logins from one address within the first span, AUTH waits for the second span before it
+# answers.
 FAILURES_MAX: Final = 5
 FAILURES_MS: Final = 60_000
 DELAY_MS: Final = 1_000
 ADDRESSES_MAX: Final = 10_000
-# Refusals that the audit log takes within a span. Others are counted, so that a client can't fill the disk.
+# Refusals that the audit log takes within a span. Further ones are only counted, so that a client can't fill the disk.
 LINES_MAX: Final = 100
 LINES_MS: Final = 10_000
 
@@ -25,12 +26,12 @@ LINES_MS: Final = 10_000
 class LogEntry:
     """One entry of ACL LOG.
 
-    number      grows by one with each entry
+    number      number of the entry; it grows by one with each entry
     reason      command, key or auth
     what        the command, name or user that was refused
     user        the name of the user
-    client      the line of CLIENT LIST of the client
-    count       how often
+    client      the client's line in CLIENT LIST
+    count       number of equal refusals
     created_ms, updated_ms   Unix time of the first and of the last refusal
     """
 
@@ -90,15 +91,15 @@ class AccessLog:
             if len(self.failures) >= ADDRESSES_MAX:
                 del self.failures[next(iter(self.failures))]
         moments.append(now_ms)
-        self.failures[address] = moments  # The address that failed least recently comes first.
+        self.failures[address] = moments  # The address with the oldest last failure comes first.
 
     def is_guessing(self, address: str, now_ms: int) -> bool:
-        """Return whether so many logins from the address failed lately that the next one has to wait."""
+        """Return whether so many recent logins from the address have failed that the next one has to wait."""
         moments = self.failures.get(address)
         return moments is not None and len(moments) == FAILURES_MAX and now_ms - moments[0] < FAILURES_MS
 
     def takes_line(self, now_ms: int) -> bool:
-        """Return whether the audit log takes one more refusal now. Others are counted in `suppressed`."""
+        """Return whether the audit log takes one more refusal now. If not, count it in `suppressed`."""
         if now_ms - self._lines_ms >= LINES_MS:
             self._lines_ms = now_ms
             self._lines = 0

@@ -1,32 +1,33 @@
 """Collecting finished jobs: SETACK, GOTACK, DELJOB.
 
-A consumer acknowledges a job on one node, but many nodes may have copies. A copy that never hears of the ack would be
-queued again. So a node may forget an acked job only when every node in `job.holders` has confirmed, or when the job's
+A consumer acknowledges a job on one node, but several nodes may have copies. A node that never hears of the ack would
+queue its copy again. So a node may forget an acked job only when every node in `job.holders` has confirmed, or when the
 TTL is over. `holders` is never smaller than the truth: a node joins it when a copy is *sent*, not when it arrives.
 
-SETACK and GOTACK carry sets, and every node merges the sets that it receives. Equal sizes prove nothing, because two
-nodes may know different holders. A node whose set has a member that the sender's lacks starts collecting too. So among
-several collectors the best informed one finishes. A GOTACK confirms only if the SETACK that it answers named the
-answering node, because "not a holder" may stop being true. A SETACK of a member confirms, too. So where sender and
-receiver are all holders, the receiver ends the collection instead of answering.
+SETACK and GOTACK carry holder sets, and every node merges the sets that it receives. Nodes compare the sets themselves,
+not their sizes, because two nodes may know different holders. A node whose set has a member that the sender's set lacks
+starts collecting, too. So the collector that knows all holders finishes the collection. A GOTACK confirms only if the
+SETACK that it answers named the answering node: a node that is not a holder now may still receive a copy. A SETACK from
+a member of the set also confirms. So if sender and receiver are the only holders, the receiver ends the collection
+instead of answering.
 
-A *dummy ack* is an ack that a node took for a job it never held (client_acks.py). Its set is empty. It learns the
-holders from other nodes and then collects like any other node. It never counts as a holder itself. Two dummy acks tell
-each other nothing (spec Q10).
+A *dummy ack* is the record of an ack for a job that the node never held (client_acks.py). Its set is empty. Its node
+learns the holders from other nodes and then collects like any other node, but it never counts as a holder itself. Two
+dummy acks tell each other nothing (spec Q10).
 
-A *canceled* job goes the same way, with another outcome (CANCELJOB): its SETACKs carry OUTCOME_CANCELED. Completed
-beats canceled where a node hears of both. The node where a lease of the job runs keeps the record until that is over,
-so that its worker hears of the cancellation.
+A *canceled* job is collected in the same way, but its SETACKs carry OUTCOME_CANCELED (CANCELJOB). If a node hears that
+the job was completed and that it was canceled, completed wins. The node on which the job's lease runs keeps the record
+until the lease is over, so that the worker hears of the cancellation.
 
-The node that ends a collection tells all holders with DELJOB and its set. A node that knows more holders goes on
-collecting. A holder set may be too small after a node was away, because others may have replaced lost copies meanwhile
-(repair.py). For a job of an earlier era the collector therefore asks every linked node. A node that named a new holder
-waits for that holder's own confirmation.
+The node that ends a collection sends DELJOB with its set to all holders. A receiver that knows more holders continues
+to collect. A node that was away may have a holder set that is too small, because other nodes may have replaced lost
+copies meanwhile (repair.py). Therefore the collector asks every linked node if the job is of an earlier era. A node
+that named a new holder waits for that holder's own confirmation.
 
-A RESULT goes before each SETACK of a job that has one (client_acks.py). A node may hear an end without its result, by a
-DELJOB or by a node that knows the job as done only. Then it knows the end in doubt (ends.py).
+If a job has a result, a RESULT precedes each of its SETACKs (client_acks.py). A node may hear of an end without the
+result: from a DELJOB, or from a node that knows only that the job is done. Then the end is in doubt there (ends.py).
 
-Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10, A13, RC7, RC8, Y8, Y9.
+No function here waits. Timers call `try_collect` again. Spec A1, A2, A3, A4, A5, A7, A9, A10, A13, RC7, RC8, Y8, Y9.
 """
 
 from __future__ import annotations
@@ -48,31 +49,34 @@ from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import EMPTY, NodeSet
 from disque_py.core.schedule import Line
 
-# After the first retry (broker.py) we back off, because an unreachable holder stays so for minutes, and every retry
-# costs a message per holder.
+# After the first retry (broker_parts.py) we back off, because an unreachable holder often stays unreachable for
+# minutes, and every retry costs a message per holder.
 COLLECT_RETRY_MS_MAX: Final = 180_000
-# Acks of jobs that were never here are remembered up to this many records, and up to 95 % of memory. More of them come
-# from a holder that lost its memory while another holder is away, or from a client that invents ids. Further jobs are
-# known as done for a while, like any job that is over. Each then costs one more question, or one more delivery
-# elsewhere.
+# A node keeps records for acks of jobs that it never held, up to this number and up to 95 % of memory. A larger number
+# comes from a holder that lost its memory while another holder is away, or from a client that invents ids. Beyond the
+# limit the node remembers only that the job is done, and only for a while. Such a job may cost one more question, or
+# one more delivery elsewhere.
 ACKED_COUNT_MAX: Final = 500_000
-# … and with this many holders: an invented set would cost a hundred times the memory that a record is accounted for.
+# Such a record may name this many holders. A larger, invented set could use a hundred times the memory that is
+# accounted for a record.
 UNKNOWN_HOLDERS_MAX: Final = 64
-# Jobs looked at per part of a walk over all of them; a job that is collected counts for ten.
+# Jobs looked at per part of a walk over all of them. A job that is collected counts as ten.
 LOOKED_PER_PART: Final = 3_000
-# A SETACK of two fields comes from a node that may know the job as done only.
+# A SETACK of two fields comes from a node that may know only that the job is done.
 ITEMS_MIN: Final = 2
 OUTCOME_AT: Final = 3
-# Third field of DELJOB without a set: the job is done, and no node that held it has said so yet.
+# Third field of a DELJOB without a set: the job is done, and no node that held it has reported that yet.
 IS_DONE: Final = 1
 _NOTHING: Final[Any] = object()  # Equal to no field of a message.
 
 
 def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled: bool = False) -> None:
-    """Note that the job is done, as a client or a node says: it is not queued here again. Acked jobs stay as they are.
+    """Note that the job is done, because a client or a node says so. It is not queued here again.
 
-    is_news      no node that held the job has heard of it before, so this node writes the event (events.py)
-    is_canceled  it was canceled
+    An acked job does not change.
+
+    is_news      whether no holder of the job has heard of this before, so that this node writes the event (events.py)
+    is_canceled  whether the job was canceled
     """
     if job.state == ACKED:
         return
@@ -81,19 +85,19 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
             replication.part(broker, job.work)
         work = job.work
         if isinstance(work, Replication) and work.is_external:
-            # We hold no copy to look after; the nodes that hold one have heard, or will hear, of the ack.
+            # We keep no copy. The nodes that have one have heard of the ack, or will hear of it.
             lifecycle.achieve(broker, job)
             events.added(broker, job, event_format.ADDED_INVISIBLE)
             replication.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
         elif isinstance(work, Replication):
-            # A consumer got a replica: the producer's job exists and was processed (spec Q11).
+            # A consumer got the job from a replica, so the job exists and was processed (spec Q11).
             reply = b"+%b\r\n" % job.id
             lifecycle.achieve(broker, job)
             events.added(broker, job, event_format.ADDED)
             broker.stats.jobs_added += 1
             replication.answer(broker, work.client, job, work.slot, reply)
     elif job.work is not None:
-        replication.tell_taken(broker, job)  # The consumer had it from the node that took it.
+        replication.tell_taken(broker, job)  # The consumer got it from the node that took it.
     if is_canceled:
         if is_news:
             events.canceled(broker, job, windows.replacement(job))
@@ -107,7 +111,7 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
             events.acked(broker, job)
         lifecycle.acknowledge(broker, job)
     if is_news and isinstance(job.work, Collection):
-        job.work.is_reported = True  # If it belongs to a batch.
+        job.work.is_reported = True  # Its event has reported the end to its batch, if it has one.
 
 
 def _is_running(broker: Broker, job: Job) -> bool:
@@ -115,7 +119,7 @@ def _is_running(broker: Broker, job: Job) -> bool:
 
 
 def _complete(broker: Broker, job: Job) -> None:
-    """Let a canceled job be completed, because a node says so: completed beats canceled."""
+    """Turn a canceled job into a completed one, because a node says so: completed wins."""
     work = job.work
     if not isinstance(work, Cancellation):
         return
@@ -131,7 +135,7 @@ def _complete(broker: Broker, job: Job) -> None:
 
 
 def try_collect(broker: Broker, job: Job) -> None:
-    """Finish if all holders have confirmed; else ask those that have not, and ask again later."""
+    """Finish the collection if all holders have confirmed. Else ask the others, now and again later."""
     work = job.work
     if not isinstance(work, Collection):
         return
@@ -156,7 +160,7 @@ def try_collect(broker: Broker, job: Job) -> None:
             broker.send(asked, SETACK, item)
     attempts = work.attempts
     if attempts and job.requeue_at_ms > broker.now_ms:
-        return  # An answer led here. It must not lengthen the pause: some of the nodes may be starting.
+        return  # An answer led here, not the timer. It must not lengthen the pause, because a node may be starting.
     work.attempts = attempts + 1
     if attempts:
         span_ms = min(ACK_ASKED_MS << min(attempts, 10), COLLECT_RETRY_MS_MAX)
@@ -167,7 +171,7 @@ def try_collect(broker: Broker, job: Job) -> None:
 
 
 def _linked(broker: Broker, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the nodes that a message reaches. The same group is the same tuple, so a turn's messages are one run."""
+    """Return the linked ones of some nodes. Equal groups are the same tuple, so that a turn's messages are one run."""
     for node in nodes:
         if not node.is_linked:
             return broker.sets.others(broker.sets.of([node for node in nodes if node.is_linked]))
@@ -175,7 +179,7 @@ def _linked(broker: Broker, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _look_later(broker: Broker, job: Job, line: Line) -> None:
-    """Look at the job again later, if its collection has not ended by then. Nearly always it has."""
+    """Look at the job again later. In most cases its collection has ended by then."""
     now_ms = broker.now_ms
     job.requeue_at_ms = at_ms = now_ms + line.span_ms
     if job.awake_at_ms or job.expire_at_ms <= at_ms:
@@ -185,7 +189,7 @@ def _look_later(broker: Broker, job: Job, line: Line) -> None:
 
 
 def look_again(broker: Broker, count_max: int) -> int:
-    """Ask again for acks asked for, or heard of, a second ago. Return the number of ids that were looked at."""
+    """Continue collections that began about a second ago. Return the number of ids that were looked at."""
     looked = 0
     for line in (broker.acks.asked, broker.acks.heard):
         if not line:
@@ -200,10 +204,10 @@ def look_again(broker: Broker, count_max: int) -> int:
 
 
 def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
-    """Return the nodes that must still confirm; for a dummy ack all nodes of the table. Equal groups are one tuple.
+    """Return the nodes that must still confirm. Equal groups are the same tuple.
 
-    A job that was here while this node was away may have got holders that it never heard of. Every linked node is asked
-    for it (spec RC8).
+    For a dummy ack, all nodes of the table must confirm. While this node was away, a job that it held may have got
+    holders of which it never heard. For such a job every linked node is asked (spec RC8).
     """
     sets = broker.sets
     confirmed = work.confirmed
@@ -222,16 +226,16 @@ def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
 
 
 def finish(broker: Broker, job: Job) -> None:
-    """Tell all holders that the collection is over, and forget the job: every holder knows the ack."""
+    """Tell all holders that the collection is over, and forget the job. Every holder knows the ack."""
     assert job.state == ACKED
     if job.attributes is not None and job.attributes.extras is not None and _waits_for_keeper(broker, job):
-        job.requeue_at_ms = 0  # The keeper's answer leads here again.
+        job.requeue_at_ms = 0  # No timer: the keeper's answer calls this function again.
         return
     others = broker.sets.others(job.holders)
     if others:
         broker.send(others, DELJOB, (job.id, broker.sets.pack(job.holders)))
     if others or not job.holders:
-        broker.tombstones.add(job.id, broker.now_ms)  # A copy that is still on its way finds the ack here.
+        broker.tombstones.add(job.id, broker.now_ms)  # For a copy that is still on its way.
     _end(broker, job)
 
 
@@ -253,7 +257,7 @@ def _waits_for_keeper(broker: Broker, job: Job) -> bool:
 
 
 def _end(broker: Broker, job: Job) -> None:
-    """Forget a job whose collection is over. A canceled one stays as long as a lease would run here."""
+    """Forget a job whose collection is over. A canceled job stays until its lease here would have ended."""
     work = job.work
     if isinstance(work, Cancellation) and work.kept_until_ms > broker.now_ms:
         work.is_over = True
@@ -264,11 +268,11 @@ def _end(broker: Broker, job: Job) -> None:
 
 
 def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Handle acks that a node knows of, with the sets of nodes that it believes to hold the jobs.
+    """Handle acks that a node knows of, with the nodes that it takes for the holders of each job.
 
-    We merge its set into ours and answer GOTACK with the union. If we know a holder that it doesn't, we collect too,
-    because it may crash before it hears of that one. If it names us as a holder and we don't have the job, we keep the
-    ack until the collection ends.
+    We merge its set into ours and answer GOTACK with the union. If we know a holder that the sender doesn't know, we
+    collect, too, because the sender may crash before it hears of that holder. If the sender names us as a holder and we
+    don't have the job, we keep the ack until the collection ends.
     """
     sets = broker.sets
     me = broker.me
@@ -279,7 +283,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
     for item in items:
         job_id: bytes = item[0]
         packed = item[1]
-        if packed != last:  # Jobs of the same holders come in a row.
+        if packed != last:  # Jobs with equal holders come in a row.
             theirs = sets.unpack(packed)
             named = me in theirs
             last = packed
@@ -287,7 +291,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job is None:
             ahead = broker.acks.ahead.pop(job_id, None)
             if named and len(theirs) == 2 and sender in theirs and job_id in broker.tombstones:
-                send(only, DELJOB, (job_id, packed))  # Our first one was lost, or crossed this message.
+                send(only, DELJOB, (job_id, packed))  # Our first DELJOB was lost, or crossed this message.
             elif named:
                 version = UNTOLD if len(item) > ITEMS_MIN and item[ITEMS_MIN] == UNTOLD else event_format.VERSION_FIRST
                 _hold_ack(broker, job_id, theirs, ahead, version)
@@ -329,12 +333,12 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 and job not in broker.repairs.named
                 and (job.attributes is None or job.attributes.extras is None)
             ):
-                # The sender and we are all holders, and both know the ack: the collection is over (spec A13).
+                # The sender and we are the only holders, and both know the ack: the collection is over (spec A13).
                 finish(broker, job)
                 continue
             send(only, GOTACK, (job_id, packed, int(named)))
             if not was_acked:
-                # The sender collects; we take over if it doesn't come to an end.
+                # The sender collects. If it does not finish, we collect.
                 _look_later(broker, job, broker.acks.heard)
         else:
             send(only, GOTACK, (job_id, sets.pack(job.holders), int(named)))
@@ -342,39 +346,41 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _doubt(job: Job) -> None:
-    """Note that the ack of a job may have had a result, because the node that told of it may not know."""
+    """Note that the ack of a job may have had a result of which the sender does not know."""
     work = job.work
     if isinstance(work, Collection):
         work.is_doubted = True
 
 
 def _is_canceled(item: Any) -> bool:
-    """Whether a SETACK tells of a job that was canceled."""
+    """Whether a SETACK says that its job was canceled."""
     return len(item) > OUTCOME_AT and item[OUTCOME_AT] in (OUTCOME_CANCELED, OUTCOME_REPLACED)
 
 
 def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:
-    """Collect, because we know more than the sender of a SETACK; not if we asked a moment ago already."""
+    """Collect, because we know more holders than the sender of a SETACK, unless our questions are on their way."""
     assert job.holders >= theirs
     work = job.work
     if isinstance(work, Collection) and work.attempts and theirs:
         if any(node not in work.confirmed and node in theirs for node in broker.sets.others(job.holders)):
-            return  # Asked already; the answers are on their way, and the timer asks again.
+            return  # They were asked already. Without answers, the timer asks again.
     try_collect(broker, job)
 
 
 def may_remember(broker: Broker) -> bool:
-    """Whether one more ack of a job that was never here may be kept."""
+    """Whether there is room for one more ack of a job that was never here."""
     return broker.memory.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory.limits[1]
 
 
 def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.Item | None, version: int) -> None:
-    """Remember an ack of a job that we are said to hold and don't have, with its result: a late copy must find it.
+    """Keep the ack, and the result, of a job that we don't have although the sender counts us as a holder.
 
-    version   UNTOLD if no node that held the job has told of its end, as far as the sender knows
+    A copy that arrives late must find the ack.
+
+    version   UNTOLD if, as far as the sender knows, no node that held the job has reported its end
     """
     if not is_valid_id(job_id):
-        raise ValueError("an id that is none")
+        raise ValueError("an invalid job id")
     if not may_remember(broker) or len(holders) > UNKNOWN_HOLDERS_MAX:
         broker.stats.ignored("ack of an unknown job, no room for more of them")
         broker.tombstones.add(job_id, broker.now_ms)
@@ -390,7 +396,7 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.I
 
 
 def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that a node knows the ack, or is no holder. Ask new holders at once."""
+    """Note that a node knows the ack, or that it is no holder. Ask new holders immediately."""
     sets = broker.sets
     shards = broker.shards
     only = sets.only(sender)
@@ -413,10 +419,10 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
             merged = sets.union(ours, theirs)
             if not ours:
                 if job.version == UNTOLD:
-                    job.version = event_format.VERSION_FIRST  # The sender, or the holder that it asked, has told.
+                    job.version = event_format.VERSION_FIRST  # The sender, or a holder that it asked, has reported it.
                 if broker.ends.watched:
                     broker.ends.note(job_id)  # Now the ack proves that the job is over.
-                work.confirmed = ()  # "Not a holder" as an answer to a dummy ack confirms nothing for a real set.
+                work.confirmed = ()  # A "not a holder" that answered the dummy ack confirms nothing for a real set.
             if merged is not ours:
                 job.holders = merged
                 mark_holders_dirty(broker, job)
@@ -439,7 +445,7 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """End a collection (a set: delete unless we know more holders), or delete the job in any case (None)."""
+    """End collections. An item with a set deletes its job unless we know more holders; one with None always does."""
     sets = broker.sets
     shards = broker.shards
     done = broker.tombstones
@@ -461,12 +467,12 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                 elif flag == replication.CREATION_ABORTED:
                     if job.attributes is not None and not job.attributes.is_open:
                         broker.stats.ignored("deljob of a job that was named meanwhile")
-                        continue  # A producer was told that it exists, while its creator could not be asked.
+                        continue  # While its creator could not be asked, a producer was told that the job exists.
                     lifecycle.creation_aborted(broker, job)
                 elif flag == replication.NOT_CREATED:
                     lifecycle.creation_aborted(broker, job)
                 if job.state == ACKED:
-                    done.add(job_id, now_ms)  # The sender had not heard of the ack; a copy may still be on its way.
+                    done.add(job_id, now_ms)  # The sender did not know of the ack. A copy may still be on its way.
                 replication.remove(broker, job)
             continue
         if packed != last:
@@ -474,9 +480,9 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             last = packed
         if job.state != ACKED:
             acknowledge(broker, job)
-            _doubt(job)  # No RESULT goes before a DELJOB.
+            _doubt(job)  # No RESULT precedes a DELJOB.
         if not theirs and sender not in job.holders:
-            # No member: it knows the job as done, and was asked because we had been away.
+            # The sender is no holder. We asked it because we had been away, and it knows that the job is done.
             work = job.work
             if isinstance(work, Collection) and job.holders:
                 work.passed = (*work.passed, sender)
@@ -490,7 +496,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             done.add(job_id, now_ms)
             _end(broker, job)
         else:
-            # The sender never heard of some holder of ours, so it ended too early. We go on with the holders of both.
+            # The sender never heard of some holder of ours, so it ended too early. We continue with the union.
             job.holders = sets.union(job.holders, theirs)
             mark_holders_dirty(broker, job)
             work = job.work
@@ -503,8 +509,8 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
 def _must_ask_named(broker: Broker, sender: Node, job: Job, theirs: NodeSet) -> bool:
     """Whether a node that we named as a new holder has not confirmed to us. All others of the set count as confirmed.
 
-    It may have confirmed to the sender by a process that lost its memory. Our copy may have reached the next one. The
-    sender itself confirms by this message. Spec RC7.
+    The named node's confirmation to the sender may come from a process that has lost its memory since, and our copy may
+    have reached the process after it. The sender itself confirms by this message. Spec RC7.
     """
     named = broker.repairs.named.get(job)
     work = job.work
@@ -523,9 +529,9 @@ def _must_ask_named(broker: Broker, sender: Node, job: Job, theirs: NodeSet) -> 
 
 
 def collect_again(broker: Broker) -> None:
-    """End the back-off of all acked records, because a node came back or was forgotten.
+    """Retry the collection of all acked records without back-off, because a node came back or was forgotten.
 
-    A walk looks at all of them, a part per tick.
+    A walk visits all records, one part per tick.
     """
     if broker.memory.acked_count:
         broker.acks.recollect = _collect_again(broker)

@@ -1,14 +1,19 @@
 """Commands that work on every node: ASKJOBS, JOBSARE, DOJOBS, DIDJOBS.
 
-A node that does not hold a job asks all linked nodes what they have of it (ASKJOBS). The holder that delivered it is to
-act, while that lease runs; else the holder that has it queued; else the one on which it counts as invisible; else the
-holder with the lowest node id. The node asks that holder to act (DOJOBS) and waits for its answer. Both steps together
-take at most ASK_MS, and the first one at most half of it. So a node that stands still takes no time from the holder
-that is to act.
+A node that does not hold a job asks all linked nodes what they know of it (ASKJOBS, JOBSARE). Then it asks one holder
+to act (DOJOBS) and waits for its answer (DIDJOBS). It chooses the holder in this order:
 
-`ask` is the whole conversation, as steps of a long command (incremental.py). An act on a job is a *deed*: a number, and
-a function in DEEDS. Another node does it with the same words. So a deed must be safe to repeat, because an
-answer may be lost. Spec Y10.
+1. the holder that delivered the job, while the lease runs
+2. the holder that has the job queued
+3. the holder on which the job counts as invisible
+4. the holder with the lowest node id
+
+Both steps together take at most ASK_MS, and the first step at most half of that. So a node that does not respond leaves
+enough time for the holder that acts.
+
+`ask` is the whole conversation, as steps of a long command (incremental.py). An action on a job is a *deed*: a number,
+and a function in DEEDS, which gets the same words on every node. A deed must be safe to repeat, because its answer may
+be lost. Spec Y10.
 """
 
 from __future__ import annotations
@@ -29,9 +34,9 @@ from disque_py.core.job_attributes import INT64_LIMIT
 from disque_py.core.job_snapshot import SPAN_BITS
 
 ASK_MS: Final = 1_000
-# The first step of it.
+# The time for the first step.
 FIRST_MS: Final = ASK_MS // 2
-# The most jobs of one question, and words of a deed.
+# The most jobs of one question, and the most words of a deed.
 IDS_MAX: Final = 1_000
 WORDS_MAX: Final = 16
 NUMBER_BYTES_MAX: Final = 20
@@ -39,15 +44,15 @@ UNREACHABLE: Final = "UNREACHABLE No node that holds the job can be asked now"
 
 # A node's knowledge of a job.
 NOTHING: Final = 0
-OVER: Final = 1  # It knows the job as done.
+OVER: Final = 1  # It knows that the job is done.
 COPY: Final = 2
 HAS_QUEUED: Final = 3
 HAS_LEASED: Final = 4
-HAS_INVISIBLE: Final = 5  # The job counts there as invisible: this node ends the delay, or the pause.
-# The higher rank is to act.
+HAS_INVISIBLE: Final = 5  # The job counts there as invisible. That node ends the delay or the pause.
+# The node with the highest rank acts.
 RANKS: Final = {NOTHING: 0, OVER: 1, COPY: 2, HAS_INVISIBLE: 3, HAS_QUEUED: 4, HAS_LEASED: 5}
 
-# Deeds. Their numbers travel between nodes: one is never used for another meaning.
+# Deeds. Nodes send these numbers to each other, so a number never gets another meaning.
 CANCEL: Final = 1
 PROMOTE: Final = 2
 RESCHEDULE: Final = 3
@@ -81,7 +86,7 @@ def _reschedule(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
     delay_ms = int(words[0])
     priority = int(words[1]) if words[1] else None
     if not -1 <= delay_ms < 1 << SPAN_BITS or (priority is not None and not -INT64_LIMIT <= priority < INT64_LIMIT):
-        raise ValueError("a RESCHEDULE with a number that no node sends")
+        raise ValueError("a RESCHEDULE with a number out of range")
     return moving.reschedule(broker, job_id, delay_ms, priority)
 
 
@@ -94,17 +99,17 @@ def _move(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
     return int(job is not None and moving.move(broker, job, words[0]))
 
 
-# Does a deed to a job that this node holds, with these words; returns 0 to 255, which the asker gets.
+# A deed's function acts on a job that this node holds. It returns a number from 0 to 255 for the node that asked.
 DEEDS: Final[dict[int, Deed]] = {CANCEL: _cancel, PROMOTE: _promote, RESCHEDULE: _reschedule, MOVE: _move}
 
 
 def _rank(what: int) -> int:
-    """Return the rank of what a node says that it has; it is 0 for an answer that only newer nodes know."""
+    """Return the rank of a node's knowledge of a job; 0 for an answer that only newer nodes know."""
     return RANKS.get(what, 0)
 
 
 class Question:
-    """A question to several nodes: the nodes whose answer is due, and the answers."""
+    """A question to several nodes: the nodes that have not answered yet, and the answers."""
 
     __slots__ = ("answers", "client", "count", "unanswered")
 
@@ -118,9 +123,9 @@ class Question:
 class Answers:
     """The results of `ask`, by id.
 
-    done     what the deed returned where a holder did it. A holder that was chosen may not have answered
-    known    the most that any node knows of the job; no entry: no node knows it
-    over     whether a node knows the job as done
+    done     the result of the deed; no entry: no holder was asked to act, or it has not answered
+    known    the knowledge of the node with the highest rank; no entry: no node knows the job
+    over     True if a node knows that the job is done; else no entry
     """
 
     __slots__ = ("done", "known", "over")
@@ -139,9 +144,9 @@ def ask(
     words: list[bytes],
     has_here: Mapping[bytes, int] = NO_COPIES,
 ) -> Generator[None, None, Answers]:
-    """Have a deed done by holders on other nodes, to at most IDS_MAX jobs that this node does not hold.
+    """Ask other nodes to do a deed to at most IDS_MAX jobs.
 
-    has_here   what this node has of jobs that it knows: only a node that has more is to act
+    has_here   this node's knowledge of the jobs that it knows; another node acts only if its knowledge ranks higher
     """
     assert len(ids) <= IDS_MAX
     results = Answers()
@@ -160,10 +165,10 @@ def ask(
         if any(what == OVER for what, _ in has):
             results.over[job_id] = True
         if _rank(best) > _rank(has_here.get(job_id, OVER)):
-            # The nodes are in the order of their ids.
+            # The nodes are in the order of their ids, so this one has the lowest id of the candidates.
             node = next(node for node in nodes if (best, node) in has)
             chosen.setdefault(node, []).append(job_id)
-    # All are asked before any is waited for: one that stands still takes no time from the others.
+    # Ask all holders before waiting for any, so that one that does not respond takes no time from the others.
     acting = [
         (
             node,
@@ -180,9 +185,9 @@ def ask(
 
 
 def refuse_unreachable(broker: Broker, ids: list[bytes], answers: Answers) -> None:
-    """Refuse a command for jobs that no node knows, while a known node can't be asked. CommandError. Spec Y10.
+    """Raise CommandError if no node knows one of the jobs while a known node can't be asked. Spec Y10.
 
-    For deeds without a memory of their own. CANCELJOB needs it not: a cancellation is remembered.
+    Only for deeds that leave no record. CANCELJOB does not need this, because a cancellation is remembered.
     """
     if len(broker.cluster.linked) < broker.cluster.size - 1 and any(job_id not in answers.known for job_id in ids):
         raise CommandError(UNREACHABLE)
@@ -197,7 +202,7 @@ def _begin(
     kind: int,
     fields: tuple[Any, ...],
 ) -> tuple[int, Question]:
-    """Ask nodes for answers of `count` bytes, which count until the deadline. Return the question and its number."""
+    """Ask nodes for answers of `count` bytes each, until the deadline. Return the number and the question."""
     broker.producers.question_number += 1
     number = broker.producers.question_number
     question = broker.questions[number] = Question(client, count, nodes)
@@ -215,21 +220,21 @@ def _answered(
 
 
 def _end(broker: Broker, number: int) -> None:
-    """End a question: all have answered, or its time is over."""
+    """End a question, because all nodes have answered or its time is over."""
     question = broker.questions.pop(number, None)
     if question is not None:
         stalling.go_on_now(broker, question.client)
 
 
 def on_askjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Say what we have of some jobs."""
+    """Answer what this node knows of some jobs."""
     for number, ids, *_ in items:
         _check(number, ids)
         broker.send(broker.sets.only(sender), JOBSARE, (number, bytes([what_of(broker, job_id) for job_id in ids])))
 
 
 def what_of(broker: Broker, job_id: bytes) -> int:
-    """Return what this node has of a job."""
+    """Return this node's knowledge of a job."""
     job = broker.find(job_id)
     if job is None:
         return OVER if job_id in broker.tombstones else NOTHING
@@ -243,11 +248,11 @@ def what_of(broker: Broker, job_id: bytes) -> int:
 
 
 def on_dojobs(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Do what a client of another node wants done to jobs that we hold."""
+    """Do a deed, for a client of another node, to those of its jobs that we hold."""
     for number, deed, ids, words, *_ in items:
         _check(number, ids)
         if type(words) not in (list, tuple) or len(words) > WORDS_MAX or not all(type(word) is bytes for word in words):
-            raise ValueError("words of a deed that are none")
+            raise ValueError("invalid words of a deed")
         do = DEEDS.get(deed)
         if do is None:
             broker.stats.ignored("a deed that only newer nodes know")
@@ -258,9 +263,9 @@ def on_dojobs(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def _check(number: Any, ids: Any) -> None:
     if type(number) is not int or type(ids) not in (list, tuple) or len(ids) > IDS_MAX:
-        raise ValueError("a question that is none")
+        raise ValueError("an invalid question about jobs")
     if any(type(job_id) is not bytes or not is_valid_id(job_id) for job_id in ids):
-        raise ValueError("an id that is none")
+        raise ValueError("an invalid job id")
 
 
 def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -279,7 +284,7 @@ def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Wait no longer for a node whose link broke."""
+    """Stop waiting for a node whose link broke."""
     for number, question in open_questions.without(broker.questions, node).items():
         if not question.unanswered:
             _end(broker, number)

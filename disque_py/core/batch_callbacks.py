@@ -1,8 +1,8 @@
 """The callback of a batch: a job that is added when the batch is done.
 
-It is an ADDJOB of this node's own, with a KEY. So nodes that make the callback at the same time make one job. The reply
-is released when the job's record is safe, like that of any client. Then the job's id becomes part of the batch's shared
-state, so no node makes the callback again. A refused ADDJOB is repeated. Spec BT4.
+The node itself runs an ADDJOB with a KEY. So if several nodes add the callback at the same time, they make one job. The
+reply is released when the job's record is safe, like the reply to any client. Then the job's id becomes part of the
+batch's shared state, so that no node adds the callback again. A refused ADDJOB is repeated. Spec BT4.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ META_BATCH: Final = b"x-disque-batch"
 
 
 def call_back(broker: Broker) -> None:
-    """Make the callbacks that are due: an ADDJOB each, as if a client had sent it."""
+    """Add the callbacks that are due, each by an ADDJOB as if a client had sent it."""
     batches = broker.batches
     for name, at_ms in list(batches.callbacks.items()):
         batch = batches.by_name.get(name)
@@ -40,7 +40,7 @@ def _add(broker: Broker, batch: Batch) -> None:
 
 
 def _called_back(broker: Broker, name: bytes, reply: bytes) -> None:
-    """Note the callback's job; or try again later."""
+    """Note the callback's job, or try again later."""
     batches = broker.batches
     batches.clients.pop(name, None)
     batch = batches.by_name.get(name)

@@ -1,14 +1,15 @@
 """The ends of batches: when a batch is done, and when it is forgotten. BATCHFLUSH, BATCHFLUSHED.
 
-The *primary* of a batch is the linked keeper with the lowest id. It replaces keepers that have failed or left, says
-when the batch is done, and forgets old batches. keeping.py says how keepers come by the ids.
+The *primary* of a batch is the linked keeper with the lowest id. It replaces keepers that have failed or left, decides
+when the batch is done, and forgets old batches. keeping.py explains how keepers get the ids.
 
-A batch is done when it is closed and every id is over or errored. Before the primary says so it asks all linked nodes
-whether their reports have arrived (BATCHFLUSH). A keeper also tells how many ids it has. So no job that a producer was
-told of is missed while nodes are linked. A batch with a callback gets it then (batch_callbacks.py).
+A batch is done when it is closed and every job is over or errored. Before the primary decides that, it asks all linked
+nodes whether their reports have arrived (BATCHFLUSH). In its answer a keeper also tells how many ids it has. So while
+the nodes are linked, no job is missed whose producer has got its reply. Then the callback of the batch is added, if it
+has one (batch_callbacks.py).
 
-An id may stay alive whose job was lost with all of its copies. No node tells its end then. After its time to live the
-primary counts it as expired. Spec BT4, BT5, BT8.
+If all copies of a job were lost, no node reports its end, and its id would stay live. After the job's TTL the primary
+counts it as expired. Spec BT4, BT5, BT8.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Any, Final
 
 from cluster_bus.messages import BATCHFLUSH
-from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, Node
+from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, UNKNOWN, Node
 from disque_py.core import keeping, stalling
 from disque_py.core.batch_state import (
     CALLBACK_BODY,
@@ -38,20 +39,20 @@ from disque_py.core.keeping import LOOKED_PER_PART, RETRY_MS
 from disque_py.core.queue_settings import RESET_FIELD
 from disque_py.event_format import EXPIRED
 
-# A look at all batches: their keepers, and whether they are old.
+# How often the keepers and the ages of all batches are checked.
 LOOK_MS: Final = 10_000
-# A batch that is done, or that was never closed and whose jobs are over, is forgotten after this.
+# A batch that is done, or that was never closed and whose jobs are over, is forgotten after this span.
 KEPT_MS: Final = 86_400_000
-# Nodes that have a job tell that it expired, and repeat that. Clocks and links need less than this.
+# A node that has a job reports its expiry, again and again. Differences of clocks and links delay it by less than this.
 LOST_MS: Final = 600_000
 MINUTE_MS: Final = 60_000
-# The field of an id says no more of a longer time to live.
+# The TTL field of an id has this value for every longer TTL, too.
 TTL_UNKNOWN_MINUTES: Final = TTL_MINUTES_MAX - 1
 LOST_NEVER_MS: Final = 1 << 62
 
 
 def step(broker: Broker) -> None:
-    """Repeat reports, say which batches are done, and look after keepers. Called ten times a second."""
+    """Repeat reports, decide which batches are done, and check keepers. Called ten times a second."""
     batches = broker.batches
     if broker.is_loading:
         batches.was_loading = True
@@ -83,7 +84,7 @@ def step(broker: Broker) -> None:
 
 
 def _repeat_flushes(broker: Broker) -> None:
-    """Ask again where an answer is missing: a node that reads its journal hears no question."""
+    """Repeat questions without an answer. A node that reads its journal does not hear them."""
     flushes = broker.batches.flushes
     for _ in range(LOOKED_PER_PART):
         if not flushes:
@@ -93,7 +94,12 @@ def _repeat_flushes(broker: Broker) -> None:
         if broker.now_ms - flush.sent_ms < RETRY_MS:
             return
         del flushes[number]
-        flushes[number] = flush  # The last one that was asked is the last.
+        batch = broker.batches.by_name.get(flush.name)
+        if batch is None or not keeping.is_primary(broker, batch):
+            if batch is not None and batch.flush == number:
+                batch.flush = 0
+            continue
+        flushes[number] = flush  # To the end, because it is the question that was asked last.
         flush.sent_ms = broker.now_ms
         flush.nodes = dict.fromkeys([node for node in flush.nodes if node.is_linked])
         nodes = broker.sets.others(broker.sets.of([*flush.nodes]))
@@ -110,7 +116,7 @@ def _looked_at_due(broker: Broker, names: list[bytes]) -> Iterator[None]:
 
 
 def _looked_at(broker: Broker) -> Iterator[None]:
-    """Look at the keepers and the ages of all batches, and give ids away again that no keeper has confirmed."""
+    """Check the keepers and the ages of all batches. Send ids again that no keeper has confirmed."""
     batches = broker.batches
     for looked, batch in enumerate(list(batches.by_name.values()), 1):
         if looked % LOOKED_PER_PART == 0:
@@ -122,8 +128,9 @@ def _looked_at(broker: Broker) -> Iterator[None]:
         if not batch.is_known:
             continue
         if not keeping.is_primary(broker, batch):
+            _look_for_keepers(broker, batch)
             if batch.is_closed and batch.live and broker.me in batch.keepers:
-                # The others may have heard of an end, and said that the batch is done, while this node was cut off.
+                # While this node was cut off, the others may have heard of an end, and of the end of the batch.
                 keeping.send_digests(broker, batch, batch.keepers)
             continue
         here = [node for node in batch.keepers if not node.flags & (FAIL | FORGOTTEN | LEAVING) or node is broker.me]
@@ -133,7 +140,7 @@ def _looked_at(broker: Broker) -> Iterator[None]:
                 keeping.change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
         live = batch.live
         if live and batch.is_closed:
-            keeping.send_digests(broker, batch, batch.keepers)  # An end may have reached another one alone, in a push.
+            keeping.send_digests(broker, batch, batch.keepers)  # A push may have told an end to only one other keeper.
         if live and broker.now_ms - batch.touched_ms >= _lost_after_ms(batch):
             broker.schedule.walk(_expired(broker, batch))
         is_idle = not live and broker.now_ms - batch.touched_ms >= KEPT_MS
@@ -142,23 +149,38 @@ def _looked_at(broker: Broker) -> Iterator[None]:
             keeping.change(broker, batch, [(RESET_FIELD, b"")])
 
 
+def _look_for_keepers(broker: Broker, batch: Batch) -> None:
+    """Become a keeper of a batch whose keepers were all forgotten, left or were reset. Spec BT3.
+
+    A report does the same immediately (keeping.report_ids). But if no job ends any more, no report comes, and the batch
+    would neither be done nor be forgotten. A node that has just joined knows no other node yet, so it waits for the
+    next look.
+    """
+    keeperless = broker.batches.keeperless
+    if any(not node.flags & (FORGOTTEN | UNKNOWN) for node in batch.keepers):
+        keeperless.pop(batch.name, None)
+    elif broker.now_ms - keeperless.setdefault(batch.name, broker.now_ms) >= LOOK_MS:
+        del keeperless[batch.name]
+        keeping.become_keeper(broker, batch)
+
+
 def _lost_after_ms(batch: Batch) -> int:
-    """Return how long after the last change of a batch's ids no job of it can be alive. Spec BT8."""
+    """Return the span after the last change of a batch's ids in which all its jobs must have ended. Spec BT8."""
     if batch.ttl_minutes >= TTL_UNKNOWN_MINUTES:
         return LOST_NEVER_MS
-    # The field of an id is the time to live in minutes, rounded, and made odd or even (ids.py).
+    # The TTL field of an id has whole minutes, made odd or even (ids.py).
     ttl_ms = (batch.ttl_minutes + 2) * MINUTE_MS
     return ttl_ms + ttl_ms // 100 + LOST_MS
 
 
 def _expired(broker: Broker, batch: Batch) -> Iterator[None]:
-    """Count the jobs as expired of which no node told an end: they were lost with all copies. Spec BT8."""
+    """Count jobs without a reported end as expired, because all their copies were lost. Spec BT8."""
     changes = batch.changes
     looked = 0
     for ids in list(batch.parts.values()):
         for data in ids.entries():
             if batch.changes != changes or not keeping.is_primary(broker, batch):
-                return  # A job began again, or another node says so.
+                return  # A job began again, or another node is the primary now.
             found: dict[bytes, tuple[int, int]] = {}
             for at in range(0, len(data), ENTRY_BYTES):
                 tail = at + KEY_BYTES
@@ -174,7 +196,7 @@ def _expired(broker: Broker, batch: Batch) -> Iterator[None]:
 
 
 def _look_at(broker: Broker, name: bytes) -> None:
-    """Say whether a batch is done, if this node is its primary."""
+    """Decide whether a batch is done, if this node is its primary."""
     batch = broker.batches.by_name.get(name)
     if batch is None or not batch.is_known or not keeping.is_primary(broker, batch):
         return
@@ -184,7 +206,7 @@ def _look_at(broker: Broker, name: bytes) -> None:
             keeping.change(broker, batch, [(DONE, b"")])
         elif CALLBACK_QUEUE in batch.fields and CALLBACK_ID not in batch.fields:
             broker.batches.callbacks.setdefault(name, 0)
-    elif batch.is_closed and not live and not batch.flush:
+    elif batch.is_closed and not live and not batch.flush and name not in broker.batches.reporting:
         linked = broker.cluster.linked
         if not linked:
             _done(broker, batch)
@@ -201,11 +223,11 @@ def _done(broker: Broker, batch: Batch) -> None:
 
 
 def on_batchflush(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Answer behind our reports of this turn."""
+    """Note questions of other nodes. They are answered after our reports of this turn."""
     for number, name, *_ in items:
         if type(number) is not int or type(name) is not bytes:
-            raise ValueError("a question about reports that is none")
-        broker.batches.flush_answers.append((sender, number, name))
+            raise ValueError("an invalid question about reports")
+        broker.batches.flush_answers[sender, number, name] = None
 
 
 def on_batchflushed(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -213,14 +235,14 @@ def on_batchflushed(broker: Broker, sender: Node, items: list[Any]) -> None:
     batches = broker.batches
     for number, live, count, *_ in items:
         if type(number) is not int or type(live) is not int or type(count) is not int:
-            raise ValueError("an answer about reports that is none")
+            raise ValueError("an invalid answer about reports")
         flush = batches.flushes.get(number)
         if flush is None or sender not in flush.nodes:
             continue
         name = flush.name
         batch = batches.by_name.get(name)
         if batch is not None and (live or count > batch.count):
-            # That node knows more: the sets come together first.
+            # That node knows more ids, or live ones. The sets must become equal first.
             del batches.flushes[number]
             batch.flush = 0
             keeping.send_digests(broker, batch, (sender,))

@@ -1,13 +1,14 @@
 """Batches: groups of jobs that are counted together, as one node knows them.
 
-A batch is *shared state* (settings_sync.py): whether it is closed, its callback, its keepers, and whether it is done.
-Every node knows that. The *ids* of its jobs are with the keepers alone, as PARTS sets (id_sets.py).
+A batch has *shared state* that every node knows (settings_sync.py): whether the batch is closed, its callback, its
+keepers, and whether it is done. Only the keepers know the *ids* of its jobs. They keep them as PARTS sets (id_sets.py).
 
-A node that adds or ends a job of a batch makes a *report*: an entry for the set. A node that is a keeper records it in
-the same turn as the job. Any other node sends it to the keepers, and repeats it until one has recorded it. Until then
-the producer's reply waits, and the record of the ended job stays. keeping.py sends reports.
+A node that adds or ends a job of a batch makes a *report*, which is an entry for such a set. If the node is a keeper
+itself, it records the report in the same turn as the job. Any other node sends it to the keepers, again and again until
+one has recorded it. Until then, the producer's reply waits, and the record of the ended job stays. keeping.py sends the
+reports.
 
-Reports are noted by events.py, where every change of a job's status passes. Spec BT1, BT2, BT3.
+events.py notes reports here, because every change of a job's status passes there. Spec BT1, BT2, BT3.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ if TYPE_CHECKING:
 
 # The status of a job that is not over, in an entry.
 LIVE: Final = 0
-# That of a job whose ADDJOB failed, after a node with a copy of it may have reported it as live. It does not count.
+# The status of a job whose ADDJOB failed after a node with a copy may have reported it as live. It does not count.
 ABORTED: Final = 1
-# A batch besides its ids, and an id in it, in `used_memory`.
+# Bytes in `used_memory` of a batch without its ids, and of each id.
 BATCH_BYTES: Final = 1_000
 ID_BYTES: Final = 38
 RECORD_BYTES: Final = 16
-# Entries of one record, and of one part of a walk.
+# The most entries of one record, and of one part of a walk.
 RECORDED_MAX: Final = 500
-# The life of a batch whose name was never deleted. Older journals have 0 or 1 there, which say nothing.
+# The life of a batch whose name was never deleted. Older journals have 0 or 1 here, without a meaning.
 FIRST_LIFE: Final = 2
 PARTS: Final = 16
 _PART_AT: Final = 12
@@ -53,7 +54,7 @@ CALLBACK_BODY: Final = b"callback-body"
 CALLBACK_ID: Final = b"callback-id"
 DONE: Final = b"done"
 
-# Events that bring an errored job, or a dead letter, back.
+# Events that bring back an errored job or a dead letter.
 _RESTARTS: Final = frozenset(
     (event_format.ENQUEUED, event_format.ENQUEUED_INVISIBLE, event_format.MOVED, event_format.MOVED_INVISIBLE)
 )
@@ -64,16 +65,16 @@ _ENDS: Final = (event_format.COMPLETED, event_format.CANCELED, event_format.ERRO
 class Batch:
     """One batch.
 
-    fields       its shared state; empty while that is not known here
+    fields       its shared state; empty while this node does not know it
     parts        part -> ids
-    places       segment of the journal -> about the bytes of its records there
-    count        ids in all parts
-    ttl_minutes  the longest time to live of its jobs, as their ids say it
-    changes      how often the ids changed
-    touched_ms   when they changed last
-    held         jobs of it that this node has
-    is_spreading the state was made a moment ago, and is on its way to the disk and to other nodes
-    is_renewed   all of its keepers were replaced at once since this node knows it, or it came out of the journal
+    places       segment of the journal -> approximate size of its records there, in bytes
+    count        number of ids in all parts
+    ttl_minutes  the longest TTL of its jobs, as their ids tell it
+    changes      how often the ids have changed
+    touched_ms   when the ids last changed
+    held         how many of its jobs this node has
+    is_spreading whether its state is new, and still on its way to the disk and to other nodes
+    is_renewed   whether all its keepers were replaced together while this node knew it, or it came from the journal
     flush        number of the question whether all reports have arrived; 0: none
     """
 
@@ -118,7 +119,7 @@ class Batch:
 
     @property
     def live(self) -> int:
-        """How many ids are not over."""
+        """The number of ids whose jobs are not over."""
         return sum([part.counts[LIVE] for part in self.parts.values()])
 
     def digests(self) -> list[int]:
@@ -127,7 +128,7 @@ class Batch:
 
     @property
     def is_closed(self) -> bool:
-        """Whether no job may be added any more."""
+        """Whether no more jobs may be added."""
         return CLOSED in self.fields
 
     @property
@@ -137,7 +138,7 @@ class Batch:
 
     @property
     def is_known(self) -> bool:
-        """Whether its shared state is known here, and it was not deleted."""
+        """Whether this node knows its shared state, and the batch was not deleted."""
         return MADE in self.fields
 
 
@@ -145,7 +146,7 @@ class Report:
     """Entries on their way to a keeper.
 
     ids       packed id -> (status, version)
-    sent_ms   when they were sent last
+    sent_ms   when they were last sent
     """
 
     __slots__ = ("ids", "name", "sent_ms")
@@ -157,11 +158,11 @@ class Report:
 
 
 class Push:
-    """Ids on their way to the keepers, from a node that is none any more.
+    """Ids on their way to the keepers, from a node that is no longer a keeper.
 
-    unanswered   numbers of the messages that are not answered
-    is_sent      all have been sent
-    begun_ms     when it began
+    unanswered   numbers of the messages that are not answered yet
+    is_sent      whether all messages have been sent
+    begun_ms     when the push began
     """
 
     __slots__ = ("begun_ms", "is_sent", "name", "size", "unanswered")
@@ -177,8 +178,8 @@ class Push:
 class Flush:
     """A question whether all reports of a batch have arrived.
 
-    nodes     those that have not answered
-    sent_ms   when they were asked last
+    nodes     nodes that have not answered yet
+    sent_ms   when they were last asked
     """
 
     __slots__ = ("name", "nodes", "sent_ms")
@@ -205,24 +206,26 @@ class Batches:
     """All batches that a node knows.
 
     by_name      name -> batch
-    noted        batch -> packed id -> (status, version): reports of this turn
-    reports      number -> reports that no keeper has confirmed yet
-    pending      packed ids in these
+    noted        batch -> (packed id -> (status, version)), for the reports of this turn
+    reports      number -> report that no keeper has confirmed yet
+    pending      packed ids in these reports
     number       the number of the last report or question
-    ask_at_ms    when other nodes are asked again for batches that this node has not heard of
-    held         packed id -> the reply that waits for its report
-    collecting   packed id -> the id of an ended job whose record waits for its report
+    ask_at_ms    when other nodes are asked again for batches that this node does not know
+    held         packed id -> producer's reply that waits for the report
+    collecting   packed id -> id of an ended job whose record waits for the report
     recorded     (batch, part) -> entries that the journal must record
-    due          batches that may be done now, or not any more
-    waiting      batch -> client that waits until it is done -> until when (0: for ever)
-    callbacks    batches whose callback is to be made, and not before -> when
-    clients      batch -> the client of its callback's ADDJOB, as long as that waits
-    flushes      number -> question whether all reports have arrived, those first that were asked first
+    due          batches that may have become done, or may no longer be done
+    waiting      batch -> (client that waits until it is done -> until when; 0: without a limit)
+    callbacks    batch whose callback must be added -> the earliest moment for that
+    clients      batch -> client of the callback's ADDJOB, while that waits
+    flushes      number -> question whether all reports have arrived, oldest first
     flush_answers   questions of other nodes whether our reports have arrived: (node, number, batch)
-    to_sync      batches whose keepers changed
+    to_sync      batches whose keepers have changed
+    reporting    batch of which this node reports all jobs again -> how many walks do so
+    keeperless   batch whose keepers have all left, or were forgotten or reset -> since when
     pushes       batch -> its ids on their way to the keepers
     push_of      number of a message -> its push
-    seen_epoch, was_loading, looked_ms   of the last look at keepers
+    seen_epoch, was_loading, looked_ms   epoch, loading and time at the last check of keepers
     """
 
     __slots__ = (
@@ -236,6 +239,7 @@ class Batches:
         "flush_answers",
         "flushes",
         "held",
+        "keeperless",
         "looked_ms",
         "noted",
         "number",
@@ -243,6 +247,7 @@ class Batches:
         "push_of",
         "pushes",
         "recorded",
+        "reporting",
         "reports",
         "seen_epoch",
         "to_sync",
@@ -266,8 +271,10 @@ class Batches:
         self.callbacks: dict[bytes, int] = {}
         self.clients: dict[bytes, Client] = {}
         self.flushes: dict[int, Flush] = {}
-        self.flush_answers: list[tuple[Node, int, bytes]] = []
+        self.flush_answers: dict[tuple[Node, int, bytes], None] = {}
         self.to_sync: dict[bytes, tuple[Node, ...]] = {}
+        self.reporting: dict[bytes, int] = {}
+        self.keeperless: dict[bytes, int] = {}
         self.pushes: dict[bytes, Push] = {}
         self.push_of: dict[int, Push] = {}
         self.looked_ms = 0
@@ -277,7 +284,7 @@ class Batches:
     # -- reports -----------------------------------------------------------------------------------
 
     def get(self, name: bytes) -> Batch:
-        """Return the batch of this name. Make its object if it is missing."""
+        """Return the batch of this name. Create the object if it is missing."""
         batch = self.by_name.get(name)
         if batch is None:
             batch = self.by_name[name] = Batch(name)
@@ -286,7 +293,7 @@ class Batches:
         return batch
 
     def note(self, job: Job, code: int, left: int, entered: int) -> None:
-        """Note a change of a job's status, as its event says it (events.py)."""
+        """Note a change of a job's status, given by its event (events.py)."""
         attributes = job.attributes
         name: bytes | None = None if attributes is None else attributes.extra(BATCH)
         if name is None:
@@ -299,33 +306,33 @@ class Batches:
             self.report(name, job, LIVE)
 
     def note_added(self, job: Job) -> None:
-        """Note a new job, just before its producer is told."""
+        """Note a new job. Called just before its producer gets the reply."""
         attributes = job.attributes
         name: bytes | None = None if attributes is None else attributes.extra(BATCH)
         if name is not None:
             self.report(name, job, LIVE)
 
     def note_aborted(self, job: Job) -> None:
-        """Note that the job's ADDJOB failed, if a node may have reported a copy of it to new keepers. Spec BT8."""
+        """Note that a job's ADDJOB failed, if another node may have reported the job to new keepers. Spec BT8."""
         attributes = job.attributes
         name: bytes | None = None if attributes is None else attributes.extra(BATCH)
         if name is not None and self.by_name[name].is_renewed:
             self.report(name, job, ABORTED)
 
     def hold(self, client: Client, job: Job, slot: list[bytes | None], reply: bytes) -> None:
-        """Let the reply of an ADDJOB wait until a keeper has recorded the job."""
+        """Hold back the reply to an ADDJOB until a keeper has recorded the job."""
         key = pack_id(job.id)
         assert key is not None
         self.held[key] = Held(client, job, slot, reply)
 
     def collect_later(self, job: Job) -> None:
-        """Note that the record of an ended job goes when a keeper has recorded its end."""
+        """Let the record of an ended job stay until a keeper has recorded its end."""
         key = pack_id(job.id)
         assert key is not None
         self.collecting[key] = job.id
 
     def report(self, name: bytes, job: Job, status: int) -> None:
-        """Note a report of a job."""
+        """Note a report about a job."""
         key = pack_id(job.id)
         if key is not None:
             known = self.noted.setdefault(name, {})
@@ -343,7 +350,7 @@ class Batches:
     # -- ids ---------------------------------------------------------------------------------------
 
     def enter(self, batch: Batch, key: bytes, status: int, version: int) -> bool:
-        """Enter an id into a batch, or a later status of it. Return whether that changes anything."""
+        """Enter an id, or a later status of it, into a batch. Return whether the batch has changed."""
         number = key[_PART_AT] % PARTS
         part = batch.parts.get(number)
         if part is None:
@@ -363,7 +370,7 @@ class Batches:
         return True
 
     def drop_ids(self, batch: Batch) -> None:
-        """Forget the ids of a batch: it was deleted, or other nodes keep it."""
+        """Forget the ids of a batch, because it was deleted or has other keepers now."""
         self._broker.used_memory -= ID_BYTES * batch.count
         for part in batch.parts:
             self.recorded.pop((batch.name, part), None)
@@ -382,6 +389,7 @@ class Batches:
         self.noted.pop(batch.name, None)
         self.due.pop(batch.name, None)
         self.callbacks.pop(batch.name, None)
+        self.keeperless.pop(batch.name, None)
         if not batch.held:
             self._forget(batch)
 
@@ -390,14 +398,14 @@ class Batches:
         self._broker.used_memory -= BATCH_BYTES + len(batch.name)
 
     def job_in(self, name: bytes) -> None:
-        """Count a job of a batch that this node has. Before a restart it may have been reported again."""
+        """Count one more job of a batch on this node. A job from the journal may have been reported again before."""
         batch = self.get(name)
         batch.held += 1
         if self._broker.is_loading:
             batch.is_renewed = True
 
     def job_out(self, name: bytes) -> None:
-        """Count a job less."""
+        """Count one job less of a batch on this node."""
         batch = self.by_name[name]
         batch.held -= 1
         if not batch.held and not batch.fields and not batch.parts:
@@ -410,7 +418,7 @@ class Batches:
             self.drop_ids(batch)
             if not batch.fields:
                 self._forget(batch)
-            else:  # No id is live here any more. Other keepers may know some, or the batch is done.
+            else:  # No id is live here any more. Other keepers may know live ones. Otherwise the batch is done.
                 self.due[batch.name] = None
         self.noted.clear()
         self.reports.clear()
@@ -425,8 +433,8 @@ class Batches:
 
     # -- journal -----------------------------------------------------------------------------------
     #
-    # Each record stands by itself: entries merge in any order. So when a segment goes, each of its records is recorded
-    # again alone, without the entries that have changed since. No turn records a whole part.
+    # Each record is complete in itself, because entries merge in any order. When a segment is dropped, its records are
+    # written again one by one, without the entries that have changed since. So no turn has to write a whole part.
 
     def take_records(self) -> list[tuple[bytes, int, int, bytes]]:
         """Return the entries that the journal must record: (batch, part, its life, entries)."""
@@ -446,7 +454,7 @@ class Batches:
         return records
 
     def _life(self, name: bytes) -> int:
-        """Return the number of the deletion before this batch, so that its records differ from those before."""
+        """Return a number that grows when the name is deleted. It marks records of earlier batches of this name."""
         state = self._broker.queue_settings.states.get(state_key(BATCH_STATE, name))
         return FIRST_LIFE + (0 if state is None else state.reset[0])
 
@@ -462,7 +470,7 @@ class Batches:
         journal.live_bytes[place] = journal.live_bytes.get(place, 0) + size
 
     def record_again(self, name: bytes, part: int, data: bytes) -> None:
-        """Write the entries of a record anew that still count, because its segment is to go."""
+        """Record those entries of a record again that are still current, because its segment will be dropped."""
         batch = self.by_name.get(name)
         ids = None if batch is None else batch.parts.get(part)
         if ids is None:
@@ -475,7 +483,7 @@ class Batches:
                 self.recorded.setdefault((name, part), {})[entry[:KEY_BYTES]] = state
 
     def record_all(self) -> Iterator[None]:
-        """Write all ids of all batches, some per part: the journal is new."""
+        """Record all ids of all batches, because the journal is new. Each part of the walk records some of them."""
         first_place = self._broker.journal.first_place
         count = 0
         for batch in list(self.by_name.values()):
@@ -491,7 +499,7 @@ class Batches:
                         yield
 
     def restored(self, name: bytes, part: int, life: int, data: bytes, place: int) -> None:
-        """Enter entries from the journal. Those of a batch that was deleted before this one are left out."""
+        """Enter entries from the journal. Entries of an earlier batch of this name, which was deleted, are skipped."""
         if FIRST_LIFE <= life < self._life(name):
             return
         batch = self.get(name)
@@ -504,7 +512,7 @@ class Batches:
 
 
 def packed_entry(key: bytes, status: int, version: int) -> bytes:
-    """Return an entry as it travels."""
+    """Return an entry in its packed form."""
     return key + bytes((status,)) + version.to_bytes(4, "little")
 
 

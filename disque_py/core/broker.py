@@ -1,11 +1,11 @@
 """Broker: the memory of one node.
 
 All data that the rules work on is a field of the broker: jobs by id, queues by name, waiting clients, the schedule, the
-outbox. The broker makes no decisions; the modules for each conversation make them. Time and chance come from outside.
-The turn sets `now_ms` and `wall_ms` once, and the caller gives `rng`.
+outbox. The broker makes no decisions. The modules for each conversation make them. Time and chance come from outside:
+each turn sets `now_ms` and `wall_ms` once, and the caller passes `rng`.
 
-Jobs are indexed in SHARDS small dicts. One large dict would stop the node for half a second when it grows at five
-million entries. The shards also give JSCAN and the background sweep their order.
+Jobs are indexed in SHARDS small dicts. With five million entries, the resize of one large dict would stop the node for
+half a second. JSCAN and the background sweep also visit jobs in the order of the shards.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ if TYPE_CHECKING:
 
 SHARDS: Final = 4096
 
-# Offsets that keep nodes from acting at the same moment (spec N8: +-250 ms), drawn in advance.
+# Random offsets keep nodes from acting at the same moment (spec N8: +-250 ms). JITTERS of them are drawn in advance.
 JITTER_MS: Final = 250
 JITTERS: Final = 1024
 
 
 def _jitters(rng: Random) -> Iterator[int]:
-    """Yield the same JITTERS offsets again and again: they keep nodes apart, and need not be new for that."""
+    """Yield the same JITTERS offsets in a cycle. They only spread nodes in time, so they may repeat."""
     drawn = [int(rng.random() * 2 * JITTER_MS) - JITTER_MS for _ in range(JITTERS)]
     while True:
         yield from drawn
@@ -87,84 +87,86 @@ def _jitters(rng: Random) -> Iterator[int]:
 class Broker:
     """One node's memory.
 
-    Fields of one topic are a part (broker_parts.py), such as `broker.pauses`. Fields that many commands read several
-    times stay here: a part would cost each of them one more look-up.
+    The fields of one topic form a part (broker_parts.py), such as `broker.pauses`. Fields that many commands read
+    several times are direct fields of the broker, because a part would cost one more look-up per access.
 
     The world outside
       cluster              the table of nodes (cluster_bus/node_table.py)
-      membership           it keeps that table, and takes an operator's requests (cluster_bus/membership.py)
-      me, run, run_name    this node, the number of its process, and 40 random hex digits that name the process
+      membership           keeps that table, and carries out operators' requests (cluster_bus/membership.py)
+      me, run, run_name    this node, the random bytes that name its process, and 40 random hex digits that also do
       settings             directives in force
       commands             commands in force, by name in lower and upper case; dispatch installs them
       host                 the process (ports.Host)
-      rng, jitter          the generator of all chance; a call of `jitter` gives an offset of -250 … +249 ms
+      rng, jitter          the source of all random numbers; each call of `jitter` returns an offset of -250 … +249 ms
       now_ms, wall_ms      this turn's monotonic and Unix time
       started_ms           when the node started
       stopwatch_ns         a clock for LATENCY and SLOWLOG, in nanoseconds
-      outbox, send, send_all   work for the end of the turn; the two methods that leave a message for nodes there
+      outbox, send, send_all   work for the end of the turn; the two methods that put messages for nodes into it
       stats                counters of INFO, LATENCY and SLOWLOG
 
     Jobs
       shards, job_count    jobs by id (see `find`)
       ids, last_ctime, _last_wall_ms   the source of new job ids; the creation time of the last new job, and the wall
                            clock then
-      schedule             timers of jobs, and tasks for later
-      upkeep               walks that go on a part per tick
-      tombstones           ids of jobs that were deleted lately
-      ends                 how jobs ended lately, and jobs whose end is waited for (ends.py)
+      schedule             timers of jobs, and calls at a later time
+      upkeep               background walks, which do one part per tick
+      tombstones           ids of jobs that were deleted recently
+      ends                 how recently finished jobs ended, and the jobs whose end clients wait for (ends.py)
       results              results of finished jobs (results.py)
       progress             progress of running jobs (progress.py)
       job_waits            clients that wait for the ends of jobs (job_waits.py)
       batches              batches of jobs (batch_state.py, keeping.py)
-      behind               job whose changeable part is newer on another node -> how often it is still asked for, and
-                           the highest change number heard (changing.py)
+      behind               job whose changeable part is newer on another node -> how many requests for it are left,
+                           and the highest change number that a node has mentioned (changing.py)
 
     Copies and acks
       sets                 interned sets of nodes
-      era                  grows when nodes may have taken copies unheard of; a job keeps that of its arrival (acks.py)
+      era                  grows whenever this node may have missed that others made copies; each job keeps the era in
+                           which it arrived (acks.py)
       repairs              lost copies and their replacement (repair.py)
-      copies, acks         copies that are being made; acked jobs on their way out
+      copies, acks         copies that are being made; acked jobs that are being collected
       drain                the state of CLUSTER LEAVING; None while the node stays (leaving.py)
 
     Queues
       queues               by name
-      queue_order, queue_serial   queues by serial, with gaps where one was dropped: QSCAN's cursor is a place in it
+      queue_order, queue_serial   queues in the order of their serials, which QSCAN uses as its cursor; the last serial.
+                           Dropped queues stay in the list until the next clean-up
       pauses               paused queues
-      errored_ids          errored jobs by queue: their queues stay (errored_ids.py)
+      errored_ids          errored jobs by queue; a queue with such jobs is not dropped (errored_ids.py)
       queue_settings       the settings of QUEUE SET (queue_settings.py)
-      topics               topic -> (bound queue -> pairs that its jobs must carry) (topics.py)
+      topics               topic -> (bound queue -> pairs of META that a job must have for it) (topics.py)
       recurring            schedules (recurring.py)
-      caps                 caps of queues, and slots (caps.py)
+      caps                 caps of queues, and their slots (caps.py)
 
     Clients
       clients, monitors    by id; clients in MONITOR
       users, access_log    users and their permissions (users.py); refusals (access_log.py)
-      arrivals             how many clients have begun to wait for jobs: the order among them
+      arrivals             how many times a client has begun to wait for jobs; this number orders waiting clients
       ready                queues that may have both jobs and waiting clients
       waits                clients whose reply comes later
       tokens               deliveries that can be repeated (tokens.py)
       consumers            interest of consumers, here and on other nodes
       patterns             clients that wait for every queue whose name matches (patterns.py)
       producers            producers with a KEY
-      gatherings           questions to all nodes, of clients here and of other nodes (gathering.py)
+      gatherings           questions to all nodes, from clients here and from other nodes (gathering.py)
       tasks                long work on the jobs of a queue, on all nodes (tasks.py)
-      questions            number -> what other nodes were asked about jobs (asking.py)
+      questions            number -> a question about jobs that other nodes were sent (asking.py)
       claims               this node as a voter and as a claimant (claims.py)
       exclusive            deliveries under a claim (exclusive.py)
 
     Journal
       is_journaling        whether a journal is written
       is_loading           the journal is being read
-      dirty                jobs changed this turn -> whether their holders did
-      journal              its segments, as far as the broker knows them, and trouble with the disk
+      dirty                job that changed in this turn -> whether its holder set changed
+      journal              the segments that the broker knows of, and errors of the disk
 
     Events
-      events               this turn's transitions (events.py); None while no reader wants them
-      event_source         the log of events as commands see it; None while there is none
+      events               this turn's transitions (events.py); None while no events are written
+      event_source         the log of events, as commands read it; None while there is none
 
     Memory
       used_memory          accounted bytes of jobs and queues, which maxmemory limits
-      memory               numbers that eviction and maxmemory go by
+      memory               the numbers behind eviction and maxmemory
       spill                bodies on disk (spilling.py)
     """
 
@@ -250,11 +252,11 @@ class Broker:
     # -- jobs -------------------------------------------------------------------------------------
 
     def find(self, job_id: bytes) -> Job | None:
-        """Return the job with this id (40 bytes, positionally valid), or None."""
+        """Return the job with this id, or None. The id must have passed `is_valid_id` (ids.py)."""
         return self.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
 
     def next_ctime(self) -> int:
-        """Return a new job's creation time: wall clock in ms x 1,000,000, but strictly increasing."""
+        """Return a new job's creation time: the wall clock in ms x 1,000,000, but always above the last one."""
         if self.wall_ms == self._last_wall_ms:
             self.last_ctime += 1
             return self.last_ctime
@@ -291,11 +293,11 @@ class Broker:
         self.consumers.hint_due[queue] = None
 
     def look_again(self, queue: Queue) -> None:
-        """Serve the queue's clients again in a turn soon, because something kept us from finishing with it."""
+        """Serve the queue's clients again about 1 ms from now, because this turn could not finish with the queue."""
         self.schedule.call_at(self.now_ms + 1, lambda: self.wake(queue))
 
     def wake(self, queue: Queue) -> None:
-        """Serve the queue's clients at the end of the turn: what kept them from its jobs is over."""
+        """Serve the queue's clients at the end of the turn, because nothing keeps them from its jobs any more."""
         if queue.waiting or queue.patterns is not None:
             self.ready[queue] = None
         filters = queue.filters
@@ -328,7 +330,7 @@ class Broker:
             self.queue_order = [kept for kept in self.queue_order if not kept.is_dropped]
 
     def keep_for_errored(self, job: Job) -> None:
-        """Let the queue of an errored job exist as long as it has one. Spec F5."""
+        """Keep the queue of an errored job in existence as long as it has such a job. Spec F5."""
         name = self.queue(job.terms.queue).name
         self.errored_ids.add(name, job.id)
 
@@ -355,9 +357,10 @@ class Broker:
     # -- memory ------------------------------------------------------------------------------------
 
     def apply_maxmemory(self) -> None:
-        """Compute the marks at 60, 75, 95 and 100 %, after `maxmemory` changed, or whether bodies may spill.
+        """Compute the marks at 60, 75, 95 and 100 % of `maxmemory`.
 
-        A limit of 0 means no limit. Spec M5.
+        Call it when `maxmemory` has changed, or when spilling was switched on or off. A `maxmemory` of 0 means no
+        limit. Spec M5.
         """
         limit = self.settings.maxmemory
         if limit:
@@ -371,7 +374,7 @@ class Broker:
 
     @property
     def memory_level(self) -> int:
-        """Return 0; 1 above 75 %; 2 above 95 %; 3 at 100 % of maxmemory and more."""
+        """Return the level of memory use: 1 above 75 % of maxmemory, 2 above 95 %, 3 from 100 % on, else 0."""
         used = self.used_memory
         above, high, full = self.memory.limits
         if used <= above:

@@ -1,8 +1,8 @@
 """Parts of the broker's memory: the fields of one topic, as one small object each.
 
-The parts have no behaviour. The modules that a part names make the decisions, and keep the invariant that it states.
-A part lives as long as its broker, so an object may keep a reference to it. No object may keep a field of a part from
-one turn to the next, because the modules put new dicts and lists in their place.
+The parts have no behaviour. Each part names the modules that make its decisions and keep the invariant that it states.
+A part lives as long as its broker, so an object may keep a reference to it. But no object may keep the value of a
+part's field from one turn to the next, because the modules replace these dicts and lists with new ones.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from disque_py.core.results import Item
     from disque_py.core.task_state import Share, Task
 
-# Above the number of every segment, so no job's `place` counts (journaling.py). It has 31 bits, as that field (job.py).
+# A number above that of every segment, so that no job's `place` counts (journaling.py). It fits into 31 bits, as that
+# field has to (job.py).
 NO_PLACE: Final = (1 << 31) - 1
 
-# The first retry of a collection comes soon, because a single lost packet is common. A node that was only told of the
-# ack leaves the asking to the node that told it, for a little longer (acks.py).
+# The first retry of a collection comes soon, because a single lost packet is common. A node that heard of the ack from
+# another one waits a little longer, because the other node collects already (acks.py).
 ACK_ASKED_MS: Final = 1_000
 ACK_HEARD_MS: Final = 1_250
-# The other holders hear of a delivery so long after it, and some tens of milliseconds more. Most short jobs are done by
+# The other holders hear of a delivery this long after it, plus some tens of milliseconds. Most short jobs are done by
 # then, and cost no message.
 TOLD_AFTER_MS: Final = 20
 
@@ -47,14 +48,14 @@ class Copies:
 
     A job is in `waiting_repl` exactly while its state is WAIT_REPL.
 
-    waiting_repl    these jobs, in order of creation
+    waiting_repl    jobs in the state WAIT_REPL, in the order of their creation
     replica_sets    the groups of nodes that new copies may go to
-    local_sets      the same in this data centre
-    counted_epoch   the state of the cluster in which default numbers of copies were last counted
+    local_sets      the same for nodes of this data centre
+    counted_epoch   the epoch of the node table at the last count of default numbers of copies
     extensions      (when to ask one more node, jobs of one millisecond), oldest first
     extending, extending_ms   the newest of these lists, and its millisecond
     announcements   group of holders -> our queued jobs that they hear of in the next batch
-    delivered       jobs that consumers got a moment ago; their holders hear of those that go on
+    delivered       jobs that consumers got a moment ago; the holders will hear of those that are still running
     """
 
     __slots__ = (
@@ -82,16 +83,16 @@ class Copies:
 
 
 class Acks:
-    """Acked jobs on their way out (acks.py).
+    """Acked jobs that are being collected (acks.py).
 
-    An id in a line only says that its job may have to be looked at. The job may be gone.
+    `asked` and `heard` are lines of ids. A job of a line may be gone, or finished, when its id comes up.
 
     asked       acked jobs whose other holders we asked once
     heard       acked jobs that other nodes collect
-    not_held    ids of jobs that are done, and of which this node said that it does not hold them
-    ahead       results of jobs that are not here; the ack behind each says whether this node is to hold it
-    has_forgotten   whether a node was forgotten here: sets may name nodes that need not confirm
-    recollect   a walk over all acked records, a part per tick, after a node came back or was forgotten
+    not_held    ids of finished jobs that this node said it does not hold
+    ahead       results of jobs that are not here. The ack that follows says whether this node is to keep the result
+    has_forgotten   whether a node was forgotten here. If so, sets may name nodes that need not confirm
+    recollect   a walk over all acked records, one part per tick, after a node came back or was forgotten
     """
 
     __slots__ = ("ahead", "asked", "has_forgotten", "heard", "not_held", "recollect")
@@ -108,14 +109,14 @@ class Acks:
 class Pauses:
     """Paused queues (pausing.py).
 
-    A queue counts in `paused_count` exactly while it has a flag of a pause. `name_bytes` is the sum over the names in
-    `versions`.
+    A queue counts in `paused_count` exactly while it is paused in at least one direction. `name_bytes` is the size of
+    all names in `versions`.
 
     paused_count   queues paused in either direction
     versions       queue -> (flags, version) of pauses that were set with BCAST
     name_bytes     bytes of all these names
-    ended          those whose pause has ended, in order of their ends
-    deferred       job that was given back while its queue's input was paused -> its requeue_at_ms then
+    ended          names in `versions` whose pause has ended, in the order in which they ended
+    deferred       job that was given back while its queue's input was paused -> its requeue_at_ms at that moment
     """
 
     __slots__ = ("deferred", "ended", "name_bytes", "paused_count", "versions")
@@ -131,15 +132,15 @@ class Pauses:
 class Waits:
     """Clients whose reply comes later.
 
-    A client in `stalled` is in `incremental`, too.
+    A client in `stalled` is also in `incremental`.
 
-    blocked_count    clients and requests that wait for jobs or copies
-    timeouts         when blocked clients are answered at the latest
-    incremental      client -> its long command, done a part per turn (incremental.py)
-    stalled          clients whose long command waits for bodies from disk or other nodes (stalling.py)
-    clients_paused_until_ms   CLIENT PAUSE
-    loading_until_ms   until when requests wait for the loading instead of being refused
-    early            clients that do so
+    blocked_count    how many clients and requests wait for jobs or copies
+    timeouts         the latest moment at which each blocked client gets its answer
+    incremental      client -> its long command, of which each turn does a part (incremental.py)
+    stalled          clients whose long command waits for bodies from disk or for other nodes (stalling.py)
+    clients_paused_until_ms   the end of CLIENT PAUSE
+    loading_until_ms   until this moment, requests wait for the end of loading; later they are refused
+    early            clients with a request that waits for the end of loading
     """
 
     __slots__ = (
@@ -167,26 +168,27 @@ class Consumers:
 
     A Queue whose name is in `interest` shares the inner dict, which is therefore changed in place.
 
-    interest         queue -> (node -> clients waiting there)
-    plain_interest   queue -> (node -> clients waiting there that take every job), where these are not all
-    told_interest    what we told other nodes of our clients: all …
-    told_plain       … and those that take every job, where that differs
-    told_busy        queues whose clients fetch, though none waits, as other nodes were told
+    interest         queue -> (node -> number of clients that wait there)
+    plain_interest   queue -> (node -> number of them that take every job), for queues where some don't
+    told_interest    queue -> the number of our waiting clients that we last told other nodes
+    told_plain       queue -> how many of them take every job, as told; only where some don't
+    told_busy        queues that we reported as busy: clients fetch from them, though none waits
     renewals         queues with a standing pull of ours that is half used
-    rivals           node -> queues of which it told us a job that is better than ours
-    answered         queues whose question for better jobs may have its whole answer
-    interest_due     queues whose interest may have to be told at the end of the turn
+    rivals           node -> queues for which it told us of a job that is better than ours
+    answered         queues for which a node that we asked for better jobs may have sent its whole answer
+    interest_due     queues whose interest we may have to tell at the end of the turn
     hint_due         queues whose jobs might interest another node
-    filters          the same for clients with WHERE: queue -> (pairs -> (node -> (waiting, those that take RETRY 0)))
-    told_filters     groups of jobs whose clients other nodes were told of (filter_interest.py) -> their queue
+    filters          interest of clients with WHERE: queue -> (pairs -> (node -> (number that wait, number of them that
+                     take RETRY 0)))
+    told_filters     group (filter_interest.py) whose waiting clients we told other nodes of -> its queue
     told_filter_bytes   bytes of these queues' names and pairs
-    untold_filters   groups that are told of when there is room: a link carries a bounded number and size of filters
-    filter_due       groups whose interest may have to be told at the end of the turn
-    is_telling       there were too many of them for a turn: the next one comes a millisecond later
+    untold_filters   groups that we tell when there is room, because the number and size of filters told is bounded
+    filter_due       groups whose interest we may have to tell at the end of the turn
+    is_telling       whether `filter_due` was too long for one turn, so that the rest follows a millisecond later
     filter_hints     groups whose jobs might interest another node
-    filter_lines     groups that clients wait for here
-    filter_asked_ms, filter_asking   the last walk that asked all nodes for jobs with filters, while it lasts
-    asked_all_ms, asking   the last walk that asked all nodes for jobs, and that walk while it lasts
+    filter_lines     how many groups clients wait for here
+    filter_asked_ms, filter_asking   when the last walk that asks all nodes for jobs with filters began; its remainder
+    asked_all_ms, asking   when the last walk that asks all nodes for jobs began; its remainder
     """
 
     __slots__ = (
@@ -240,21 +242,21 @@ class Consumers:
 
 
 class Producers:
-    """Producers with a KEY, and what nodes ask each other for them (keys.py, keying.py).
+    """Producers with a KEY, and the questions that nodes ask each other for them (keys.py, keying.py).
 
     keys              keys that were used here
-    searches          characters of a key -> what is asked about it
+    searches          the characters of job ids that encode a key -> the question about that key
     key_events        ids of jobs whose outcome another node or a producer may wait for
     key_conflicts     jobs that another node refused because it knows another job with their key
     outcome_waits     job id -> nodes that want to know its outcome
-    lookups           number of a question -> the JOBID that waits for its answers
+    lookups           number of a question -> the JOBID command that waits for its answers
     fans              job that is made for a topic -> its fan-out (fanout.py)
-    together          job that stands for a command -> the work that its jobs share (replication.py)
-    fans_due          fan-outs whose jobs had news in this turn
+    together          job that represents all jobs of a command -> the work that these jobs share (replication.py)
+    fans_due          fan-outs with jobs that changed in this turn
     replaced          (id of a job, id of the job that took its place), to be told at the end of the turn (replacing.py)
-    question_number   the number of the last question; no two questions of a process have the same
-    caller_count      ADDJOBs that wait until it is known whether their key is used
-    is_repeating      whether the one timer that repeats unanswered questions is pending
+    question_number   the number of the last question; each question of a process has its own number
+    caller_count      how many ADDJOBs wait until it is known whether their key is used
+    is_repeating      whether the one timer that repeats unanswered questions is set
     """
 
     __slots__ = (
@@ -292,14 +294,14 @@ class Producers:
 class JournalState:
     """The broker's knowledge of its journal (journaling.py).
 
-    A segment is dropped only when none of its `live_records` is left, whatever the sums say.
+    A segment is dropped only when its `live_records` are zero. `live_bytes` does not decide that.
 
-    place, first_place   the segment that new bases go to, and the first that any may be in
-    live_bytes           segment -> bytes of its bases that still count
-    live_records         segment -> bases, tokens and keys that still count
-    disk_level, disk_trouble   which commands are refused since the disk failed (persistence/journal.py), and why it
-                         did
-    stale_places    segments with bases that later ones replaced: a GONE of a later base counts there, too
+    place, first_place   the segment that new bases are written to, and the first segment that may contain bases
+    live_bytes           segment -> bytes of its bases that are still needed
+    live_records         segment -> number of bases, tokens and keys that are still needed
+    disk_level, disk_trouble   which commands are refused since the disk failed (persistence/journal.py), and the reason
+                         of the failure
+    stale_places    segments with bases that later ones replaced; the GONE of a later base counts for these, too
     """
 
     __slots__ = ("disk_level", "disk_trouble", "first_place", "live_bytes", "live_records", "place", "stale_places")
@@ -319,23 +321,23 @@ class JournalState:
         self.live_records[place] = self.live_records.get(place, 0) + records
 
     def drop_live(self, place: int, size: int) -> None:
-        """Count a record no more, unless its segment is gone."""
+        """Stop counting a record, unless its segment is gone already."""
         if place >= self.first_place and place in self.live_bytes:
             self.live_bytes[place] -= size
             self.live_records[place] -= 1
 
 
 class Memory:
-    """Numbers that eviction and `maxmemory` go by (memory.py, spilling.py). `broker.used_memory` has the bytes.
+    """The numbers behind eviction and `maxmemory` (memory.py, spilling.py). `broker.used_memory` has the bytes in use.
 
-    The three marks of `limits` never fall from left to right.
+    The three marks of `limits` are in ascending order.
 
-    limits                the marks at 75, 95 and 100 %
+    limits                the marks at 75, 95 and 100 % of `maxmemory`, in bytes
     peak                  the highest value of `used_memory` so far
-    acked_count, once_delivered_count   records that eviction may drop
-    eviction_shard        where the next eviction goes on
+    acked_count, once_delivered_count   how many records of each kind eviction may drop
+    eviction_shard        the shard at which the next eviction continues
     is_spilling           whether more bodies may go to disk
-    spilled_count         jobs whose bodies are there
+    spilled_count         how many jobs have their bodies on disk
     """
 
     __slots__ = (
@@ -359,14 +361,15 @@ class Memory:
 
 
 class Upkeep:
-    """Walks that go on a part per tick (timers.py).
+    """Background walks, which do one part per tick (timers.py).
 
-    housekept_ms        when `timers` last kept house
+    housekept_ms        when `timers` last did its housekeeping
     sweep_shard, sweep_position_ms, sweep_due   the sweep for jobs beyond the schedule's horizon: its next shard, the
-                        time up to which it came, and the shards that it owes
+                        time up to which it has come, and the number of shards that are overdue
     queue_gc            the walk that drops idle queues
-    sweeps              queue -> its sweep of dead entries in progress
-    census              the last walk that counted jobs by status, on a node with many (census.py); None: none
+    sweeps              queue -> the walk that removes its dead entries
+    census              the last walk that counted jobs by status, on a node with many jobs (census.py); None: no such
+                        walk yet
     """
 
     __slots__ = ("census", "housekept_ms", "queue_gc", "sweep_due", "sweep_position_ms", "sweep_shard", "sweeps")
@@ -387,7 +390,7 @@ class Tasks:
     known       id -> task that this node leads or has led
     running     number -> task that runs
     shares      (leader, number) -> share
-    busy        shares that can do a slice now, in turn
+    busy        shares that can do a slice now; they take turns
     syncs       number of a SYNC -> the share that waits for its answers
     """
 

@@ -1,17 +1,20 @@
-"""Caps across nodes: who gives slots out, asks and grants. CAP_FOLLOW, CAP_ASK, CAP_GRANT, CAP_SETTLE, CAP_USE.
+"""Caps across nodes: the choice of a coordinator, questions for slots, and grants.
 
-The coordinator is the linked node with the lowest id that is not leaving. A node follows one coordinator at a time, and
-says so. The coordinator gives slots out as follows:
+The messages are CAP_FOLLOW, CAP_ASK, CAP_GRANT, CAP_SETTLE and CAP_USE. The coordinator is the linked node with the
+lowest id that is not leaving. A node follows one coordinator at a time, and tells it so. The coordinator gives out
+slots by these rules:
 
-* It counts the slots that any node uses, as each told, and the slots of grants that are not settled yet.
-* If more than half of the known nodes follow it, it gives out the whole cap. With s of k nodes it gives out the part
-  s/k, rounded down. As a node follows one coordinator, no two sides can have the whole cap.
-* A node that is lost keeps its slots until its leases are over, as far as it told.
-* A node that has just become coordinator waits for GRACE_MS, and until all linked nodes follow it. They tell it
-  everything that they know of slots.
+* It counts the slots that each node has reported as used, and the slots of grants that are not settled yet.
+* If more than half of the known nodes are on its side, it gives out the whole cap. Otherwise, with s of k nodes on its
+  side, it gives out s/k of the cap, rounded down. Each node follows only one coordinator, so no two sides of a
+  partition can have the whole cap.
+* A lost node keeps its slots until its leases are over, as far as it has reported them.
+* A new coordinator waits for GRACE_MS, and then until all linked nodes follow it, for at most two node timeouts. They
+  tell it everything that they know about slots.
 
-Nodes that wait for slots of one value get them in the order in which they asked. A grant is used at once, or given back
-after a short time. Messages are small, and only deliveries of queues with caps cost any. Spec CP2, CP4, CP5.
+Nodes that wait for slots of one value get them in the order in which they asked. A grant is used immediately, or given
+back after a short time. The messages are small, and only deliveries of queues with caps cause them.
+Spec CP2, CP4, CP5.
 """
 
 from __future__ import annotations
@@ -31,17 +34,17 @@ from disque_py.core.queue import Queue
 from disque_py.core.queue_fields import QueueSettings
 from disque_py.core.versions import FLOWS
 
-# A new coordinator gives nothing out before messages that were on their way have come.
+# A new coordinator gives out no slots for this span, so that messages that are on their way can arrive first.
 GRACE_MS: Final = 300
-# A question for slots is asked again after this.
+# A question for slots is repeated after this span.
 ASK_MS: Final = 1_000
-# A node without an answer of its coordinator makes GETJOB NOHANG wait so long.
+# GETJOB NOHANG waits for the coordinator's answer at most this long.
 ANSWER_MS: Final = 100
-# Slots that one question asks for, at most.
+# The most slots that one question asks for.
 WANTED_MAX: Final = 64
-# Jobs that wait for slots are offered to all nodes so long after the last client of this node.
+# If a grant arrives when no client of this node waits any more, the jobs are offered to all nodes after this span.
 IDLE_MS: Final = 100
-# Nodes that wait for slots of one key, looked at in one go; jobs of leases that are checked per step.
+# Nodes that wait for slots of one key, looked at in one go. Below: leases that are checked per step.
 WAITS_LOOKED: Final = 200
 CHECKED_PER_STEP: Final = 200
 SHARDS_PER_PART: Final = 64
@@ -50,16 +53,16 @@ COUNT_MAX: Final = 1 << 53
 LEASE_MS_MAX: Final = 1 << 53
 
 # Kinds of CAP_USE.
-RATE: Final = 0  # So many deliveries more.
-RUNNING: Final = 1  # So many leases now.
-RATE_KNOWN: Final = 2  # So many deliveries in the last time, in all.
+RATE: Final = 0  # The number of new deliveries.
+RUNNING: Final = 1  # The number of leases that run now.
+RATE_KNOWN: Final = 2  # The number of all known deliveries of the last period.
 
 
 # -- settings -----------------------------------------------------------------------------------------------------
 
 
 def settings_changed(broker: Broker, name: bytes, settings: QueueSettings | None) -> None:
-    """Take over the caps of a queue; None: it has no settings any more."""
+    """Take over the caps from a queue's settings. None means that it has no settings any more."""
     caps = broker.caps
     before = caps.limits.get(name)
     if settings is None or not (settings.rate or settings.max_running):
@@ -85,7 +88,7 @@ def settings_changed(broker: Broker, name: bytes, settings: QueueSettings | None
 
 
 def _release(broker: Broker, name: bytes) -> None:
-    """Let all jobs of a queue be looked at again: what holds them back has changed."""
+    """Offer all jobs of a queue again, because its caps have changed."""
     caps = broker.caps
     for pair in [pair for pair in caps.asked if pair[0] == name]:
         del caps.asked[pair]
@@ -94,7 +97,7 @@ def _release(broker: Broker, name: bytes) -> None:
 
 
 def _release_pair(broker: Broker, pair: Pair) -> None:
-    """Let the jobs of a pair that are aside be offered again, a part at a time."""
+    """Offer the jobs of a pair again that are aside, one part at a time."""
     queue = broker.queues.get(pair[0])
     key = aside_key(pair)
     if queue is None or queue.parking is None or pair in broker.caps.asked:
@@ -110,7 +113,7 @@ def _release_pair(broker: Broker, pair: Pair) -> None:
 
 
 def _count_running(broker: Broker, name: bytes) -> Iterator[None]:
-    """Count the leases that run already, a part at a time."""
+    """Count the leases that run already, one part at a time."""
     caps = broker.caps
     for at in range(SHARDS):
         for job in list(broker.shards[at].values()):
@@ -132,7 +135,7 @@ def _is_running(broker: Broker, job: Job) -> bool:
 
 
 def is_asked(broker: Broker, queue: Queue) -> bool:
-    """Whether the coordinator, another node, was asked for slots of this queue just now."""
+    """Whether another node, the coordinator, was asked for slots of this queue a moment ago."""
     caps = broker.caps
     if caps.coordinator is broker.me or broker.is_leaving:
         return False
@@ -141,7 +144,7 @@ def is_asked(broker: Broker, queue: Queue) -> bool:
 
 
 def _give(broker: Broker, queue: Queue, pair: Pair, count: int) -> None:
-    """Let the first jobs of a pair that are aside be offered again. While others are aside, slots are asked for."""
+    """Offer the first `count` jobs of a pair again that are aside. If more jobs are aside, ask for more slots."""
     caps = broker.caps
     if queue.parking is None:
         return
@@ -158,7 +161,7 @@ def _give(broker: Broker, queue: Queue, pair: Pair, count: int) -> None:
 
 
 def look(broker: Broker) -> None:
-    """Find the coordinator, and this side's part of the caps."""
+    """Choose the coordinator, and compute the part of the caps that this side of a partition may use."""
     caps = broker.caps
     if not caps.limits:
         return
@@ -195,7 +198,7 @@ def _follow(broker: Broker, found: Node) -> None:
 
 
 def _drop_grants(broker: Broker) -> None:
-    """Use no grants of another coordinator any more."""
+    """Stop using the grants of the former coordinator."""
     caps = broker.caps
     for grants in caps.grants.values():
         for grant in grants:
@@ -210,7 +213,7 @@ def _ready(broker: Broker) -> None:
 
 
 def _is_ready(broker: Broker) -> bool:
-    """Whether this node, the coordinator, may give slots out."""
+    """Whether this node, which is the coordinator, may give out slots."""
     caps = broker.caps
     if broker.now_ms < caps.ready_ms:
         return False
@@ -221,7 +224,7 @@ def _is_ready(broker: Broker) -> bool:
 
 
 def _known(broker: Broker) -> Iterator[tuple[Any, ...]]:
-    """Yield everything that this node knows of slots, as items of CAP_USE."""
+    """Yield everything that this node knows about slots, as items of CAP_USE."""
     caps = broker.caps
     me = (broker.me.id, broker.run)
     for name, windows in caps.windows.items():
@@ -237,17 +240,17 @@ def _known(broker: Broker) -> Iterator[tuple[Any, ...]]:
 
 
 def on_follow(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that a node takes its slots from us, or does so no more."""
+    """Note that a node follows us as its coordinator, or no longer does."""
     caps = broker.caps
     for is_following, *_ in items:
         if type(is_following) is not int:
-            raise ValueError("a follower that says neither yes nor no")
+            raise ValueError("a CAP_FOLLOW that says neither yes nor no")
         caps.followers.pop(sender, None)
         if is_following:
             caps.followers[sender] = None
         else:
             _forget_asks(broker, sender)
-            if sender is caps.coordinator:  # It lost its link to us, and forgot that we follow it.
+            if sender is caps.coordinator:  # It had lost its link to us, and forgot that we follow it.
                 broker.send(broker.sets.only(sender), CAP_FOLLOW, (1,))
     look(broker)
     caps.freed.update(dict.fromkeys(caps.waits))
@@ -258,7 +261,7 @@ def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
     for name, rate, running, count, lease_ms, *_ in items:
         pair = _pair((name, rate, running))
         if type(count) is not int or type(lease_ms) is not int or not 0 < count <= COUNT_MAX:
-            raise ValueError("a question for slots that no node asks")
+            raise ValueError("an invalid question for slots")
         if sender in broker.caps.followers:
             _wait(broker, sender, pair, min(count, WANTED_MAX), min(max(0, lease_ms), LEASE_MS_MAX))
         else:
@@ -268,7 +271,7 @@ def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
 def _pair(words: tuple[Any, Any, Any]) -> Pair:
     name, rate, running = words
     if type(name) is not bytes or not all(each is None or type(each) is bytes for each in (rate, running)):
-        raise ValueError("values of a cap that are none")
+        raise ValueError("invalid values of a cap")
     return name, rate, running
 
 
@@ -293,7 +296,7 @@ def _wait_no_more(broker: Broker, node: Node, pair: Pair) -> None:
 
 
 def _give_out(broker: Broker, slot: tuple[bool, Key]) -> None:
-    """Give free slots of a key to those that wait for them, in their order."""
+    """Give the free slots of a key to the nodes that wait for them, in their order."""
     caps = broker.caps
     waits = caps.waits.get(slot)
     if not waits or not _is_ready(broker):
@@ -310,7 +313,7 @@ def _give_out(broker: Broker, slot: tuple[bool, Key]) -> None:
 
 
 def _wake_for_rate(broker: Broker, slot: tuple[bool, Key]) -> None:
-    """Look again when the oldest deliveries of a rate count no more."""
+    """Look again when the oldest deliveries of a rate no longer count."""
     is_running, (name, value) = slot
     caps = broker.caps
     limit = caps.limits.get(name)
@@ -338,11 +341,11 @@ def _grant(broker: Broker, node: Node, pair: Pair, count: int, lease_ms: int) ->
 
 
 def on_grant(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Take slots, or give them back at once if they come from a node that is not our coordinator any more."""
+    """Take granted slots. Give them back immediately if the sender is no longer our coordinator."""
     for number, name, rate, running, count, *_ in items:
         pair = _pair((name, rate, running))
         if type(number) is not int or type(count) is not int or not 0 < count <= COUNT_MAX:
-            raise ValueError("a grant of slots that no node gives")
+            raise ValueError("an invalid grant of slots")
         if sender is broker.caps.coordinator:
             _take(broker, Grant(sender, number, pair, count, broker.now_ms + HELD_MS))
         else:
@@ -354,7 +357,7 @@ def _take(broker: Broker, grant: Grant) -> None:
     caps.asked.pop(grant.pair, None)
     queue = broker.queues.get(grant.pair[0])
     if queue is None or not (queue.has_clients or waiting_in(queue)[0]):
-        caps.return_all(grant)  # Its consumer waits no more.
+        caps.return_all(grant)  # The consumer for which we asked no longer waits.
         _offer_one(broker, queue, grant.pair)
         return
     caps.grants.setdefault(grant.pair, deque()).append(grant)
@@ -362,9 +365,10 @@ def _take(broker: Broker, grant: Grant) -> None:
 
 
 def _offer_one(broker: Broker, queue: Queue | None, pair: Pair) -> None:
-    """Let one job of a pair be offered, so that the next client of this node asks for slots. The others follow soon.
+    """Offer one job of a pair, so that the next client of this node asks for slots. The others follow soon.
 
-    A consumer that comes back at once needs slots again. If all jobs were offered, most would be set aside again.
+    A consumer often asks again immediately, and needs slots then. If all jobs were offered now, most of them would have
+    to be set aside again.
     """
     if queue is None or queue.parking is None:
         return
@@ -378,12 +382,12 @@ def _offer_one(broker: Broker, queue: Queue | None, pair: Pair) -> None:
 
 
 def on_settle(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that slots of a grant were used or given back. Their use was told before."""
+    """Note that slots of a grant were used or given back. A CAP_USE has told of their use before."""
     caps = broker.caps
     for number, count, *_ in items:
         grant = caps.given.get(number)
         if type(count) is not int or count < 0:
-            raise ValueError("a number of slots that is none")
+            raise ValueError("an invalid number of slots")
         if grant is None or grant.node is not sender:
             broker.stats.ignored("slots of a grant that is over")
             continue
@@ -399,12 +403,12 @@ def on_use(broker: Broker, sender: Node, items: list[Any]) -> None:
     caps = broker.caps
     for node_id, run, name, kind, value, count, left_ms, *_ in items:
         if not all(type(each) is bytes for each in (node_id, run, name, value)) or len(node_id) != ID_BYTES:
-            raise ValueError("slots of no node")
+            raise ValueError("slots without a valid node, queue or value")
         if not all(type(each) is int and 0 <= each <= COUNT_MAX for each in (count, left_ms)):
-            raise ValueError("slots that are no number")
+            raise ValueError("an invalid count of slots")
         limit = caps.limits.get(name)
         if limit is None:
-            continue  # Its settings are on their way here.
+            continue  # The settings of the queue have not arrived yet.
         if kind == RUNNING:
             _note_running(broker, sender, (name, value), (node_id, run), count, left_ms)
         elif limit.rate:
@@ -421,7 +425,7 @@ def _note_running(broker: Broker, sender: Node, key: Key, owner: tuple[bytes, by
         return
     is_first_hand = node is sender and owner[1] == sender.run
     if not is_first_hand and node.is_linked and node.run == owner[1]:
-        return  # It tells us itself.
+        return  # That node tells us itself.
     use = caps.use(key, node, owner[1])
     use.count = count if is_first_hand else max(use.count, count)
     use.until_ms = max(use.until_ms, broker.now_ms + left_ms)
@@ -441,7 +445,7 @@ def _forget_asks(broker: Broker, node: Node) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Tell a node that is linked now what we use, and whether we follow it."""
+    """Tell a newly linked node which slots we know of, and whether we follow it."""
     caps = broker.caps
     if not caps.limits or node.protocol < FLOWS:
         return
@@ -451,17 +455,21 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def _say_whether_we_follow(broker: Broker, node: Node) -> None:
-    """Say it to a node that may follow us. Its own link to us may have held while ours was lost. It answers then."""
+    """Tell a node whether we follow it.
+
+    It may be following us without our knowledge, because we forgot it when our link to it broke while its own link to
+    us did not. If we don't follow it, it answers that it follows us.
+    """
     if node.protocol >= FLOWS:
         broker.send(broker.sets.only(node), CAP_FOLLOW, (int(node is broker.caps.coordinator),))
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Count what a node that is lost may use: the grants that it has."""
+    """Count the grants of a lost node as used, because the node may use them."""
     caps = broker.caps
     caps.followers.pop(node, None)
     if node is caps.coordinator and not caps.limits:
-        caps.coordinator = None  # Without caps no node looks for another one. It is told when there are caps again.
+        caps.coordinator = None  # Without caps we choose no other one. With new caps we choose again, and tell it.
     _forget_asks(broker, node)
     for number, grant in list(caps.given.items()):
         if grant.node is node:
@@ -482,7 +490,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
 
 
 def settle(broker: Broker) -> None:
-    """End a turn: tell the slots that are used, ask for others, give free ones out."""
+    """End a turn: tell which slots are used, ask for slots, and give out free ones."""
     caps = broker.caps
     linked = broker.cluster.linked
     me = (broker.me.id, broker.run)
@@ -516,7 +524,7 @@ def settle(broker: Broker) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Do what is due, ten times a second."""
+    """Do the work that is due. Called ten times a second."""
     caps = broker.caps
     if not caps.limits and not caps.running:
         return
@@ -524,7 +532,7 @@ def step(broker: Broker) -> None:
     caps.expire(broker.now_ms)
     for job in list(caps.running)[:CHECKED_PER_STEP]:
         if _is_running(broker, job):
-            caps.running[job] = caps.running.pop(job)  # The others are looked at first next time.
+            caps.running[job] = caps.running.pop(job)  # To the end, so that the next step begins with the others.
         else:
             caps.ended(job)
     if caps.coordinator is broker.me:
@@ -544,7 +552,7 @@ def step(broker: Broker) -> None:
 
 
 def _drop_windows(broker: Broker) -> None:
-    """Forget values whose deliveries are all older than the time of their cap."""
+    """Forget values whose deliveries are all older than the period of their cap."""
     caps = broker.caps
     for name, windows in caps.windows.items():
         limit = caps.limits.get(name)

@@ -1,17 +1,17 @@
-"""Caps: how many jobs of a queue may be delivered per time, and how many may run; this node's part of that.
+"""Caps: limits on deliveries per time (`rate`) and on running leases (`max-running`), as one node counts them.
 
-A queue's `rate` and `max-running` hold for the whole cluster, or for each value of a META name by itself (`rate-by`,
-`max-running-by`). A delivery takes a *slot* of each cap. A slot of `rate` is free again when the time of the cap is
-over. A slot of `max-running` is free again when the lease is over.
+A queue's `rate` and `max-running` apply to the whole cluster. With `rate-by` and `max-running-by` they apply to each
+value of a META name separately. A delivery takes a *slot* of each cap. A slot of `rate` becomes free when the period of
+the cap is over. A slot of `max-running` becomes free when the lease ends.
 
-One node, the *coordinator*, gives slots out (capping.py). Other nodes ask it for them: a *grant* is a number of slots
-for one pair of values. Every node tells all others which slots it uses, so each of them could go on as coordinator.
+One node, the *coordinator*, gives out the slots (capping.py). Other nodes ask it for a *grant*, which is a number of
+slots for one pair of values. Every node tells all others which slots it uses, so any node could become the coordinator.
 
-`admit` is the door: a job that was fetched passes if there is a slot for it. Else it is set aside under its pair of
-values (parking.py), so it holds back no job of other values. A job that passed keeps its slot for ADMITTED_MS, until it
-is delivered: a claim may come first.
+`admit` checks each fetched job. It passes a job for which there is a slot. It sets aside any other job under its pair
+of values (parking.py), so that jobs with other values do not wait for it. A job that passed keeps its slot for up to
+ADMITTED_MS before its delivery, because a claim may have to be granted first.
 
-This module is the arithmetic of slots. It sends nothing. Spec CP1, CP2, CP3.
+This module does the arithmetic of slots. It sends no messages. Spec CP1, CP2, CP3.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ if TYPE_CHECKING:
     from disque_py.core.job import Job
     from disque_py.core.queue import Queue
 
-# The parts of a window: a slot of `rate` is free again up to a sixteenth of the time late.
+# The parts of a window. So a slot of `rate` may become free late, by up to a sixteenth of the period.
 PARTS: Final = 16
-# A job that has a slot is delivered within this, or the slot is given back.
+# A job that has a slot must be delivered within this span, or the slot is given back.
 ADMITTED_MS: Final = 1_500
-# A grant that no consumer uses is given back after this.
+# A grant that no consumer uses is given back after this span.
 HELD_MS: Final = 300
-# A client that asked for several jobs comes again for the others within this.
+# A client that asked for several jobs and got fewer is expected to ask again within this span.
 DEMAND_MS: Final = 1_000
 NO_VALUE: Final = b""
 UNLIMITED: Final = 1 << 60
-# Begins the name under which jobs wait aside: no claim key begins so.
+# The first bytes of each name under which jobs are aside for caps. No claim key begins with them.
 ASIDE_PREFIX: Final = b"\0cap\0"
 
 # Queue, and a value of META.
 Key = tuple[bytes, bytes]
-# Queue, value of `rate-by`, value of `max-running-by`; None: this cap does not count the job.
+# Queue, value of `rate-by`, value of `max-running-by`. None means that this cap does not count the job.
 Pair = tuple[bytes, bytes | None, bytes | None]
 
 
 class Limit(NamedTuple):
     """The caps of a queue.
 
-    rate, rate_ms, rate_by    deliveries per time; 0: any number. Per value of this name; empty: of the queue
-    running, running_by       leases that run, likewise
+    rate, rate_ms   at most `rate` deliveries per `rate_ms`; a `rate` of 0: any number
+    rate_by         the name in META by whose values deliveries are counted; empty: all of the queue count together
+    running         the most leases that may run at a time; 0: any number
+    running_by      the name in META by whose values leases are counted; empty: all of the queue count together
     """
 
     rate: int
@@ -63,7 +65,7 @@ class Limit(NamedTuple):
 
 
 class Window:
-    """The deliveries of the last `span_ms`, in parts. A part counts until its last delivery is older than that."""
+    """The deliveries of the last `span_ms`, in parts. A part counts until its last delivery is older than `span_ms`."""
 
     __slots__ = ("_parts", "total")
 
@@ -73,7 +75,7 @@ class Window:
         self.total = 0
 
     def add(self, now_ms: int, count: int, span_ms: int) -> None:
-        """Count deliveries of now."""
+        """Count deliveries that happen now."""
         parts = self._parts
         if parts and now_ms - parts[-1][0] < span_ms // PARTS:
             parts[-1][1] = now_ms
@@ -90,14 +92,14 @@ class Window:
         return self.total
 
     def free_at_ms(self, span_ms: int) -> int:
-        """Return when the oldest part counts no more; 0 if there is none."""
+        """Return the moment at which the oldest part stops counting; 0 if there is none."""
         return self._parts[0][1] + span_ms + 1 if self._parts else 0
 
 
 class Use:
     """The slots of `max-running` that one process of a node uses under one key.
 
-    until_ms   when the last of its leases is over, as far as we know: a node that is lost counts until then
+    until_ms   when the last of its leases ends, as far as we know; the slots of a lost node count until then
     """
 
     __slots__ = ("count", "node", "run", "until_ms")
@@ -110,10 +112,10 @@ class Use:
 
 
 class Grant:
-    """Slots that the coordinator gave out, and which are neither used nor given back yet.
+    """Slots that the coordinator gave out, and that are neither used nor given back yet.
 
-    number   of the grant; 0: this node coordinates, and gave the slots to itself
-    left     slots that were not used yet
+    number   of the grant; 0: this node is the coordinator and gave the slots to itself
+    left     how many slots are not used yet
     """
 
     __slots__ = ("left", "node", "number", "pair", "until_ms")
@@ -129,33 +131,34 @@ class Grant:
 class Caps:
     """The caps of all queues, and the slots that this node knows of.
 
-    limits       queue -> its caps. Empty: nothing else is looked at
-    windows      queue -> value -> deliveries of the last time, in the whole cluster
-    uses         key -> node and process -> slots of `max-running`
-    running      job -> key, of this node's deliveries whose leases run
-    admitted     job -> its pair, the grant whose slot it has, and until when it has it
+    limits       queue -> its caps; while it is empty, no other field is used
+    windows      queue -> value -> deliveries in the whole cluster during the last period of the cap
+    uses         key -> (node id, process) -> its slots of `max-running`
+    running      job of which a lease runs that this node gave or extended -> key
+    admitted     job -> its pair, the grant whose slot it has, and until when it has the slot
     grants       pair -> grants of this node that have slots left
-    asked        pair -> when the coordinator was asked for slots
+    asked        pair -> when the coordinator was last asked for slots
     aside        queue -> pairs whose jobs are aside here
-    demands      queue -> jobs that the last GETJOB asked for, and when
-    idle         pair -> when its jobs are offered to all nodes again, if no client of this node asks before
+    demands      queue -> number of jobs that the last GETJOB asked for, and its time
+    idle         pair -> when its jobs are offered to all nodes again, unless a client of this node asks earlier
 
     Work for the end of the turn (capping.py)
-      to_ask       pair -> the most slots that are wanted
-      told_rates   key -> deliveries here that other nodes are to hear of
-      told_uses    keys whose number here changed
-      settled      grants whose slots were used or given back: number -> slots that were not used
-      freed        keys that may have free slots: (is it of `max-running`, key)
+      to_ask       pair -> number of slots to ask for, and milliseconds of a lease
+      told_rates   key -> number of deliveries here that other nodes must still be told
+      told_uses    keys whose number of leases here changed
+      settled      number of a grant -> how many of its slots were used or given back
+      freed        (whether it is of `max-running`, key) that may have free slots
 
     The coordinator
-      coordinator  the node that gives slots out; None: not known yet
-      ready_ms     when this node may give slots out, if it is the coordinator
-      followers    nodes that said that we are their coordinator
-      share        its part of the cluster, as a pair of numbers
-      given        number -> a grant to another node
+      coordinator  the node that gives out slots; None: not known yet
+      ready_ms     when this node may begin to give out slots, if it is the coordinator
+      followers    nodes that have named us as their coordinator
+      share        number of nodes on our side, and of known nodes; it decides which part of a cap we may give out
+      given        number -> grant to another node
       number       of the last grant
-      reserved     (is it of `max-running`, key) -> slots of grants and admitted jobs that are not used yet
-      waits        the same -> (node, pair) -> slots that are waited for, in order
+      reserved     (whether it is of `max-running`, key) -> slots of grants and admitted jobs that are not used yet
+      waits        (whether it is of `max-running`, key) -> (node, pair) -> number of slots that the node waits for, and
+                   milliseconds of a lease; in the order in which the nodes asked
     """
 
     def __init__(self, me: Node) -> None:
@@ -192,7 +195,7 @@ class Caps:
     # -- values -----------------------------------------------------------------------------------------------------
 
     def pair_of(self, job: Job) -> Pair:
-        """Return the queue and the values under which a job counts."""
+        """Return a job's queue, and the values under which the job counts."""
         name = job.terms.queue
         limit = self.limits[name]
         rate = _value_of(job, limit.rate_by) if limit.rate else None
@@ -200,7 +203,7 @@ class Caps:
         return name, rate, running
 
     def window(self, name: bytes, value: bytes) -> Window:
-        """Return the deliveries of a value. A new one is made if there is none."""
+        """Return the window of a value. Create it if it is missing."""
         windows = self.windows.setdefault(name, {})
         found = windows.get(value)
         if found is None:
@@ -254,7 +257,7 @@ class Caps:
         return sum([window.used(now_ms, limit.rate_ms) for window in self.windows.get(name, {}).values()])
 
     def reserve(self, pair: Pair, count: int) -> None:
-        """Count slots that were given out and are not used yet. A negative count: they are used or given back."""
+        """Count slots that were given out and are not used yet. With a negative count, they were used or given back."""
         name, rate, running = pair
         for is_running, value in ((False, rate), (True, running)):
             if value is not None:
@@ -270,18 +273,18 @@ class Caps:
     # -- jobs -------------------------------------------------------------------------------------------------------
 
     def note_demand(self, queues: list[Queue], count: int, now_ms: int) -> None:
-        """Note that a client asks for so many jobs of these queues, and gets fewer if there are no slots for more."""
+        """Note how many jobs of these queues a client asks for. It may get fewer, because slots are missing."""
         for queue in queues:
             if queue.name in self.limits:
                 self.demands[queue.name] = (count, now_ms)
 
     def wanted(self, queue: Queue, now_ms: int) -> int:
-        """Return how many slots of a queue the clients of this node have use for."""
+        """Return how many slots of a queue the clients of this node can use."""
         count, at_ms = self.demands.get(queue.name, (1, now_ms))
         return max(1, count if at_ms + DEMAND_MS > now_ms else 1, len(queue.waiting))
 
     def admit(self, job: Job, now_ms: int, wanted: int) -> bool:
-        """Return whether a fetched job may be delivered: there is a slot for it, which it has now."""
+        """Return whether a fetched job may be delivered. If so, it has a slot now. If not, ask for slots."""
         if job in self.admitted:
             return True
         pair = self.pair_of(job)
@@ -299,7 +302,7 @@ class Caps:
         return True
 
     def _grant(self, pair: Pair, now_ms: int) -> Grant | None:
-        """Return a grant with a slot left. A coordinator gives itself one if there is room."""
+        """Return a grant with a slot left. The coordinator gives itself one if there is room."""
         grants = self.grants.get(pair)
         while grants:
             if grants[0].left:
@@ -314,7 +317,7 @@ class Caps:
         return None
 
     def _is_waited_for(self, pair: Pair) -> bool:
-        """Whether nodes wait for slots of one of these values: they come first."""
+        """Whether nodes wait for slots of one of these values. They are served first."""
         name, rate, running = pair
         waits = self.waits
         return bool(waits) and (
@@ -323,7 +326,7 @@ class Caps:
         )
 
     def delivered(self, job: Job, now_ms: int, lease_ms: int) -> None:
-        """Count a delivery: its slots are used."""
+        """Count a delivery, which uses slots."""
         known = self.admitted.pop(job, None)
         if known is not None:
             pair = known[0]
@@ -343,7 +346,7 @@ class Caps:
             self._settle(known[1])
 
     def extended(self, job: Job, until_ms: int) -> None:
-        """Count a lease that this node extended for its worker. The node that delivered the job counts it no longer."""
+        """Count a lease that this node extended for its worker. From then on, the node that delivered it need not."""
         name = job.terms.queue
         limit = self.limits.get(name)
         key = self.running.get(job)
@@ -367,7 +370,7 @@ class Caps:
         self.told_uses[key] = None
 
     def use(self, key: Key, node: Node, run: bytes) -> Use:
-        """Return the slots of a process under a key. A new entry is made if there is none."""
+        """Return the slots of a process under a key. Create the entry if it is missing."""
         uses = self.uses.setdefault(key, {})
         owner = (node.id, run)
         found = uses.get(owner)
@@ -376,7 +379,7 @@ class Caps:
         return found
 
     def ended(self, job: Job) -> None:
-        """Note that a job's lease is over, if it ran: its slot is free."""
+        """Note that a job's lease, if it had one, is over. Its slot is free."""
         key = self.running.pop(job, None)
         if key is None:
             return
@@ -392,26 +395,26 @@ class Caps:
         self.freed[True, key] = None
 
     def give_back(self, job: Job) -> None:
-        """Give the slot of a job back that was not delivered."""
+        """Give back the slot of a job that was not delivered."""
         known = self.admitted.pop(job, None)
         if known is not None:
             self._settle(known[1])
 
     def _settle(self, grant: Grant) -> None:
-        """Note that a slot of a grant is used or given back: it counts as reserved no more."""
+        """Note that a slot of a grant was used or given back. It no longer counts as reserved."""
         if grant.node is self.me:
             self.reserve(grant.pair, -1)
         else:
             self.settled[grant.number] = self.settled.get(grant.number, 0) + 1
 
     def return_all(self, grant: Grant) -> None:
-        """Give all slots of a grant back that are left."""
+        """Give back all slots of a grant that are left."""
         for _ in range(grant.left):
             self._settle(grant)
         grant.left = 0
 
     def expire(self, now_ms: int) -> None:
-        """Give slots back that were held in vain."""
+        """Give back slots that were not used in time."""
         for job in [job for job, known in self.admitted.items() if known[2] <= now_ms]:
             self.give_back(job)
         for pair, grants in list(self.grants.items()):
@@ -421,7 +424,7 @@ class Caps:
                 del self.grants[pair]
 
     def clear(self) -> None:
-        """Forget all slots of this node: its jobs are gone."""
+        """Forget all slots of this node, because its jobs are gone."""
         for job in list(self.running):
             self.ended(job)
         for job in list(self.admitted):
@@ -434,7 +437,7 @@ class Caps:
 
 
 def aside_key(pair: Pair) -> bytes:
-    """Return the name under which jobs of a pair wait aside in their queue."""
+    """Return the name under which jobs of a pair are set aside in their queue."""
     _, rate, running = pair
     length = -1 if rate is None else len(rate)
     tail = b"" if running is None else b"=" + running
@@ -442,7 +445,7 @@ def aside_key(pair: Pair) -> bytes:
 
 
 def _value_of(job: Job, name: bytes) -> bytes:
-    """Return the value of a META name; jobs without the name are one value."""
+    """Return a job's value of a META name. All jobs without the name share one value."""
     if name:
         meta = job.meta
         for at in range(0, len(meta), 2):

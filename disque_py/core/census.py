@@ -1,16 +1,16 @@
 """Census: the jobs of a queue by the status that users see, as far as they count on this node.
 
-A job has copies on several nodes, and each job counts once (spec Z2): a pending job where it is queued, a running job
-where it was delivered, and an invisible job on the node that made it invisible. That is its creator while a DELAY
-lasts, or the node that got the DEQUEUE or the NACK. While the creator can't be reached, a delayed job counts on its
-reachable holder with the lowest id. So does a job that is errored, or whose back-off lasts, because every holder hears
-of that. A node keeps no job that is completed or canceled, so it counts none.
+A job has copies on several nodes, but counts on one node only (spec Z2). A pending job counts where it is queued, and a
+running job where it was delivered. An invisible job counts on the node that made it invisible: its creator while a
+DELAY lasts, or the node that got the DEQUEUE or the NACK. While the creator can't be reached, a delayed job counts on
+its reachable holder with the lowest id. So does a job that is errored or whose back-off lasts, because every holder
+hears of that. A node keeps no completed or canceled jobs, so it counts none.
 
-A queue knows its pending jobs. For the other statuses all jobs are walked, a part per step. A counter per queue would
-cost a look-up of the queue for each copy, delivery and ack, and queues are dropped while their jobs run. A walk costs
-only the client that asks. One walk counts for all queues, and on a node with many jobs its result is used for
-KEPT_MS. So a tool that asks for a thousand queues costs one walk per second. With QSTAT … RECENT that holds for a node
-with few jobs, too. Spec Z3.
+A queue knows its pending jobs. For the other statuses a walk visits all jobs, one part per step. A counter per queue
+would cost a look-up of the queue for each copy, delivery and ack, and queues are dropped while their jobs run. A walk
+costs time only for the client that asks. One walk counts the jobs of all queues. On a node with many jobs its result is
+used for KEPT_MS, so a tool that asks for a thousand queues costs one walk per second. With QSTAT … RECENT, the same is
+true on a node with few jobs. Spec Z3.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from disque_py.event_format import INVISIBLE, UNKNOWN
 if TYPE_CHECKING:
     from disque_py.core.filters import Filter
 
-# Jobs looked at per part, about half a millisecond.
+# Jobs looked at per part, which takes about half a millisecond.
 LOOKED_PER_PART: Final = 2_000
-# A node with more jobs uses a census for so long; with fewer, each client has its own.
+# With more jobs than this, a node uses a census for the span below. With fewer, each client gets its own census.
 KEPT_JOBS: Final = 20_000
 KEPT_MS: Final = 1_000
 
@@ -36,10 +36,10 @@ Predicate = Callable[[Broker, Job], bool]
 
 
 class Figures:
-    """The jobs of one queue that count here.
+    """The numbers of one queue's jobs that count here.
 
-    ready_ms      when its oldest pending job became ready (Unix); 0: it has none
-    without_key   pending jobs of an exclusive queue that lack the name
+    ready_ms      when its oldest pending job became ready (Unix); 0: it has no pending job
+    without_key   number of pending jobs of an exclusive queue that lack the name
     """
 
     __slots__ = ("errored", "invisible", "ready_ms", "running", "without_key")
@@ -55,8 +55,8 @@ class Figures:
 class Census:
     """One walk over all jobs.
 
-    figures    the figures by queue
-    taken_ms   when its last part was done
+    figures    queue -> its figures
+    taken_ms   when the last part was done
     walk       the walk; None when it is over
     """
 
@@ -69,15 +69,15 @@ class Census:
 
 
 def taken(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Generator[None, None, Figures]:
-    """Return the figures of a queue, after a walk over all jobs, or from one that was done a moment ago.
+    """Return the figures of a queue, from a new walk over all jobs or from a recent one.
 
-    is_recent_enough   figures that are up to KEPT_MS old will do, however few jobs there are
+    is_recent_enough   whether figures that are up to KEPT_MS old are acceptable even on a node with few jobs
     """
     if broker.job_count <= KEPT_JOBS and not is_recent_enough:
         census = Census(broker)
     else:
         kept = broker.upkeep.census
-        # A walk whose clients hung up may be half done: its figures are as old as that.
+        # A walk whose clients hung up may be half done. Its figures are as old as its last part.
         if kept is None or broker.now_ms - kept.taken_ms >= KEPT_MS:
             kept = broker.upkeep.census = Census(broker)
         census = kept
@@ -93,7 +93,7 @@ def _counted(broker: Broker, census: Census) -> Iterator[None]:
     figures = census.figures
     looked = 0
     for number in range(SHARDS):
-        shard = broker.shards[number]  # FLUSHALL puts other shards there.
+        shard = broker.shards[number]  # Looked up in each round, because FLUSHALL replaces the shards.
         for job in shard.values():
             if job.state == QUEUED:
                 of_queue = _of(figures, job.terms.queue)
@@ -125,7 +125,7 @@ def _of(figures: dict[bytes, Figures], name: bytes) -> Figures:
 def walk(
     broker: Broker, name: bytes, counts: Predicate, where: Filter | None, look: Callable[[Job], None]
 ) -> Iterator[None]:
-    """Call `look` with each job of a queue that has a status and carries all pairs, a part per step."""
+    """Call `look` with each job of a queue that has a status and carries all pairs, one part per step."""
     looked = 0
     for number in range(SHARDS):
         shard = broker.shards[number]
@@ -139,7 +139,7 @@ def walk(
 
 
 def ready_since_ms(job: Job) -> int:
-    """Return when a pending job became ready (Unix). After a restart that is not known, so its creation counts."""
+    """Return when a pending job became ready (Unix). After a restart this is unknown, so the creation time counts."""
     return job.since_ms or job.ctime // CTIMES_PER_MS + job.terms.delay_ms
 
 
@@ -168,7 +168,7 @@ def is_invisible(broker: Broker, job: Job) -> bool:
     if part is not None and (part.is_errored or part.is_delayed):
         return not part.is_errored and _is_lowest_holder(broker, job)
     if isinstance(work, Handover):
-        return work.client is not None  # Its producer waits until another node has it.
+        return work.client is not None  # Its producer waits until another node has the job.
     if not job.was_queued:
         return job.requeue_at_ms > broker.now_ms and _counts_delay_here(broker, job)
     if job.status == INVISIBLE:
@@ -177,20 +177,21 @@ def is_invisible(broker: Broker, job: Job) -> bool:
 
 
 def is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
-    """Whether this is a copy of a job whose DELAY lasts: its timer is the delay, then RETRY, and a random bit."""
+    """Whether this is a copy of a job whose DELAY lasts. The timer of such a copy is DELAY plus RETRY plus jitter."""
     if not job.terms.delay_ms or not job.terms.retry_ms or job.attempt or job.status != UNKNOWN:
         return False
     return job.requeue_at_ms - job.terms.retry_ms - JITTER_MS > broker.now_ms
 
 
 def _counts_delay_here(broker: Broker, job: Job) -> bool:
-    """Whether a delayed job counts on this node, of all nodes that have a copy."""
+    """Whether, of all nodes that have a copy of a delayed job, this is the one on which it counts."""
     creator = job.id[2:10]
     if broker.me.name[:8] == creator:
         return True
     for node in broker.cluster.linked:
         if node.name[:8] == creator:
-            return not job.was_queued  # The creator kept no copy, and this node was told to queue the job.
+            # `was_queued` is False only if the creator kept no copy and told this node to queue the job.
+            return not job.was_queued
     return _is_lowest_holder(broker, job)
 
 

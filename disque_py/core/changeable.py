@@ -1,11 +1,11 @@
-"""Changeable: the part of a job that may change, in one object, so that other jobs don't pay for it.
+"""Changeable: the part of a job that may change. It is a separate object, so that other jobs need no memory for it.
 
-A job's body, TTL span, RETRY, REPLICATE, KEY and META never change. Its changeable part does: queue, priority, due
-time, end of life, limit and start of the current set of attempts, last error, dead-letter history. The queue, the
-priority and the end of life stay fields of the job. The rest is here.
+A job's body, TTL span, RETRY, REPLICATE, KEY and META never change. Its changeable part consists of queue, priority,
+due time, end of life, limit and start of the current set of attempts, last error, and dead-letter history. Queue,
+priority and end of life are fields of the job. This object has the rest.
 
-The part has a change number. A node that changes the part takes the highest number that it knows plus one. The higher
-(number, node id) wins as a whole. A job without such an object has number 0.
+The part has a change number. A node that changes the part takes the highest number that it knows plus one. The part
+with the higher (number, node id) wins as a whole. A job without such an object has number 0.
 
 On the bus and in the journal the part is one field: (number, node id, queue, priority or nil, ms of life left, ms until
 due, limit, start, attempt ended by a NACK, flags, error or nil, TTL span, back-off, dead-letter history or nil).
@@ -20,22 +20,22 @@ from typing import Any, Final
 
 ATTEMPTS_MAX: Final = 1_000_000_000
 REASON_BYTES_MAX: Final = 1_024
-# Spans and numbers of other nodes, as in job_snapshot.py.
+# The limits for spans and numbers from other nodes, as in job_snapshot.py.
 _SPAN_BITS: Final = 54
 _NUMBER_MAX: Final = 1 << 53
-# A change number further above the own one is not believed: no job changes so often. So a wrong number leaves room for
-# the next change.
+# A node ignores a change number that is this far above its own, because no job changes so often. So a wrong number
+# can't use up all numbers.
 NUMBER_STEP_MAX: Final = 1 << 32
 _NODE_BYTES: Final = 20
 _BACKOFF_BYTES_MAX: Final = 64
-# A reason, or a text of our own, as another node may send it.
+# The limit for an error from another node: a reason given by a worker, or a text of the node itself.
 _ERROR_BYTES_MAX: Final = 4_096
 
-# The bytes of a part besides its texts, as measured, and of its record.
+# The measured bytes of a part without its texts. Below: the bytes of its record.
 PART_BYTES: Final = 330
 PACKED_BYTES: Final = 60
 
-# Positions of the values that stay fields of the job.
+# Positions of the values that are fields of the job.
 QUEUE_AT: Final = 2
 PRIORITY_AT: Final = 3
 LEFT_AT: Final = 4
@@ -48,27 +48,27 @@ LEASE_EXPIRED: Final = b"lease expired"
 
 _BACKOFF: Final = re.compile(rb"(fixed|linear|exponential):([0-9]{1,16}):([0-9]{1,16})(?::([0-9]{1,3}))?")
 
-# Queue, error, attempts, Unix ms, count, the limit of attempts there.
+# Former queue, error, attempts spent there, Unix ms of the move, number of moves, limit of attempts there.
 History = tuple[bytes, bytes, int, int, int, int]
 # The part on the bus and in the journal.
 Packed = tuple[Any, ...]
 
 
 class Changeable:
-    """The changeable part of one job; see the module.
+    """The changeable part of one job (see the module).
 
     number, node   the change number, and the node that made the change; 0 and b"": nothing was changed
     limit          deliveries that one set of attempts allows; 0: any number
-    start          `attempt` of the job when the current set began
+    start          the job's `attempt` when the current set began
     ended          the last delivery that a NACK ended
-    backoff        policy of NACKs without DELAY, as the option's text; empty: the queue's
-    error          reason of the last failure; None: none
-    is_errored     no attempts are left: the job is in no queue
-    is_dead_letter it came into its queue as a dead letter
-    history        of its last move to a dead-letter queue; None: it was never moved
-    ttl_ms         the span of its TTL, as asked for
+    backoff        the back-off policy for NACKs without DELAY, in the option's form; empty: the queue's policy
+    error          reason of the last failure; None: no failure
+    is_errored     whether no attempts are left, so that the job is in no queue
+    is_dead_letter whether the job came into its queue as a dead letter
+    history        the last move to a dead-letter queue; None: it was never moved
+    ttl_ms         the span of the job's TTL
     due_ms         when the delay of a NACK ends (monotonic clock of this node)
-    is_delayed     that delay is running
+    is_delayed     whether this delay is running
     """
 
     __slots__ = (
@@ -103,11 +103,11 @@ class Changeable:
         self.is_delayed = False
 
     def count(self, heard: int) -> None:
-        """Take the number of the next change: one above the highest that is known. `heard` is that of other nodes."""
+        """Take the number of the next change: one above all known numbers. `heard` is the highest of other nodes."""
         self.number = min(max(self.number, heard) + 1, _NUMBER_MAX)
 
     def is_spent(self, attempt: int) -> bool:
-        """Whether no delivery is left in the current set."""
+        """Whether no delivery is left in the current set of attempts."""
         return 0 < self.limit <= attempt - self.start
 
     def attempts_left(self, attempt: int) -> int | None:
@@ -136,12 +136,12 @@ class Changeable:
 
     @property
     def text_bytes(self) -> int:
-        """Return the bytes of its texts."""
+        """Return the size of its texts in bytes."""
         size = len(self.backoff) + (len(self.error) if self.error is not None else 0)
         return size if self.history is None else size + len(self.history[0]) + len(self.history[1])
 
     def pack(self, queue: bytes, priority: int | None, left_ms: int, due_ms: int) -> Packed:
-        """Return the part as a field. `left_ms` and `due_ms` are spans from now."""
+        """Return the part in its packed form. `left_ms` and `due_ms` are spans from now."""
         flags = (IS_ERRORED if self.is_errored else 0) | (IS_DEAD_LETTER if self.is_dead_letter else 0)
         return (
             self.number,
@@ -167,23 +167,23 @@ def is_number(value: Any) -> bool:
 
 
 def unpack(field: Any) -> Changeable:
-    """Return the part of a field, without the values that stay fields of the job. ValueError."""
+    """Return the part from its packed form, without the values that are fields of the job. Raise ValueError."""
     number, node, queue, priority, left_ms, due_ms, limit, start, ended, flags, error, ttl_ms, backoff, past, *_ = field
     for value in (left_ms, due_ms, limit, start, ended, flags, ttl_ms):
         if type(value) is not int or value < 0:
-            raise ValueError("a change with a number that is none")
+            raise ValueError("a change with an invalid number")
     if (left_ms | due_ms | ttl_ms) >> _SPAN_BITS or not is_number(number) or limit > ATTEMPTS_MAX:
-        raise ValueError("a change with a number that no node sends")
+        raise ValueError("a change with a number out of range")
     if (start | ended) >> 32:
-        raise ValueError("a change with an attempt that no node sends")
+        raise ValueError("a change with an attempt out of range")
     if priority is not None and (type(priority) is not int or not -(1 << 63) <= priority < 1 << 63):
-        raise ValueError("a change with a priority that is no number of 64 bits")
+        raise ValueError("a change with a priority that is not a 64-bit number")
     if type(node) is not bytes or len(node) not in (0, _NODE_BYTES) or type(queue) is not bytes:
         raise ValueError("a change without a node or a queue")
     if error is not None and (type(error) is not bytes or len(error) > _ERROR_BYTES_MAX):
-        raise ValueError("a change with an error that is no text")
+        raise ValueError("a change with an error that is not a text")
     if type(backoff) is not bytes or len(backoff) > _BACKOFF_BYTES_MAX:
-        raise ValueError("a change with a back-off that is none")
+        raise ValueError("a change with an invalid back-off")
     part = Changeable(ttl_ms, limit, backoff)
     part.number = number
     part.node = node
@@ -204,15 +204,15 @@ def _history(past: Any) -> History | None:
     if type(source) is not bytes or type(error) is not bytes or len(error) > _ERROR_BYTES_MAX:
         raise ValueError("a dead-letter history without a queue or an error")
     if type(limit) is not int or not 0 <= limit <= ATTEMPTS_MAX:
-        raise ValueError("a dead-letter history with a limit that is none")
+        raise ValueError("a dead-letter history with an invalid limit")
     for value in (attempts, time_ms, count):
         if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
-            raise ValueError("a dead-letter history with a number that is none")
+            raise ValueError("a dead-letter history with an invalid number")
     return source, error, attempts, time_ms, count, limit
 
 
 def read_backoff(text: bytes, span_ms_max: int) -> bytes:
-    """Return a back-off policy in its shortest form; empty if it is none."""
+    """Return a back-off policy in its shortest form; empty if the text is not a valid policy."""
     match = _BACKOFF.fullmatch(text.lower())
     if match is None:
         return b""

@@ -1,14 +1,15 @@
 """Changes of a job's changeable part (changeable.py), and the end of its attempts: CHANGED, ASKCHANGED.
 
 A node that changes the part takes the next change number and tells all holders (CHANGED). QUEUED, WILLQUEUE and LEASED
-carry the number, as far as it is above 0. A node that hears a lower one answers with its own part. A node that hears a
-higher one asks for the part, and neither queues nor delivers the job before it has come. The higher (number, node id)
-wins as a whole. If no holder answers ASKS_MAX questions, the holders that knew the part are gone, and the node goes on
-with what it knows. Its next change has a number above all that it heard of.
+carry the number if it is above 0. A node that hears a number lower than its own answers with its own part. A node that
+hears a higher number asks for the part (ASKCHANGED). It neither queues nor delivers the job until the part has arrived.
+The part with the higher (number, node id) wins as a whole. If ASKS_MAX questions get no answer, the holders that knew
+the newer part are gone, and the node continues with the part that it has. Its next change gets a number above all that
+it has heard of.
 
-A job whose last attempt was spent becomes errored, or moves to the dead-letter queue, at its NACK or at the end of its
-lease (`give_up`). An errored job is ACTIVE, in no queue, and has no timer but the end of its life. An errored holder
-answers WILLQUEUE with its part, so no node queues the job. Spec Y3, Y4, Y5, Y7.
+A job whose last attempt is spent becomes errored, or moves to the dead-letter queue. This happens at its NACK or at the
+end of its lease (`give_up`). An errored job is ACTIVE and in no queue. Its only timer is the end of its life. A holder
+of an errored job answers WILLQUEUE with its part, so no node queues the job. Spec Y3, Y4, Y5, Y7.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import PART, pack_part
 from disque_py.core.queue import PAUSED_IN
 
-# A part that a node said to have is asked for this often, and so many times.
+# How often a newer part of another node is requested, and how many times.
 ASK_AGAIN_MS: Final = 1_000
 ASKS_MAX: Final = 5
-# Third field of SETACK: the job's version. A node that never held the job, and writes no event, sends this instead.
+# The third field of SETACK is the job's version. A node that never held the job writes no event and sends this instead.
 UNTOLD: Final = 0
-# Fourth field: the job was canceled.
+# The fourth field is the outcome. The job was canceled …
 OUTCOME_CANCELED: Final = 1
-# … because another job took its place, so its key is not used any more (spec TP6).
+# … or canceled because another job took its place, so its key is free (spec TP6) …
 OUTCOME_REPLACED: Final = 2
-# Or it was completed, and another node may have a result that the sender does not know (spec RW10).
+# … or completed, and another node may have a result that the sender does not know (spec RW10).
 OUTCOME_DOUBTED: Final = 3
 NO_CHANGE: Final[tuple[int, bytes]] = (0, b"")
-# Of a job whose part is the newest that this node heard of: questions left, highest number heard.
+# The entry in `behind` of a job of which no newer part is known: questions left, highest number heard.
 NOT_BEHIND: Final[tuple[int, int]] = (0, 0)
-# Each delivery that this node has not heard of may hide a change: the end of the lease before it.
+# Deliveries that this node counts as unknown at most. Each of them may hide a change: the end of the lease before it.
 UNHEARD_MAX: Final = 1_000
 
 
@@ -49,7 +50,7 @@ UNHEARD_MAX: Final = 1_000
 
 
 def begin(broker: Broker, job: Job) -> Changeable:
-    """Return the job's changeable part. Give it one if it has none. The caller changes it and calls `change`."""
+    """Return the job's changeable part. Create it if it is missing. The caller changes it and calls `change`."""
     attributes = job.attributes
     if attributes is None:
         attributes = job.attributes = JobAttributes(None, ())
@@ -63,9 +64,10 @@ def begin(broker: Broker, job: Job) -> Changeable:
 
 
 def _ttl_ms(broker: Broker, job: Job) -> int:
-    """Return the span of a job's TTL: its age and the life left. Its creator's clock may be another than ours.
+    """Return the span of a job's TTL, which is its age plus the life left.
 
-    Its id says the span in minutes, give or take one. So a wrong clock makes a mistake of two minutes at most.
+    The age is uncertain, because the creator's clock may differ from ours. The job's id tells the span in minutes, give
+    or take one. This limits the error of a wrong clock to two minutes.
     """
     left_ms = job.expire_at_ms - broker.now_ms
     ttl_ms = broker.wall_ms - job.ctime // CTIMES_PER_MS + left_ms
@@ -76,7 +78,7 @@ def _ttl_ms(broker: Broker, job: Job) -> int:
 
 
 def change(broker: Broker, job: Job) -> None:
-    """Give the changed part of the job its number, and tell all holders. Queue and timers are the caller's matter."""
+    """Give the job's changed part its number, and tell all holders. The caller updates queue and timers."""
     part = begin(broker, job)
     part.count(broker.behind.pop(job, NOT_BEHIND)[1])
     part.node = broker.me.id
@@ -103,7 +105,7 @@ def _count_record(broker: Broker, job: Job, more: int) -> None:
 
 
 def fail(broker: Broker, job: Job, error: bytes | None) -> None:
-    """Note why the last delivery failed, and tell the holders, if that changes anything. None: no reason."""
+    """Note why the last delivery failed (None: no reason). Tell the holders if that changes the part."""
     part = job.part
     if part is None and error is None:
         return
@@ -114,7 +116,7 @@ def fail(broker: Broker, job: Job, error: bytes | None) -> None:
 
 
 def delay(broker: Broker, job: Job, part: Changeable, delay_ms: int) -> None:
-    """Keep an ACTIVE job that was given back from being queued for so long; the caller calls `change`."""
+    """Delay an ACTIVE job that was given back: it is not queued for this span. The caller calls `change`."""
     assert job.state == ACTIVE
     part.is_delayed = True
     part.due_ms = broker.now_ms + delay_ms
@@ -124,9 +126,10 @@ def delay(broker: Broker, job: Job, part: Changeable, delay_ms: int) -> None:
 
 
 def error_of(job: Job) -> bytes | None:
-    """Return the error of the job's last failure; None: none is known.
+    """Return the error of the job's last failure; None if none is known.
 
-    Without a part of its own, a job's counters tell as much as they can: it was queued again, and never given back.
+    For a job without a changeable part, the counters tell: a job that was queued again and never given back has lost a
+    lease.
     """
     part = job.part
     if part is not None:
@@ -138,9 +141,9 @@ def error_of(job: Job) -> bytes | None:
 
 
 def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
-    """Let a job without attempts left become errored, or move to the dead-letter queue.
+    """Make a job without attempts left errored, or move it to the dead-letter queue.
 
-    Return whether it is queued there; then the caller tells the holders (requeue.py).
+    Return whether it is queued there now. If so, the caller tells the holders (requeue.py).
     """
     assert job.state == ACTIVE or job.state == QUEUED
     if job.state == QUEUED:
@@ -169,14 +172,14 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
 
 
 def _expire_at(broker: Broker, job: Job, expire_at_ms: int) -> None:
-    """Let a job end at another moment. A repair may have left it alone, as it had not long to live (spec RC1)."""
+    """Move the end of a job's life. A repair may have skipped the job because it was about to end (spec RC1)."""
     if expire_at_ms > job.expire_at_ms:
         broker.repairs.lengthened(job, job.expire_at_ms - broker.now_ms, broker.now_ms)
     windows.move_end(job, expire_at_ms)
 
 
 def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
-    """Move a job to a dead-letter queue; return whether it is queued there."""
+    """Move a job to a dead-letter queue. Return whether it is queued there."""
     source = job.terms.queue
     count = part.history[4] + 1 if part.history is not None else 1
     spent = max(0, job.attempt - part.start)
@@ -205,7 +208,7 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
 
 
 def renew(broker: Broker, job: Job) -> None:
-    """Begin a fresh set of attempts of an errored job, with a fresh TTL of the same span; the caller queues it."""
+    """Begin a new set of attempts of an errored job, with a new TTL of the same span. The caller queues the job."""
     part = begin(broker, job)
     part.is_errored = False
     part.is_delayed = False
@@ -221,7 +224,7 @@ def _text(value: bytes) -> str:
 
 
 def setack_of(broker: Broker, job: Job) -> tuple[Any, ...]:
-    """Return the SETACK that tells a node of an acked record, with its outcome if it was canceled."""
+    """Return the SETACK that tells a node of an acked record, with the outcome where the message needs one."""
     packed = broker.sets.pack(job.holders)
     if type(job.work) is Cancellation:
         return (job.id, packed, job.version, canceled_outcome(job))
@@ -231,7 +234,7 @@ def setack_of(broker: Broker, job: Job) -> tuple[Any, ...]:
 
 
 def send_result(broker: Broker, nodes: tuple[Node, ...], job: Job) -> bool:
-    """Send the result of an acked job to nodes that a SETACK goes to next. Return whether there is one. Spec RW1."""
+    """Send the result of an acked job, before its SETACK, to some nodes. Return whether there is one. Spec RW1."""
     if not broker.results.by_id:
         return False
     result = broker.results.item(job.id)
@@ -249,7 +252,7 @@ def send_ack(broker: Broker, node: Node, job: Job) -> None:
 
 
 def canceled_outcome(job: Job) -> int:
-    """Return the outcome that a SETACK of a canceled job names."""
+    """Return the outcome for the SETACK of a canceled job."""
     return OUTCOME_REPLACED if windows.is_replaced(job) else OUTCOME_CANCELED
 
 
@@ -257,25 +260,25 @@ def canceled_outcome(job: Job) -> int:
 
 
 def number_of(job: Job) -> tuple[int, bytes]:
-    """Return the change number that this node knows, and its node."""
+    """Return the change number that this node knows, and the node that made the change."""
     part = job.part
     return NO_CHANGE if part is None else (part.number, part.node)
 
 
 def read_number(item: Any, at: int) -> tuple[int, bytes]:
-    """Return the change number at a position of a message, and the node behind it. ValueError."""
+    """Return the change number at a position of a message, and the node id after it. Raise ValueError."""
     if len(item) < at + 2:
         return NO_CHANGE
     number, node = item[at], item[at + 1]
     if not changeable.is_number(number) or type(node) is not bytes:
-        raise ValueError("a change number that is none")
+        raise ValueError("an invalid change number")
     return number, node
 
 
 def hear(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> bool:
-    """Compare change numbers with a node. Tell it our part, or ask for its own, if they differ. Spec Y3.
+    """Compare our change number of a job with a node's. If they differ, tell the node our part or ask for its part.
 
-    Return whether it knows what we know.
+    Return whether the node knows at least our part. Spec Y3.
     """
     ours = number_of(job)
     if theirs == ours:
@@ -284,15 +287,15 @@ def hear(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> b
         tell(broker, sender, job)
         return False
     if not _is_believable(theirs[0], ours[0]):
-        broker.stats.ignored("change number that no node gives")
+        broker.stats.ignored("change number out of range")
         tell(broker, sender, job)
         return False
-    begin(broker, job)  # Only jobs with attributes are looked for in `behind`.
+    begin(broker, job)  # `behind` is only looked at for jobs with attributes.
     left, heard = broker.behind.get(job, NOT_BEHIND)
     broker.behind[job] = (left or ASKS_MAX, max(heard, theirs[0]))
     broker.send(broker.sets.only(sender), ASKCHANGED, job.id)
     if job.state == QUEUED and job.terms.retry_ms:
-        # It may be errored, delayed or in another queue: it is not delivered before that is known.
+        # The job may be errored, delayed or in another queue. We must know before we deliver it.
         lifecycle.dequeue(broker, job)
         job.requeue_at_ms = broker.now_ms + ASK_AGAIN_MS
         lifecycle.arm(broker, job)
@@ -304,7 +307,11 @@ def _is_believable(number: int, ours: int) -> bool:
 
 
 def merge(broker: Broker, sender: Node, known: Job, job: Job, snapshot: Any) -> None:
-    """Take over a snapshot's part and attempts for a job that is known here, or tell the sender our newer part."""
+    """Take over a snapshot's part and attempts for a job that is known here, or tell the sender our newer part.
+
+    known      the job as it is here
+    job        the job as the snapshot has it
+    """
     if job.attempt > known.attempt:
         known.attempt = job.attempt
         lifecycle.mark_dirty(broker, known)
@@ -316,14 +323,14 @@ def merge(broker: Broker, sender: Node, known: Job, job: Job, snapshot: Any) -> 
 
 
 def tell(broker: Broker, node: Node, job: Job) -> None:
-    """Tell a node the job's part."""
+    """Send the job's part to a node."""
     part = job.part
     if part is not None:
         broker.send(broker.sets.only(node), CHANGED, (job.id, pack_part(broker, job, part)))
 
 
 def may_queue(broker: Broker, job: Job) -> bool:
-    """Whether the part of a job that is due is known. If it is not, ask for it, and let the job wait."""
+    """Whether a job that is due may be queued. If a newer part is missing, ask for it and postpone the job."""
     left, heard = broker.behind.get(job, NOT_BEHIND)
     if not left:
         return True
@@ -338,7 +345,7 @@ def may_queue(broker: Broker, job: Job) -> bool:
 
 
 def on_askchanged(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Tell the parts of jobs that a node knows to be older there."""
+    """Send our parts of jobs to a node that has older ones."""
     for job_id in items:
         job = broker.find(job_id)
         if job is None:
@@ -351,7 +358,7 @@ def on_askchanged(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_changed(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Take newer parts over, as wholes."""
+    """Take over newer parts, each as a whole."""
     for job_id, field, *_ in items:
         part = changeable.unpack(field)
         job = broker.find(job_id)
@@ -360,7 +367,7 @@ def on_changed(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif job.state == ACKED:
             send_ack(broker, sender, job)
         elif not _is_believable(part.number, number_of(job)[0]):
-            broker.stats.ignored("change number that no node gives")
+            broker.stats.ignored("change number out of range")
         elif (part.number, part.node) > number_of(job):
             adopt(broker, job, part, field)
         elif (part.number, part.node) < number_of(job):
@@ -370,7 +377,10 @@ def on_changed(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
-    """Take a newer part over. `field` is its packed form. The job follows it: queue, timers, state."""
+    """Take over a newer part, and change the job's queue, timers and state accordingly.
+
+    field   the packed form of the part
+    """
     old = begin(broker, job)
     attributes = job.attributes
     assert attributes is not None
@@ -380,7 +390,7 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
     due_ms: int = field[changeable.DUE_AT]
     priority: int | None = field[changeable.PRIORITY_AT]
     broker.behind.pop(job, None)
-    job.attempt = max(job.attempt, part.start, part.ended)  # We may not have heard of these deliveries.
+    job.attempt = max(job.attempt, part.start, part.ended)  # We may have missed these deliveries.
     retry_at_ms = broker.now_ms + job.terms.retry_ms + broker.jitter()
     if job.state == QUEUED and (
         part.is_errored
@@ -411,7 +421,7 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         lifecycle.rest(broker, job)
         return
     if due_ms and not (job.is_leased_here and job.attempt > part.ended):
-        # The node that was given the job queues it; our timer is later.
+        # The node to which the consumer gave the job back queues it. Our timer ends later.
         part.is_delayed = True
         part.due_ms = broker.now_ms + due_ms
         job.is_leased_here = False

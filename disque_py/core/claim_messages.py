@@ -1,4 +1,7 @@
-"""The messages of claims, and the end of a turn for them: messages of a node to itself, then one write. Spec CL3."""
+"""The table of messages about claims, and the end of a turn for claims.
+
+At the end of a turn, the node handles its messages to itself, and then writes all changes at once. Spec CL3.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ HANDLERS: Final[dict[int, Callable[[Broker, Node, list[Any]], None]]] = {
 
 
 def settle(broker: Broker) -> None:
-    """End a turn: handle this node's messages to itself, and write what changed."""
+    """End a turn: handle this node's messages to itself, and write the changes."""
     claims = broker.claims
     while claims.is_due:
         claims.is_due = False
@@ -39,14 +42,14 @@ def settle(broker: Broker) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Do what is due, ten times a second."""
+    """Do the work that is due. Called ten times a second."""
     voting.step(broker)
     recalling.step(broker)
     exclusive.step(broker)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Wait no longer for a node whose link broke."""
+    """Stop waiting for a node whose link broke."""
     claiming.on_link_lost(broker, node)
     electing.on_link_lost(broker, node)
 
@@ -57,6 +60,6 @@ def forget_client(broker: Broker, client: Client) -> None:
 
 
 def on_run_over(broker: Broker, node: Node) -> None:
-    """Forget what was agreed with a node's process, which is gone, or which left the table."""
+    """Forget the state shared with a node's process that is gone, or with a node that left the table."""
     voting.on_run_over(broker, node)
     recalling.on_run_over(broker, node)

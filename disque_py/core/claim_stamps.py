@@ -1,18 +1,18 @@
 """Claim stamps: which claims a job needs before it may be delivered. Spec EX1, EX2.
 
-A job of an exclusive queue carries the key of its value: (queue, name, value). A job of a queue with `assign quorum` is
-claimed by its id. The stamp is an extra of the job (job_attributes.py). So a node delivers such a job only under a
-claim, whether or not it has heard of the queue's settings. A node that has heard of them stamps jobs without one when
-it queues them.
+The stamp of a job in an exclusive queue names the job's value: (queue, name, value). The stamp of a job in a queue with
+`assign quorum` says that the job is claimed by its id. A stamp is an extra of the job (job_attributes.py). So a node
+delivers such a job only under a claim, even if it has not heard of the queue's settings. A node that has heard of them
+stamps jobs that have no stamp yet.
 
-A stamp counts in the queue whose name it has. So a job that moves loses it, and gets another one where the other queue
-asks for it. After `type simple` stamped jobs keep their stamp.
+A stamp is only valid in the queue that it names. So a job that moves loses its stamp, and gets another one if its new
+queue requires it. After `type simple`, stamped jobs keep their stamps.
 
-The stamp also has what this node knows of the job's newest claim: its fences and its holder. They travel with `leased`,
-and every holder of the job keeps the highest.
+The stamp also has the newest claim of the job that this node knows: its fences and its holder. LEASED carries them, and
+every holder of the job keeps the highest.
 
-Keys of values, of jobs and of locks begin with different letters, so they never meet. A value may be long, so its key
-is a hash.
+Keys of values, jobs and locks begin with different letters, so they are never equal. A value may be long, so its key is
+a hash.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ JOB_PREFIX: Final = b"J"
 DIGEST_BYTES: Final = 24
 
 # Flags of a stamp.
-HAS_VALUE: Final = 1  # It is claimed by its value.
-LACKS_NAME: Final = 2  # It is claimed as a value of its own.
-HAS_QUORUM: Final = 4  # It is claimed by its id.
+HAS_VALUE: Final = 1  # The job is claimed by its value.
+LACKS_NAME: Final = 2  # The job lacks the name, and is claimed as a value that it shares with no other job.
+HAS_QUORUM: Final = 4  # The job is claimed by its id.
 
 STAMP_FIELDS: Final = 7
 HOLDER_BYTES_MAX: Final = 64
 
 
 class Stamp(NamedTuple):
-    """The claims of a job.
+    """The claims that a job needs, and its newest known claim.
 
-    queue, name, value   the value that it shares; the queue alone if it has none
+    queue, name, value   the value by which the job is claimed; only the queue if there is no such value
     flags                HAS_VALUE, LACKS_NAME, HAS_QUORUM
-    fence, own_fence     of the newest claim that is known: the one that users see, and that of the job's own key
+    fence, own_fence     of the newest known claim: the fence that users see, and the fence of the job's own key
     holder               the delivery that has or had that claim
     """
 
@@ -64,7 +64,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(job: Job) -> Stamp | None:
-    """Return the stamp of a job that counts in its queue; None if it needs no claim."""
+    """Return a job's stamp if it is valid in the job's queue; else None."""
     attributes = job.attributes
     if attributes is None or attributes.extras is None:
         return None
@@ -75,17 +75,17 @@ def stamp_of(job: Job) -> Stamp | None:
 
 
 def fence_of(job: Job) -> int:
-    """Return the fence of the newest claim of a job that this node knows; 0: none."""
+    """Return the fence of the newest claim of a job that this node knows; 0 if it knows none."""
     stamp = stamp_of(job)
     return 0 if stamp is None else stamp.fence
 
 
 def lacks_name(broker: Broker, job: Job) -> bool:
-    """Whether a pending job of an exclusive queue lacks the name, so it is a value of its own."""
+    """Whether a pending job of an exclusive queue lacks the name, so that it counts as a separate value."""
     stamp = stamp_of(job)
     if stamp is None and broker.queue_settings.exclusive and job.terms.retry_ms:
         rules = broker.queue_settings.exclusive.get(job.terms.queue)
-        if rules is not None:  # It is stamped when it is fetched.
+        if rules is not None:  # The job itself will be stamped when it is fetched.
             stamp = new_stamp(job.terms.queue, rules, job.meta)
     return stamp is not None and bool(stamp.flags & LACKS_NAME)
 
@@ -106,7 +106,7 @@ def new_stamp(queue: bytes, rules: QueueSettings, meta: tuple[bytes, ...]) -> St
 
 
 def value_key(job: Job, stamp: Stamp) -> bytes:
-    """Return the key of the value's claim; empty if the job needs none."""
+    """Return the key for the claim on the job's value; empty if the job needs no such claim."""
     if stamp.flags & HAS_VALUE:
         head = b"%d %d " % (len(stamp.queue), len(stamp.name))
         words = head + stamp.queue + stamp.name + stamp.value
@@ -115,12 +115,12 @@ def value_key(job: Job, stamp: Stamp) -> bytes:
 
 
 def job_key(job: Job, stamp: Stamp) -> bytes:
-    """Return the key of the job's own claim; empty if it needs none."""
+    """Return the key for the claim on the job itself; empty if the job needs no such claim."""
     return JOB_PREFIX + job.id if stamp.flags & HAS_QUORUM else b""
 
 
 def set_stamp(broker: Broker, job: Job, stamp: Stamp) -> None:
-    """Give a known job a stamp, or a newer one, and account for it."""
+    """Set or replace the stamp of a known job, and account for its memory."""
     attributes = job.attributes
     if attributes is None:
         attributes = job.attributes = JobAttributes(None, ())
@@ -134,19 +134,22 @@ def set_stamp(broker: Broker, job: Job, stamp: Stamp) -> None:
 
 
 def learn(broker: Broker, job: Job, fence: int, own_fence: int, holder: bytes) -> None:
-    """Keep the newest claim of a job that this node heard of."""
+    """Note a claim of a job, unless a newer one is known."""
     stamp = stamp_of(job)
     if stamp is not None and fence > stamp.fence:
         set_stamp(broker, job, stamp._replace(fence=fence, own_fence=own_fence, holder=holder))
 
 
 def heard(broker: Broker, job: Job, words: Any) -> None:
-    """Note the claim of another node's delivery: fence, fence of the job's own key, holder. Spec EX6. ValueError."""
+    """Note the claim of another node's delivery: fence, fence of the job's own key, holder. Spec EX6.
+
+    Raise ValueError if the message is malformed.
+    """
     fence, own_fence, holder, *_ = words
     if type(fence) is not int or type(own_fence) is not int or type(holder) is not bytes:
-        raise ValueError("a claim of a delivery that is none")
+        raise ValueError("an invalid claim of a delivery")
     if not (0 <= fence <= FENCE_MAX and 0 <= own_fence <= FENCE_MAX and len(holder) <= HOLDER_BYTES_MAX):
-        raise ValueError("a claim of a delivery with a number that is none")
+        raise ValueError("a claim of a delivery with a value out of range")
     learn(broker, job, fence, own_fence, holder)
     if job.id in broker.exclusive.running:
         broker.exclusive.heard[job] = None
@@ -163,36 +166,36 @@ def needed(broker: Broker, job: Job) -> Stamp | None:
     return stamp
 
 
-# -- the queue's side: jobs by value ----------------------------------------------------------------------
+# -- queues: jobs by value --------------------------------------------------------------------------------
 
 
 def open_parking(broker: Broker, queue: Queue) -> None:
-    """Let a queue keep its jobs by value from now on (parking.py)."""
+    """Give a queue parking for keys of claims, which keeps its jobs by value from now on (parking.py)."""
     if queue in broker.exclusive.queues:
         return
     broker.exclusive.queues[queue] = None
     if queue.parking is None:
         queue.parking = Parking(queue, partial(_value_of, broker), partial(_room_of, broker))
-    else:  # Its jobs wait for slots already (caps.py).
+    else:  # The queue has parking already, because its jobs wait for slots (caps.py).
         queue.parking.value_of = partial(_value_of, broker)
         queue.parking.room_of = partial(_room_of, broker)
 
 
 def open_for(broker: Broker, queue: Queue, job: Job) -> None:
-    """Let a queue keep its jobs by value from now on, if this job needs a claim."""
+    """Give a queue parking for the keys of claims if this job needs a claim."""
     if stamp_of(job) is not None:
         open_parking(broker, queue)
 
 
 def adopt(broker: Broker, name: bytes) -> None:
-    """Keep the jobs of a queue by value, because its settings ask for claims now."""
+    """Keep the jobs of a queue by value, because its settings require claims now."""
     queue = broker.queues.get(name)
     if queue is not None:
         open_parking(broker, queue)
 
 
 def _value_of(broker: Broker, job: Job) -> bytes | None:
-    """Return the key by which a pending job has to wait; None: it shares it with no other job, and needs not wait."""
+    """Return the key for which a pending job may have to wait; None if no other job and no claim has the same key."""
     stamp = needed(broker, job)
     if stamp is None:
         return None

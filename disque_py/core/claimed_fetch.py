@@ -1,11 +1,12 @@
-"""GETJOB at queues whose jobs need a claim, as steps of a long command. Spec EX3, EX8.
+"""GETJOB from queues whose jobs need a claim, as steps of a long command. Spec EX3, EX8.
 
-`fetch` looks at the queues as delivery.collect does: one job per queue and pass, left to right. It begins a claim for
-each job that needs one, up to the count that was asked for, and waits until all are decided. That takes at most a
-second. Then it delivers the granted jobs, and fills the rest with jobs that need no claim, in one turn: no lease runs
-while the client waits for a voter. If other holders have all values that were tried, the next ones are tried.
+`fetch` looks at the queues in the same order as delivery.collect: one job per queue and pass, from left to right. It
+begins a claim for each job that needs one, up to the count of the GETJOB, and waits until all claims are decided. That
+takes at most a second. Then, in one turn, it delivers the granted jobs and fills the rest of the reply with jobs that
+need no claim. So no lease runs while the client waits for voters. If other holders have all values that were tried,
+`fetch` tries the next values.
 
-A client that waits for jobs that come later is served by delivery.py.
+delivery.py serves a client that waits for jobs that arrive later.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from disque_py.core.exclusive_state import GRANTED, LACKING, UNDECIDED, Pick
 from disque_py.core.fetch_options import FetchOptions
 from disque_py.core.queue import PAUSED_OUT, Queue
 
-# Claims of one GETJOB that are under way at the same time.
+# Claims of one GETJOB that may be under way at the same time.
 CLAIMS_MAX: Final = 256
-# A GETJOB tries values that are free here for so long.
+# How long a GETJOB goes on to try values.
 TRY_MS: Final = 1_000
 
 
 class Found:
-    """The result: encoded jobs; without any, the error of the claims if they lacked a majority."""
+    """The result: encoded jobs, and an error that matters if there are no jobs because claims found no majority."""
 
     __slots__ = ("entries", "reason")
 
@@ -39,7 +40,7 @@ class Found:
 
 
 def has_claims(broker: Broker, names: list[bytes]) -> bool:
-    """Whether one of these queues offers jobs, some of which may need a claim."""
+    """Whether one of these queues has jobs and may have some that need a claim."""
     known = broker.exclusive.queues
     return any((queue := broker.queues.get(name)) is not None and queue in known and queue.length for name in names)
 
@@ -47,7 +48,7 @@ def has_claims(broker: Broker, names: list[bytes]) -> bool:
 def fetch(
     broker: Broker, client: Client, names: list[bytes], count: int, options: FetchOptions
 ) -> Generator[None, None, Found]:
-    """Return up to `count` jobs of these queues, those that need a claim under one."""
+    """Return up to `count` jobs of these queues. Jobs that need a claim are delivered under one."""
     found = Found()
     until_ms = broker.now_ms + TRY_MS
     while True:
@@ -78,14 +79,14 @@ def _deliver(broker: Broker, pick: Pick, options: FetchOptions, found: Found) ->
 
 
 def _is_repeated(broker: Broker, options: FetchOptions, found: Found) -> bool:
-    """Whether another connection got jobs under this token meanwhile: this GETJOB repeats those."""
+    """Whether another connection got jobs under this token meanwhile, which this GETJOB must repeat."""
     return bool(options.token) and not found.entries and bool(broker.tokens.held(options.token))
 
 
 def _begin(
     broker: Broker, client: Client, names: list[bytes], count: int, options: FetchOptions, found: Found
 ) -> list[Pick]:
-    """Begin claims for the next jobs of these queues. Queues whose next job needs none are left as they are."""
+    """Begin claims for the next jobs of these queues. Skip the rest of a queue at a job that needs no claim."""
     picks: list[Pick] = []
     late = 0
     queues = [queue for name in names if (queue := broker.queues.get(name)) is not None and queue.parking is not None]
@@ -129,12 +130,12 @@ def _may_serve(broker: Broker, queue: Queue, options: FetchOptions) -> bool:
 
 
 def _decided(broker: Broker, pick: Pick) -> None:
-    """Let the command go on; give back what no client waits for."""
+    """Continue the command. If the client no longer waits, give back the grant."""
     client = pick.client
     if pick.outcome == GRANTED and client not in broker.waits.incremental:
         exclusive.give_back(broker, pick)
         return
-    # The command looks whether all of its claims are decided. A line's claim for this client is none of them.
+    # The command checks whether all of its claims are decided. A claim for the client in a line is not one of them.
     stalling.go_on_now(broker, client)
 
 

@@ -1,11 +1,12 @@
 """The claimant: claims, renewals and releases on behalf of this node. CLAIM_IS, RELEASED.
 
-A claim is granted when more than half of the voters granted it. The claimant measures the lease from before it sent
-the claim, shortened by the allowed drift of clocks. So by its own clock the lease ends before any voter's grant does.
+A claim is granted when more than half of the voters have granted it. The claimant counts the lease from the moment
+before it sent the claim, and shortens it by the allowed drift of clocks. So by its own clock the lease ends before any
+voter's grant does.
 
 A claimant that did not get a majority releases its grants and tries again after a random pause, with a new fence. A
-renewal that failed releases nothing. A claim that is not decided within DECIDE_MS has failed; a release was sent behind
-each claim then, so a grant that comes later ends, too. Spec CL1, CL2, CL8.
+renewal that failed releases nothing. A claim that is not decided within DECIDE_MS has failed. The claimant then sends a
+release after each of its claims, so that a late grant ends, too. Spec CL1, CL2, CL8.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ DECIDE_MS: Final = 1_000
 PAUSE_MS: Final = (5, 50)
 PERCENT: Final = 100
 
-# Results of a claim, beside GRANTED, HELD and DONE of a voter.
+# Results of a claim, in addition to a voter's GRANTED, HELD and DONE.
 NO_MAJORITY: Final = 100
 NO_VOTERS: Final = 101
 CHANGING: Final = 102
 ALL_SPENT: Final = 103
 FULL: Final = 105
-OVER: Final = 104  # A renewal: the grant is over at so many voters that no majority is left.
+OVER: Final = 104  # Of a renewal: the grant has ended at so many voters that no majority is left.
 
 REASONS: Final = {
     NO_VOTERS: "NOQUORUM no voters configured",
@@ -57,13 +58,13 @@ REASONS: Final = {
 
 
 class Result(NamedTuple):
-    """The end of a claim.
+    """The result of a claim.
 
     outcome    GRANTED, HELD, DONE, or one of this module's results
-    fence      of the grant; of the grant that runs, if it is HELD
-    holder     of the grant that runs
+    fence      of the grant; if the outcome is HELD, of the other grant
+    holder     of the same grant
     attempt    number of the attempt
-    until_ms   the moment from which the claim is over; monotonic. If it is HELD: when to try again
+    until_ms   when the claim ends; monotonic. If the outcome is HELD: milliseconds until the other grant ends
     """
 
     outcome: int
@@ -74,14 +75,14 @@ class Result(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """A claim that is wanted.
+    """A claim that this node wants.
 
     key        the thing that is claimed
-    holder     one delivery, or the owner of a lock
+    holder     a name for one delivery, or for the owner of a lock
     lease_ms   the lease
-    keep_ms    how long attempts are kept after it; 0: none are counted
+    keep_ms    how long the voters keep the count of attempts after the lease; 0: attempts are not counted
     limit      the highest number of attempts; 0: any
-    first      number of the attempt, if the voters know of none
+    first      number of this attempt, if the voters know of no earlier one
     """
 
     key: bytes
@@ -106,18 +107,18 @@ class Answer(NamedTuple):
 class Attempt:
     """A claim, a renewal or a release that waits for answers.
 
-    done         gets the result, once
+    done         is called once, with the result
     fence        of this try
     attempt      number of the attempt that this try counts
-    began_ms     before it was sent; monotonic
-    until_ms     when it has failed; monotonic
-    is_renewal   the fence is given: nothing is released, and nothing is tried again
-    is_release   it ends a claim
+    began_ms     the moment before it was sent; monotonic
+    until_ms     when it fails if it is not decided; monotonic. 0: it is over
+    is_renewal   whether it renews the given fence; a renewal releases nothing and does not try again
+    is_release   whether it ends a claim
     flags        of the claim
     asked        nodes that were asked
     answers      their answers
     count        how many voters there are
-    majority     how many are more than half
+    majority     how many voters are a majority
     """
 
     __slots__ = (
@@ -158,7 +159,7 @@ class Attempt:
 
 
 def claim(broker: Broker, wish: Wish, done: Callable[[Result], None], *, replaces: bool = False) -> None:
-    """Claim a key; `done` gets the result within DECIDE_MS.
+    """Claim a key. `done` is called with the result within DECIDE_MS.
 
     replaces   give up a grant that this holder has under another fence
     """
@@ -173,7 +174,7 @@ def claim(broker: Broker, wish: Wish, done: Callable[[Result], None], *, replace
 
 
 def renew(broker: Broker, wish: Wish, fence: int, done: Callable[[Result], None]) -> None:
-    """Renew a claim that this holder has under a fence; the lease begins anew."""
+    """Renew a claim that this holder has under a fence. The lease begins again."""
     attempt = Attempt(wish, broker.now_ms + DECIDE_MS, done)
     attempt.is_renewal = True
     attempt.flags = RENEWS
@@ -231,7 +232,7 @@ def on_claim_is(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number, outcome, fence, holder, highest, attempts, left_ms, *_ in items:
         for value in (number, outcome, fence, highest, attempts, left_ms):
             if type(value) is not int or not 0 <= value <= FENCE_MAX:
-                raise ValueError("an answer to a claim that is none")
+                raise ValueError("an invalid answer to a claim")
         if type(holder) is not bytes:
             raise ValueError("an answer to a claim without a holder")
         attempt = broker.claims.attempts.get(number)
@@ -249,7 +250,7 @@ def on_claim_is(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Wait no longer for a voter whose link broke: neither its answer nor our message may have arrived."""
+    """Stop waiting for a voter whose link broke, because our message or its answer may be lost."""
     for attempt in list(broker.claims.attempts.values()):
         if node in attempt.asked and node not in attempt.answers:
             attempt.asked.remove(node)
@@ -260,7 +261,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
 
 
 def _look(broker: Broker, attempt: Attempt) -> None:
-    """Decide, as soon as the answers allow it."""
+    """Decide a claim or a renewal, if the answers suffice."""
     granted = _said(attempt, GRANTED)
     if granted >= attempt.majority:
         _end(broker, attempt, _granted(broker, attempt))
@@ -268,7 +269,7 @@ def _look(broker: Broker, attempt: Attempt) -> None:
     open_count = len(attempt.asked) - len(attempt.answers)
     if granted + open_count >= attempt.majority:
         return
-    # The others are waited for nevertheless: their reasons tell what to do next.
+    # No majority is possible. We wait for more answers nevertheless, because their reasons decide the next step.
     if open_count and broker.now_ms < attempt.until_ms and len(attempt.answers) < attempt.majority:
         return
     result = _refused(attempt)
@@ -305,7 +306,7 @@ def _granted(broker: Broker, attempt: Attempt) -> Result:
 
 
 def _refused(attempt: Attempt) -> Result:
-    """Return what the answers of a try that failed say. A renewal is over, or its end is not known: spec CL2."""
+    """Return the result of a try that failed. A renewal is OVER only if enough voters say so. Spec CL2."""
     answers = attempt.answers.values()
     if attempt.is_renewal:
         ended = sum(1 for answer in answers if answer.outcome in (HELD, OLD_FENCE, DONE))
@@ -331,13 +332,13 @@ def _said(attempt: Attempt, outcome: int) -> int:
 
 
 def _rank(attempt: Attempt, answer: Answer) -> tuple[bool, int, int]:
-    """Return the rank of a grant that runs: this holder's own, then the one that most voters have."""
+    """Return the rank of a running grant: this holder's own is first, then the one that most voters report."""
     same = sum(1 for other in attempt.answers.values() if other[:3] == answer[:3])
     return answer.holder == attempt.wish.holder, same, answer.fence
 
 
 def _is_certain(attempt: Attempt, result: Result) -> bool:
-    """Return whether trying again would change nothing now: one grant keeps so many voters that none is left over."""
+    """Return whether another try would fail, too: one grant runs at so many voters that no majority is left."""
     if result.outcome != HELD:
         return True
     grant = (HELD, result.fence, result.holder)
@@ -362,9 +363,9 @@ def _end(broker: Broker, attempt: Attempt, result: Result) -> None:
 
 
 def _release_all(broker: Broker, attempt: Attempt) -> None:
-    """Take back a claim that failed, at every voter that was asked: behind the claim, whatever was answered."""
+    """Release a failed claim at each voter that granted it or has not answered. The release follows the claim."""
     if attempt.flags & REPLACES:
-        return  # The holder may believe in the grant that was replaced, until its lease is over.
+        return  # The holder may still rely on the grant that was replaced, until its lease is over.
     for node in attempt.asked:
         answer = attempt.answers.get(node)
         if answer is None or answer.outcome == GRANTED:
@@ -393,10 +394,13 @@ def release(
     done_ms: int = 0,
     gives_back: bool = False,
 ) -> None:
-    """End a claim of this holder and fence; `done` gets GRANTED if a majority says so, HELD if a majority denies it.
+    """End a claim of this holder and fence.
 
-    done_ms      remember so long that the work is done; 0: it is not
-    gives_back   the attempt does not count
+    `done` is called with GRANTED if a majority ended it, with HELD if so many voters deny it that no majority is left,
+    else with NO_MAJORITY.
+
+    done_ms      how long the voters remember that the work is done; 0: it is not done
+    gives_back   whether the attempt does not count
     """
     claims = broker.claims
     voter_list = claims.memory.list
@@ -422,7 +426,7 @@ def on_released(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Note a voter's answer to a release."""
     for number, is_over, *_ in items:
         if type(number) is not int or type(is_over) is not int:
-            raise ValueError("an answer to a release that is none")
+            raise ValueError("an invalid answer to a release")
         attempt = broker.claims.attempts.get(number)
         if attempt is None or sender not in attempt.asked or sender in attempt.answers:
             broker.stats.ignored("answer to a release that is over")

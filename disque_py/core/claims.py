@@ -1,17 +1,17 @@
-"""Claims: the state of one node as a voter, as a claimant, and as a proposer of lists.
+"""Claims: the state of one node as a voter, as a claimant, and as a proposer of voter lists.
 
-A *claim* is a lease on a key that a majority of the voters grants. The modules of this conversation:
+A *claim* is a lease on a key that a majority of the voters grants. These modules work on claims:
 
     voter_list.py     the voters of an epoch
     grants.py         one voter's memory of the claims that it granted
     voter_memory.py   everything that a voter keeps in its file
     voting.py         the voter: claims, releases, lists, and its file
-    recalling.py      memories of grants, copied from voter to voter
+    recalling.py      the copying of grants from voter to voter
     electing.py       the next list of voters
     claiming.py       the claimant
 
-A node is often a voter itself. Its messages to itself lie in `local`, and are handled at the end of the turn
-(claim_messages.py), as if they had travelled.
+A node that makes claims is often a voter itself. It puts its messages to itself into `local` and handles them at the
+end of the turn, like messages from other nodes (claim_messages.py).
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
     from disque_py.core.electing import Round
     from disque_py.core.recalling import Recall
 
-# Keys of a memory that are told at once.
+# Keys of a memory that one message tells.
 PAGE_KEYS: Final = 300
-# Node, its process, kind and fields of a message that waits for the file.
+# A message that waits for the file: node, its process, kind and fields.
 Waiting = tuple["Node", bytes, int, tuple[Any, ...]]
 
 
 class Claims:
-    """The state of a node.
+    """The state of one node's claims.
 
-    memory          the file's contents, and what is to be written
-    is_due          the turn has something to do at its end: local messages, or a write
+    memory          everything that the node keeps in its file
+    is_due          whether the end of the turn has work to do: local messages, or a write
     local           messages of this node to itself: kind, fields
     number          of the last message that expects an answer
 
     The file
       unsaved       kinds and keys of items to be written
-      is_void       the file is to be made anew
-      is_writing    a write is under way
-      is_failing    the last write failed
-      retry_at_ms   when it is repeated; 0: it need not be
+      is_void       whether the file must be written anew
+      is_writing    whether a write is under way
+      is_failing    whether the last write failed
+      retry_at_ms   when a failed write is repeated; 0: none has to be
       waiting       answers that leave after the next write
 
     The voter
-      page_keys     keys that are told to another voter at once
-      idle_ms       keys are forgotten so long after they counted last
-      muted_until_ms   a voter without memory reads those of others after this moment
-      recall        memories of other voters are being read
-      told          nodes that read this node's memory -> the epoch, and the keys as they were at the first page
-      refused       keys of values and jobs -> nodes that were refused, and hear of the end of the grant
+      page_keys     how many keys one message to another voter tells
+      idle_ms       how long after its last use a key is forgotten
+      muted_until_ms   a voter without memory begins to read the memories of others at this moment
+      recall        the reading of other voters' memories, while it lasts
+      told          node that reads this node's memory -> the epoch, and the keys as they were at the first page
+      refused       key of a value or job -> nodes whose claims were refused, which are told when the grant ends
 
     The claimant and the proposer
       attempts      number -> a claim, renewal or release that waits for answers
@@ -67,7 +67,7 @@ class Claims:
         self.memory = VoterMemory()
         self.is_due = False
         self.local: list[tuple[int, Any]] = []
-        # Answers to an earlier process of this node have other numbers.
+        # Numbers begin at a value that depends on the run, so that answers to an earlier run don't match.
         self.number = int.from_bytes(run[:6], "big") << 14
         self.unsaved: dict[tuple[int, bytes], None] = {}
         self.is_void = False
@@ -91,7 +91,7 @@ class Claims:
 
 
 def send(broker: Broker, node: Node, kind: int, fields: Any) -> None:
-    """Send a message to a node, or to ourselves. Without a link it is lost."""
+    """Send a message to a node, which may be this one. Without a link the message is lost."""
     if node is broker.me:
         broker.claims.local.append((kind, fields))
         broker.claims.is_due = True
@@ -106,7 +106,7 @@ def note_change(broker: Broker, kind: int, key: bytes = b"") -> None:
 
 
 def voters_in_reach(broker: Broker, ids: dict[bytes, bytes]) -> list[Node]:
-    """Return those of these nodes that a message would reach, this node included, in the order given."""
+    """Return the nodes with these ids that a message can reach, in the order given. This node may be one of them."""
     nodes = []
     for node_id in ids:
         node = broker.me if node_id == broker.me.id else broker.cluster.find(node_id)

@@ -1,8 +1,8 @@
 """Client: one connection as the broker knows it.
 
-Replies are bytes appended to `out`; the driver writes them once per turn. While an ADDJOB of this client waits for
-copies, later replies wait behind it. `slots` keeps the order of requests. Each slot is a list of one element: the
-reply, or None while it is not known yet.
+Replies are bytes that are appended to `out`. The driver writes them once per turn. While an ADDJOB of this client waits
+for copies, the replies to later requests wait, too. `slots` keeps the order of requests. Each slot is a list with one
+element: the reply, or None while it is not known yet.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from disque_py.core.queue import Queue
     from disque_py.core.users import User
 
-# The reason why a client waits; RUNNING means that it does not.
+# The reason why a client waits. RUNNING means that it does not wait.
 RUNNING: Final = 0
 WAITS_FOR_COPIES: Final = 1  # ADDJOB
 WAITS_FOR_JOBS: Final = 2  # GETJOB
-WAITS_FOR_PARTS: Final = 3  # A long command, done a part per turn (incremental.py).
+WAITS_FOR_PARTS: Final = 3  # A long command, of which each turn does a part (incremental.py).
 WAITS_FOR_FILE: Final = 4  # The process writes a file (deferred_reply.py).
 WAITS_FOR_ROOM: Final = 5  # Bodies are on their way out of memory (spilling.py).
-WAITS_FOR_LOCK: Final = 7  # LOCK ACQUIRE with TIMEOUT, which may wait for long (commands/locks.py).
+WAITS_FOR_LOCK: Final = 7  # LOCK ACQUIRE with TIMEOUT, which may wait for a long time (commands/locks.py).
 WAITS_FOR_ENDS: Final = 8  # WAITJOB (job_waits.py)
 WAITS_FOR_LOADING: Final = 6  # The node has just started and reads its journal (node/dispatch.py).
 
-# The promise in this turn's replies: none; one that was allowed although the disk fails, and then need not be recorded;
-# one that must be recorded (node/output_commit.py).
+# The durability promise in this turn's replies: none; a promise made while the disk fails, which need not be recorded;
+# a promise that must be recorded (node/output_commit.py).
 WROTE_NOTHING: Final = 0
 WROTE_IN_TROUBLE: Final = 1
 WROTE: Final = 2
@@ -45,7 +45,7 @@ REPLY_SKIP_AGAIN: Final = 3  # The next command was itself a CLIENT REPLY SKIP.
 
 
 class Blocked(NamedTuple):
-    """A request that may wait for ever, of a user whose permissions may change meanwhile. Spec US8.
+    """A request that may wait without a limit, while the permissions of its user may change. Spec US8.
 
     argv   its words
     end    ends the wait, and answers the client with this error
@@ -59,29 +59,29 @@ class Client:
     """One connection.
 
     id, addr, fd, name     as CLIENT LIST shows them; ids start at 1 and only grow
-    connected_ms, active_ms   monotonic: connection, last command
+    connected_ms, active_ms   monotonic time of the connection and of the last command
     out                    replies of this turn, ready to be written
-    fetched                jobs so far of a GETJOB that is done in parts
+    fetched                jobs fetched so far by a GETJOB that is done in parts
     is_authenticated       False while `requirepass` is set and AUTH has not succeeded
     protocol               2 or 3 (after HELLO 3)
-    waiting                RUNNING or one of the above
+    waiting                RUNNING or one of the WAITS_FOR constants
     slots                  replies in the order of requests while ADDJOBs wait, else None
-    queues                 the queues a blocked GETJOB waits on
-    options                … and its options for each job (fetch_options.py)
-    group                  … and the patterns of FROMMATCH (patterns.py); None: it waits for queues by name
-    served_from            the queue that a GETJOB … FROMMATCH of this client was served from last
-    arrival                … and its place among all clients that wait for jobs
-    awake_at_ms            … and until when (0: for ever); its entry in broker.waits.timeouts
-    reply_mode, is_silenced  CLIENT REPLY; its effect on the command that is waited for
+    queues                 of a blocked GETJOB: the queues for which it waits
+    options                … its options for each job (fetch_options.py)
+    group                  … the patterns of FROMMATCH (patterns.py); None: it waits for queues by name
+    arrival                … its position in the order of all clients that wait for jobs
+    awake_at_ms            … until when it waits (0: without a limit); set by broker.waits.timeouts
+    served_from            the queue that last served a GETJOB … FROMMATCH of this client
+    reply_mode, is_silenced  the mode of CLIENT REPLY; whether it suppresses the reply for which the client waits
     wrote                  whether this turn's replies wait for the journal (WROTE…)
     held, held_bytes       replies that wait for the journal: (position, replies), oldest first (node/output_commit.py);
-                           None: none do
-    is_tls, is_unix        whether it came through tls-port, or through the unix socket
-    is_monitor             gets a line for every command executed
-    is_in_multi            sent MULTI, which is refused: so are its commands, until EXEC or DISCARD
-    user                   the user whose permissions hold; None: `default`, which nothing restricts (users.py)
+                           None: there are none
+    is_tls, is_unix        whether the connection came through tls-port; whether it came through the unix socket
+    is_monitor             whether the client gets a line for every executed command
+    is_in_multi            whether it sent MULTI. MULTI is refused, and so are the commands up to EXEC or DISCARD
+    user                   the user whose permissions apply; None: `default` without restrictions (users.py)
     blocked                a LOCK ACQUIRE, WAITJOB or BATCH WAIT that waits; None: there is none
-    on_outcome             gets the reply of a change that the audit log is to have; None: there is none
+    on_outcome             is called with the reply to a change that the audit log records; None: there is none
     """
 
     __slots__ = (
@@ -158,7 +158,7 @@ class Client:
         self.on_outcome: Callable[[bytes | None], None] | None = None
 
     def reply(self, data: bytes) -> None:
-        """Answer in request order, behind the replies that are still being waited for."""
+        """Answer in the order of requests, after earlier replies even if these are not known yet."""
         if self.slots:
             self.slots.append([data])
         else:

@@ -1,17 +1,18 @@
-"""Acks that clients give: ACKJOB, with ATTEMPT or RESULT; CANCELJOB; FASTACK. ACKATTEMPT, RESULT.
+"""Acks from clients: the commands ACKJOB, CANCELJOB and FASTACK, and the messages ACKATTEMPT and RESULT.
 
-A client may acknowledge at any node. A node with the job ends it and begins the collection (acks.py). Where no other
-node can have a copy it forgets the job at once. A node without the job keeps a *dummy ack*: the ack of a job that it
-never held, which finds the holders. If it can't remember one more, it only passes the ack on.
+A client may acknowledge a job on any node. A node with the job ends it and begins the collection (acks.py). If no other
+node can have a copy, the node forgets the job immediately. A node without the job keeps a *dummy ack*, which is the
+record of an ack for a job that it never held. The dummy ack finds the holders. If there is no room for a dummy ack, the
+node only passes the ack on.
 
-ATTEMPT names a delivery. A holder that knows a later one does nothing. A node without the job passes the ack on
-(ACKATTEMPT), and a holder compares.
+ATTEMPT names a delivery. If a holder knows a later delivery, the ack has no effect there. A node without the job passes
+the ack on (ACKATTEMPT), and the holders compare.
 
-A *result* travels with the ack. A RESULT goes before each SETACK of the job, so a holder that hears the ack has the
-result already (results.py). So has a holder whose copy is still on its way: it keeps the result with the ack.
+A *result* travels with the ack. A RESULT precedes each SETACK of the job, so a holder that hears of the ack has the
+result already (results.py). A holder whose copy is still on its way keeps the result together with the ack.
 
-A *canceled* job is collected like an acknowledged one, with another outcome. FASTACK deletes the job everywhere, best
-effort. Spec A9, A10, RW1, RW2, Y8, Y9.
+A *canceled* job is collected like an acknowledged one, with another outcome. FASTACK deletes the job everywhere, as
+best effort. Spec A9, A10, RW1, RW2, Y8, Y9.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from disque_py.core.ids import is_retried_id, ttl_minutes
 from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job
 from disque_py.core.node_sets import EMPTY
 
-# Results whose acks have not come. Each comes right behind its result, so there is one at most, unless a link breaks.
+# Results whose acks have not arrived. An ack follows its result directly, so there are more only after a link broke.
 AHEAD_MAX: Final = 4
 
 
 def cancel_here(broker: Broker, job_id: bytes) -> int:
-    """Handle CANCELJOB of one id: return 1 if the job was known here and not over, else 0.
+    """Handle CANCELJOB of one id. Return 1 if the job was known here and not over, else 0.
 
-    A job that no node here knows is remembered as an ack would be.
+    For an unknown job, the node keeps a dummy ack, as ACKJOB does.
     """
     job = broker.find(job_id)
     if job is None:
@@ -57,9 +58,9 @@ def cancel_here(broker: Broker, job_id: bytes) -> int:
 
 
 def ack_attempt(broker: Broker, job_id: bytes, attempt: int) -> int:
-    """Handle ACKJOB … ATTEMPT: as `ack_here`, unless a later delivery is known.
+    """Handle ACKJOB … ATTEMPT, like `ack_here` unless a later delivery is known.
 
-    A node without the job passes the ack on, and a holder compares.
+    A node without the job passes the ack on, and the holders compare.
     """
     job = broker.find(job_id)
     if job is None:
@@ -70,7 +71,7 @@ def ack_attempt(broker: Broker, job_id: bytes, attempt: int) -> int:
 
 
 def ack_with_result(broker: Broker, job_id: bytes, attempt: int, value: bytes) -> int:
-    """Handle ACKJOB … RESULT: as `ack_here`, or `ack_attempt` where an attempt is named. Spec RW1, RW2."""
+    """Handle ACKJOB … RESULT, like `ack_here`, or like `ack_attempt` if an attempt is named. Spec RW1, RW2."""
     job = broker.find(job_id)
     if job is not None:
         if job.state != ACKED:
@@ -94,13 +95,13 @@ def ack_with_result(broker: Broker, job_id: bytes, attempt: int, value: bytes) -
 
 
 def _keep_result(broker: Broker, job: Job, value: bytes, version: int, node: bytes) -> None:
-    """Keep a result for as long as the job's queue says, unless that of an earlier ack is known."""
+    """Keep a result for the time that the job's queue sets, unless the result of an earlier ack is known."""
     keep_ms = broker.queue_settings.of(job.terms.queue).result_retention_ms
     broker.results.put(job.id, value, version, node, keep_ms)
 
 
 def on_result(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Keep the results of acks that come right behind this message."""
+    """Keep the results of the acks that follow this message."""
     for item in items:
         job_id, value, version, node = results.read_item(item)
         job = broker.find(job_id)
@@ -128,12 +129,12 @@ def _may_lack_result(broker: Broker, job: Job) -> bool:
 
 
 def is_stale(job: Job, attempt: int) -> bool:
-    """Whether this delivery is over: a later one is known."""
+    """Whether a later delivery than this one is known, so that this one is over."""
     return job.attempt > attempt
 
 
 def on_ackattempt(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Acknowledge deliveries that a client named at a node without the jobs."""
+    """Acknowledge deliveries that clients named to a node without the jobs."""
     for job_id, attempt, *more in items:
         if type(attempt) is not int:
             raise ValueError("an attempt that is not a number")
@@ -143,21 +144,21 @@ def on_ackattempt(broker: Broker, sender: Node, items: list[Any]) -> None:
         if more:
             value = more[0]
             if type(value) is not bytes or len(value) > results.BYTES_MAX:
-                raise ValueError("a result that is none")
+                raise ValueError("an invalid result")
             _keep_result(broker, job, value, job.version + 1, broker.me.id)
         ack_here(broker, job_id)
 
 
 def ack_here(broker: Broker, job_id: bytes) -> int:
-    """Handle ACKJOB of one id: return 1 if the job was known and not acknowledged yet, else 0."""
+    """Handle ACKJOB of one id. Return 1 if the job was known here and not acknowledged yet, else 0."""
     job = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
     if job is None:
         if broker.cluster.size > 1 and job_id not in broker.tombstones:
             if is_retried_id(job_id) and not broker.is_leaving and may_remember(broker):
                 try_collect(broker, dummy_ack(broker, job_id))
             elif broker.cluster.linked:
-                # We keep nothing if we leave, if there is no room, or if the job is delivered at most once anyway. But
-                # a node that has its record need not keep it until its TTL ends.
+                # We keep no dummy ack if we leave, if there is no room, or if the job is delivered at most once. But a
+                # node that has the job should not have to keep it until its TTL ends.
                 broker.send(broker.cluster.linked, SETACK, (job_id, b"", UNTOLD))
         return 0
     if job.state == ACKED:
@@ -181,16 +182,16 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
 
 
 def dummy_ack(broker: Broker, job_id: bytes) -> Job:
-    """Make a record of an ack for a job we never held. It lives as long as the id says (at least one minute)."""
+    """Make the record of an ack for a job that we never held. It lives for the TTL in the id, at least one minute."""
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, NO_TERMS, b"", 0, broker.now_ms + ttl_ms, EMPTY)
-    job.version = UNTOLD  # Only a node that holds the job can tell of its end, also if we learn holders meanwhile.
+    job.version = UNTOLD  # Only a node that held the job reports its end, even if we learn the holders meanwhile.
     lifecycle.register_acked(broker, job)
     return job
 
 
 def fast_ack(broker: Broker, job_id: bytes) -> int:
-    """Handle FASTACK of one id: delete the job everywhere, best effort. Return 1 if it was known here."""
+    """Handle FASTACK of one id: delete the job everywhere, as best effort. Return 1 if it was known here, else 0."""
     job = broker.find(job_id)
     if job is None:
         others = broker.cluster.linked

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from disque_py.core.client import Client
     from disque_py.core.units import Access
 
-# Options of one command are read in one go; this many words take about two milliseconds. Commands with long lists read
-# and handle them in parts (incremental.py), and have no limit of their own.
+# The options of a command are read in one go, and this many words take about two milliseconds. Commands with long lists
+# read and handle them in parts (incremental.py), so this limit does not apply to them.
 WORDS_MAX: Final = 8_192
 WITH_LISTS: Final = frozenset(
     (
@@ -37,22 +37,23 @@ Handler = Callable[["Broker", "Client", list[bytes]], bytes | None]
 class CommandEntry:
     """One command in force, with its limits and counters.
 
-    name            the original name, lower case (rename-command changes the key, not this)
-    access          its units, for permissions
+    name            the original name in lower case; rename-command does not change it
+    access          the command's units, for permissions
     handler         called with (broker, client, argv)
-    arity           argument count, the name included; negative: at least; 0: any
-    words_max       most words that a request may have
-    is_denyoom      refused at 100 % of maxmemory
-    is_for_loading  allowed while the journal is loaded
-    awaits_loading  waits for the loading after a start; PING asks how the node is, so it is answered at once
-    awaits_settings  waits after a start until the node has heard of queue settings
-    is_for_strangers  allowed before login
-    is_write        its reply may make a promise that must be on disk (node/output_commit.py)
-    disk_level      the level of disk errors from which on it is refused (persistence/journal.py, `level`); 0: never
-    is_fast         LATENCY counts it as fast-command
-    is_admin        may change the settings by which the next command is checked
-    overlaps        may start while earlier ones of the same kind and client still wait for copies
-    calls, nanoseconds   since start or CONFIG RESETSTAT
+    arity           number of words, including the name; negative: at least so many; 0: any number
+    words_max       the most words that a request may have
+    is_denyoom      whether it is refused at 100 % of maxmemory
+    is_for_loading  whether it is allowed while the journal is loaded
+    awaits_loading  whether it waits, after a start, until the journal is loaded. PING does not wait, because it asks
+                    for the state of the node
+    awaits_settings  whether it waits, after a start, until the node has heard of queue settings
+    is_for_strangers  whether it is allowed before login
+    is_write        whether its reply may make a promise that must be on disk (node/output_commit.py)
+    disk_level      the lowest level of disk errors at which it is refused (persistence/journal.py, `level`); 0: never
+    is_fast         whether LATENCY counts it as fast-command
+    is_admin        whether it may change the settings by which the next command is checked
+    overlaps        whether it may start while earlier commands of this kind and client still wait for copies
+    calls, nanoseconds   number of calls and their time, since the start or CONFIG RESETSTAT
     """
 
     __slots__ = (
@@ -95,14 +96,14 @@ class CommandEntry:
         self.nanoseconds = 0
 
     def accepts(self, count: int) -> bool:
-        """Whether a request of `count` words has the right number of them."""
+        """Whether `count` words, including the name, are a valid number for this command."""
         return count == self.arity if self.arity > 0 else count >= -self.arity
 
 
 def _disk_level(name: str, flags: tuple[str, ...]) -> int:
-    """Commands that make no new durability promise are refused last (spec P5, Q40).
+    """Return a command's `disk_level`. Commands that make no new durability promise are refused last (spec P5, Q40).
 
-    PING says, like the original's, that this node takes no writes.
+    PING is refused, too. As in the original, this tells a monitor that the node takes no writes.
     """
     if name in ("ackjob", "acktoken", "canceljob", "fastack"):
         return NO_ACKS

@@ -1,21 +1,22 @@
-"""Ticks: the moments that a cron expression, or a span, names.
+"""Ticks: the moments that a cron expression or an interval defines.
 
 An expression has five fields (minute, hour, day, month, weekday), or six with seconds in front. A field is `*`, or a
-list of numbers, names, ranges and steps. If both day and weekday are given, a day that fits either fits.
+list of numbers, names, ranges and steps. If both day and weekday are given, a day that matches one of them is enough.
 
-An expression names local times, and a tick is a moment. `Ticks` turns one into the other by the offsets of a time zone:
+An expression names local times, but a tick is a moment. `Ticks` converts local times with the offsets of a time zone:
 
-* A local time that the clocks skip becomes the moment of the jump. Two such times are one tick.
-* A local time that comes twice is a tick the first time only. If the hour field is `*` or has a step, it is a tick both
-  times, so a schedule of every half hour keeps its rhythm.
+* A local time that the clocks skip becomes the moment of the jump. Several skipped times become one tick.
+* A local time that occurs twice is a tick only the first time. But if the hour field is `*` or has a step, it is a tick
+  both times. So a schedule for every half hour keeps its rhythm.
 
-Between two changes of the clocks a zone has one offset. So all work is done for such a span at a time: the next local
-time in it, or the number of local times in it. Neither walks over ticks: a schedule of every second that slept for a
-year costs a look at each day.
+Between two changes of the clocks, a zone has one offset. All work is done for one such span after the other: to find
+the next local time in it, or to count the local times in it. Neither visits each tick. To skip a year of a schedule for
+every second costs one look at each day.
 
-A span (EVERY) has its ticks at its multiples, counted from Unix time 0, so all nodes agree.
+An interval (EVERY) has its ticks at its multiples from Unix time 0 on, so that all nodes agree.
 
-The offsets come from outside, as a function: zone rules are files (ports.Host.time_zone). Spec SD1, SD2, SD3, SD11.
+The offsets come from a function of the process, because zone rules are files (ports.Host.time_zone).
+Spec SD1, SD2, SD3, SD11.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 DAY_S: Final = 86_400
-# An expression is a line that people write.
+# The longest expression. People write expressions by hand, on one line.
 EXPRESSION_BYTES_MAX: Final = 1_024
-# 29 February may be eight years away (1896 to 1904, 2096 to 2104). An expression that fits no day for longer has no
-# ticks.
+# How many days are searched for the next tick. 29 February may be eight years away (1896 to 1904, 2096 to 2104).
+# Without a matching day in this span, an expression has no further ticks.
 SEARCHED_DAYS: Final = 9 * 366
-# Zone rules are looked at for so many days at a time, once per day: no zone changes its clocks twice within one.
+# How many days of zone rules are read at a time. One look per day is enough, because no zone changes its clocks twice
+# within a day.
 PIECE_DAYS: Final = 64
 PIECE_S: Final = PIECE_DAYS * DAY_S
-# No clock was ever set by more than this at once.
+# No zone ever changed its clocks by more than this in one step.
 CHANGE_S_MAX: Final = DAY_S + 3_600
-# The last moment that a tick may have: the end of the year 9998. Zone rules end with the year 9999.
+# The last possible moment of a tick: the end of the year 9998. Zone rules end with the year 9999.
 LAST_S: Final = 253_370_764_800
 
 MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -51,12 +53,12 @@ MACROS: Final = {
 }
 _MONTH_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
-# Seconds east of UTC at a Unix time in seconds.
+# Returns the seconds east of UTC at a Unix time in seconds.
 OffsetAt = Callable[[int], int]
 
 
 class CronError(ValueError):
-    """An expression that is none; the text is the reason."""
+    """An invalid expression. The text is the reason."""
 
 
 # -- days ---------------------------------------------------------------------------------------------------------
@@ -84,9 +86,9 @@ def date_of(number: int) -> tuple[int, int, int]:
 
 
 class Cron:
-    """A cron expression: the local times that it names.
+    """The local times that a cron expression names.
 
-    is_hour_loose   the hour field is `*` or has a step: a local time that comes twice counts twice
+    is_hour_loose   whether the hour field is `*` or has a step, so that a local time that occurs twice is a tick twice
     """
 
     __slots__ = (
@@ -126,10 +128,10 @@ class Cron:
         if self._has_days and not self._has_weekdays:
             first = min(self._days)
             if all(first > _MONTH_DAYS[month - 1] for month in self._months):
-                raise CronError("no month that is named has such a day")
+                raise CronError("none of the named months has such a day")
 
     def next_local(self, local_s: int, end_s: int) -> int:
-        """Return the first local time named from `local_s` on and before `end_s`; -1 if there is none.
+        """Return the first named local time that is at least `local_s` and below `end_s`; -1 if there is none.
 
         Local times are seconds since 1 January 1970, 0:00, on a clock that is never changed.
         """
@@ -150,7 +152,7 @@ class Cron:
         return -1
 
     def count_local(self, local_s: int, end_s: int) -> int:
-        """Return how many local times from `local_s` on and before `end_s` are named."""
+        """Return how many named local times are at least `local_s` and below `end_s`."""
         if end_s <= local_s:
             return 0
         number, second = divmod(local_s, DAY_S)
@@ -169,7 +171,7 @@ class Cron:
         return count
 
     def _days_to_skip(self, number: int) -> int:
-        """Return 0 if a day fits; else how many days to go on at least."""
+        """Return 0 if a day matches; else how many days can be skipped at least."""
         year, month, day = date_of(number)
         if month not in self._months:
             return (day_of(year + 1, 1, 1) if month == 12 else day_of(year, month + 1, 1)) - number
@@ -178,7 +180,7 @@ class Cron:
         return 0 if day in self._days and (number + 4) % 7 in self._weekdays else 1
 
     def _time_from(self, second: int) -> int:
-        """Return the first second of a day that is named, from this one on; -1 if there is none."""
+        """Return the first named second of a day that is at least `second`; -1 if there is none."""
         hours, minutes, seconds = self._hours, self._minutes, self._seconds
         hour, rest = divmod(second, 3_600)
         minute, rest = divmod(rest, 60)
@@ -200,7 +202,7 @@ class Cron:
         return -1
 
     def _times_before(self, second: int) -> int:
-        """Return how many seconds of a day are named before this one."""
+        """Return how many named seconds of a day are below `second`."""
         hours, minutes, seconds = self._hours, self._minutes, self._seconds
         hour, rest = divmod(second, 3_600)
         minute, rest = divmod(rest, 60)
@@ -214,7 +216,7 @@ class Cron:
 
 
 def _read(name: str, text: str, low: int, high: int, names: tuple[str, ...] = ()) -> list[int]:
-    """Return the values of a field, in order. CronError."""
+    """Return the values of a field, in ascending order. Raise CronError."""
     found: set[int] = set()
     for part in text.split(","):
         body, has_step, step_text = part.partition("/")
@@ -259,9 +261,9 @@ def _is_number(text: str) -> bool:
 
 
 class Zone:
-    """A time zone: its offset at each moment, and the moments at which that changes.
+    """A time zone: its offset at each moment, and the moments at which the offset changes.
 
-    The changes are found by asking for the offset of each day, for PIECE_DAYS at a time, and kept.
+    To find the changes, the zone asks for the offset of each day, for PIECE_DAYS at a time. It keeps what it found.
     """
 
     __slots__ = ("_pieces", "name", "offset_at")
@@ -272,7 +274,7 @@ class Zone:
         self._pieces: dict[int, list[tuple[int, int, int]]] = {}
 
     def changes(self, from_s: int, end_s: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the changes from one moment on and before another: (moment, offset before, offset from it on)."""
+        """Yield the changes in [from_s, end_s) as (moment, offset before, offset from then on)."""
         for number in range(from_s // PIECE_S, min(end_s, LAST_S) // PIECE_S + 1):
             piece = self._pieces.get(number)
             if piece is None:
@@ -289,7 +291,7 @@ class Zone:
             next_s = min(at_s + DAY_S, begin_s + PIECE_S - 1)
             after = self.offset_at(next_s)
             if after != before:
-                low, high = at_s, next_s  # The offset differs at `high`, and not at `low`.
+                low, high = at_s, next_s  # The old offset applies at `low`, and no longer at `high`.
                 while high - low > 1:
                     middle = (low + high) // 2
                     if self.offset_at(middle) == before:
@@ -306,7 +308,7 @@ class Zone:
 
 
 def utc(unix_s: int) -> int:
-    """Return UTC's distance from UTC."""
+    """Return the offset of UTC, which is 0."""
     return 0
 
 
@@ -340,7 +342,7 @@ class Ticks:
         return found * 1_000 if found >= 0 else 0
 
     def count(self, after_ms: int, until_ms: int) -> int:
-        """Return how many ticks are after one moment and not after another."""
+        """Return how many ticks are after `after_ms` and not after `until_ms`."""
         if until_ms <= after_ms:
             return 0
         if self.cron is None:
@@ -348,7 +350,7 @@ class Ticks:
         return _count(self.cron, self.zone, after_ms // 1_000 + 1, until_ms // 1_000 + 1)
 
     def last(self, after_ms: int, until_ms: int) -> int:
-        """Return the last tick after one moment and not after another; 0 if there is none."""
+        """Return the last tick that is after `after_ms` and not after `until_ms`; 0 if there is none."""
         if self.cron is None:
             found_ms = until_ms // self.every_ms * self.every_ms
             return found_ms if found_ms > after_ms else 0
@@ -356,7 +358,7 @@ class Ticks:
         found = self.after(low * 1_000)
         if not found or found > high * 1_000:
             return 0
-        while high - low > 1:  # A tick after `low` is not after the end; none after `high` is.
+        while high - low > 1:  # The first tick after `low` is in the span, and the first tick after `high` is not.
             middle = (low + high) // 2
             next_ms = self.after(middle * 1_000)
             if next_ms and next_ms <= until_ms:
@@ -367,13 +369,13 @@ class Ticks:
 
 
 def _next(cron: Cron, zone: Zone, at_s: int) -> int:
-    """Return the first tick from a moment on; -1 if there is none."""
+    """Return the first tick at or after a moment; -1 if there is none."""
     end_s = min(at_s + SEARCHED_DAYS * DAY_S, LAST_S)
     offset = zone.offset_at(at_s)
     first_local = at_s + offset
     for change_s, before, after in zone.changes(at_s - CHANGE_S_MAX, end_s):
         if change_s <= at_s:
-            # A local time that the clocks show again was a tick before.
+            # The clocks show these local times for the second time, so they were ticks before.
             if after < before and not cron.is_hour_loose:
                 first_local = max(first_local, change_s + before)
             if change_s == at_s and _is_skipped(cron, change_s, before, after):
@@ -393,12 +395,12 @@ def _next(cron: Cron, zone: Zone, at_s: int) -> int:
 
 
 def _is_skipped(cron: Cron, change_s: int, before: int, after: int) -> bool:
-    """Return whether the clocks jump over a local time that is named."""
+    """Return whether the clocks skip a named local time."""
     return after > before and cron.next_local(change_s + before, change_s + after) >= 0
 
 
 def _count(cron: Cron, zone: Zone, at_s: int, end_s: int) -> int:
-    """Return how many ticks are from one moment on and before another."""
+    """Return how many ticks are in [at_s, end_s)."""
     count = 0
     offset = zone.offset_at(at_s)
     first_local = at_s + offset
@@ -410,6 +412,6 @@ def _count(cron: Cron, zone: Zone, at_s: int, end_s: int) -> int:
         if after < before and not cron.is_hour_loose:
             first_local = max(first_local, change_s + before)
         if change_s >= at_s and _is_skipped(cron, change_s, before, after):
-            # The moment of the jump is named itself, perhaps: then both are one tick.
+            # If the local time at the jump is named itself, it and the skipped times are one tick.
             count += cron.next_local(change_s + after, change_s + after + 1) < 0
     return count + cron.count_local(first_local, end_s + offset)

@@ -1,9 +1,9 @@
-"""Deferred replies: replies to commands for which the process works beside the loop, while the client waits.
+"""Deferred replies: replies to commands that write a file in a thread while the client waits.
 
-A disk may take long. So a thread writes the file, and only the client that asked waits (spec B4). A handler gives the
-work to `broker.host`. When the work is done, the process calls back inside a turn of its own, and the client is
-answered. The core does not poll in between. Later commands of the client wait, as behind a long one (incremental.py).
-A client that hangs up does not end the work: the file is written all the same.
+A disk may be slow. So a thread writes the file, and only the client that gave the command waits (spec B4). A handler
+gives the work to `broker.host`. When the work is done, the process calls back within a turn, and the client gets its
+reply. The core does not poll. Later commands of the client wait, as they do for a long command (incremental.py). If the
+client hangs up, the file is written nevertheless.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DeferredReply:
         self.is_waited_for = False
 
     def done(self, failure: Failure) -> None:
-        """End the work, with the reason if it failed. The process calls this within a turn."""
+        """Note the end of the work, and the reason if it failed. The process calls this within a turn."""
         self.is_over = True
         try:
             self._reply = self._outcome(failure)
@@ -55,7 +55,7 @@ class DeferredReply:
         self._broker.outbox.clients[client] = None
 
     def wait(self) -> bytes | None:
-        """Return the reply if the work is done already, else None: the client waits."""
+        """Return the reply if the work is done already. Else let the client wait, and return None."""
         if self.is_over:
             return self._reply
         self.is_waited_for = True
@@ -66,7 +66,7 @@ class DeferredReply:
 def begin(
     broker: Broker, client: Client, start: Callable[[Callable[[Failure], None]], None], outcome: Outcome
 ) -> bytes | None:
-    """Start the work: `start` is a method of ports.Host. Return the reply if that took no time, else None."""
+    """Start the work by `start`, a method of ports.Host. Return the reply if the work is done already, else None."""
     deferred = DeferredReply(broker, client, outcome)
     start(deferred.done)
     return deferred.wait()

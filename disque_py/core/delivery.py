@@ -1,7 +1,8 @@
-"""GETJOB: jobs to clients, at once or when they come.
+"""GETJOB: delivery of jobs to clients, immediately or when jobs arrive.
 
 A client that finds its queues empty waits in the line of each of them. A push into a queue with such a line marks the
-queue ready. Once per turn the ready queues are served, first come, first served, one job for each client. Spec R10.
+queue ready. Once per turn the ready queues are served: each client gets one job, in the order in which the clients
+began to wait. Spec R10.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ from disque_py.core.patterns import PatternGroup
 from disque_py.core.queue import LINE_BYTES, PAUSED_OUT, Queue
 from disque_py.resp.replies import EMPTY_ARRAY, bulk_array, nil_array
 
-# A reply stops growing here; the client can ask again (spec B1).
+# A reply gets no further job at this size. The client can ask again (spec B1).
 REPLY_BYTES_MAX: Final = 1024 * 1024
 
-# Waiting clients of a queue for which claims are under way at the same time.
+# Waiting clients of a queue for which claims may be under way at the same time.
 LINE_CLAIMS_MAX: Final = 64
-# Jobs that are set aside in one go, because they were queued before their queue kept them by value.
+# Jobs that are set aside in one turn. There are many after a queue with many jobs has become exclusive.
 LATE_MAX: Final = 200
 
 LEAVING_REPLY: Final = b"-%b\r\n" % LEAVING.encode()
 
 
 def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptions, bytes_max: int) -> list[bytes]:
-    """Return up to `count` jobs as encoded reply entries of about `bytes_max`, one per queue and pass, left to right.
+    """Return up to `count` jobs as encoded entries of a reply, with about `bytes_max` bytes in all.
 
-    The list ends early at a queue that is stalled.
+    Each pass takes one job per queue, from left to right. The list ends early at a queue that is stalled.
     """
     entries: list[bytes] = []
     size = 0
@@ -77,7 +78,7 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
                 job = lifecycle.fetch_matching(broker, queue, where, is_picky=options.is_picky)
             if job is None:
                 if queue.is_stalled:
-                    return entries  # Its head's body is being read back: no other job comes before it.
+                    return entries  # The body of its first job is being read back. No other job may overtake it.
                 continue
             if queue.parking is not None and needed(broker, job) is not None:
                 lifecycle.undo_fetch(broker, queue, job)  # It needs a claim (claimed_fetch.py).
@@ -94,7 +95,7 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
 
 
 def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> bytes:
-    """Deliver the fetched job: its lease starts, and the other holders hear of it. Return the encoded entry."""
+    """Deliver a fetched job: start its lease and tell the other holders. Return the encoded entry."""
     queue.jobs_out += 1
     now_ms = queue.active_ms = broker.now_ms
     broker.stats.jobs_delivered += 1
@@ -158,13 +159,13 @@ def entry_of(broker: Broker, job: Job, body: bytes, shows: int) -> bytes:
 
 
 def ran_dry(broker: Broker, queue: Queue) -> None:
-    """Ask for more jobs after the last one went out, before a client waits, if the queue is under load."""
+    """Ask other nodes for jobs after the last one left, so that no client has to wait, if the queue is under load."""
     if queue.sources and pulls.has_import_rate(broker, queue):
         pulls.ask_sources(broker, queue, is_urgent=True)
 
 
 def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, options: FetchOptions) -> None:
-    """Block the client in the lines of its queues; `timeout_ms` 0 waits for ever."""
+    """Block the client in the lines of its queues. A `timeout_ms` of 0 means no time limit."""
     distinct = tuple(dict.fromkeys(queues))
     client.queues = distinct
     client.options = options
@@ -191,7 +192,7 @@ def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, o
 
 
 def wait_in_group(broker: Broker, client: Client, group: PatternGroup, timeout_ms: int, options: FetchOptions) -> None:
-    """Block the client in the line of its patterns, as `wait` does in those of queues."""
+    """Block the client in the line of its patterns, as `wait` does in the lines of queues."""
     client.queues = ()
     client.group = group
     client.options = options
@@ -263,7 +264,7 @@ def stop_waiting(broker: Broker, client: Client) -> None:
 
 
 def serve_ready(broker: Broker) -> None:
-    """Hand jobs of ready queues to the clients that wait, in the order in which they came."""
+    """Deliver jobs of ready queues to waiting clients, in the order in which the clients began to wait."""
     while broker.ready:
         ready = broker.ready
         broker.ready = {}
@@ -309,9 +310,9 @@ def _serve(broker: Broker, queue: Queue, job: Job, client: Client) -> None:
 
 
 def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
-    """Serve the clients that wait with a filter, and plain ones that came before them (spec W3).
+    """Serve the clients that wait with a filter, and clients without one that began to wait before them (spec W3).
 
-    Only groups that got jobs since the last time are looked at.
+    Only groups that have got jobs since the last call are looked at.
     """
     due = filters.due
     filters.due = {}
@@ -353,7 +354,7 @@ def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
         assert where is not None
         job = lifecycle.fetch_matching(broker, queue, where, is_picky=client.options.is_picky)
         if job is None:
-            heappop(lines)  # Its body is on disk, say: the queue is looked at again when that is back.
+            heappop(lines)  # For example, its body is on disk. The queue is looked at again when the body is back.
             continue
         if queue.parking is not None and (stamp := needed(broker, job)) is not None:
             if not _claim_for_line(broker, queue, job, stamp, iter(group.waiting)):
@@ -368,7 +369,8 @@ def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
 def _claim_for_line(broker: Broker, queue: Queue, job: Job, stamp: Stamp, clients: Iterator[Client]) -> bool:
     """Claim a job for the first of some waiting clients for which no claim is under way. Spec EX3.
 
-    Return whether the queue's next job may be looked at: not if each client waits for a claim, or none may begin.
+    Return whether the caller may go on with the queue's next job. It may not if every client waits for a claim already,
+    if no claim may begin now, or if very many jobs were set aside in this turn.
     """
     state = broker.exclusive
     client = next((each for each in islice(clients, LINE_CLAIMS_MAX) if each not in state.lines), None)
@@ -382,7 +384,7 @@ def _claim_for_line(broker: Broker, queue: Queue, job: Job, stamp: Stamp, client
         del state.lines[client]
         state.looked += 1
         if state.looked >= LATE_MAX:
-            # Very many jobs were queued before the queue became exclusive. Other clients go on meanwhile.
+            # Very many jobs were queued before the queue became exclusive. The next turns set aside the rest.
             state.looked = 0
             broker.look_again(queue)
             return False
@@ -390,7 +392,7 @@ def _claim_for_line(broker: Broker, queue: Queue, job: Job, stamp: Stamp, client
 
 
 def _line_decided(broker: Broker, pick: Pick) -> None:
-    """Deliver a job that was claimed for a waiting client, or to another one that waits for it. Spec EX3."""
+    """Deliver a job that was claimed for a waiting client, to it or to another client that would take it. Spec EX3."""
     client, queue = pick.client, pick.queue
     broker.exclusive.lines.pop(client, None)
     if pick.outcome == exclusive_state.GRANTED:
@@ -407,7 +409,7 @@ def _line_decided(broker: Broker, pick: Pick) -> None:
 
 
 def _takes(client: Client, queue: Queue, job: Job) -> bool:
-    """Whether a client waits for such a job."""
+    """Whether a client waits, and would take this job of the queue."""
     if client.waiting != WAITS_FOR_JOBS:
         return False
     if queue not in client.queues and (client.group is None or queue.patterns is None):
@@ -430,7 +432,7 @@ def serve_claimed(broker: Broker, pick: Pick, client: Client) -> None:
 
 
 def deliver_claimed(broker: Broker, pick: Pick, options: FetchOptions) -> bytes:
-    """Deliver a claimed job. Return the encoded entry; nothing if it can't be delivered any more."""
+    """Deliver a claimed job. Return the encoded entry, or b"" if the job can't be delivered any more."""
     lease_ms = exclusive.start(broker, pick)
     if not lease_ms:
         return b""
@@ -439,7 +441,7 @@ def deliver_claimed(broker: Broker, pick: Pick, options: FetchOptions) -> bytes:
 
 
 def _serve_by_arrival(broker: Broker, queue: Queue) -> None:
-    """Serve clients that wait with patterns, and those by name that came before them. Spec TP2."""
+    """Serve clients that wait with patterns, and clients that wait by name, in the order of arrival. Spec TP2."""
     takes_once = False
     while queue.length and not queue.paused & PAUSED_OUT:
         client = _first_waiting(queue, takes_once=takes_once)
@@ -460,7 +462,7 @@ def _serve_by_arrival(broker: Broker, queue: Queue) -> None:
         elif job is not None:
             _serve(broker, queue, job, client)
         elif is_picky and not queue.is_stalled and not takes_once:
-            takes_once = True  # The jobs that are left are for others.
+            takes_once = True  # Only at-most-once jobs are left, which picky clients skip.
         else:
             return
 
@@ -479,7 +481,7 @@ def _arrival_of(client: Client) -> int:
 def _first_waiting(queue: Queue, *, takes_once: bool) -> Client | None:
     """Return the client without a filter that has waited longest, by the queue's name or by a pattern.
 
-    takes_once   of those that take at-most-once jobs
+    takes_once   consider only clients that take at-most-once jobs
     """
     found: Client | None = None
     lines = [queue.waiting]
@@ -495,7 +497,10 @@ def _first_waiting(queue: Queue, *, takes_once: bool) -> Client | None:
 
 
 def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:
-    """Return a queue's next job and the client that has waited longest of those that take it; some are picky."""
+    """Return a queue's next job, and the client that has waited longest of those that take it.
+
+    Some of the queue's clients are picky.
+    """
     waiting = queue.waiting
     first = next(iter(waiting))
     if queue.picky == len(waiting):
@@ -507,7 +512,10 @@ def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:
 
 
 def _repeat_to_others(broker: Broker, token: bytes, job: Job) -> None:
-    """Repeat a delivery to other clients that wait with its token: a client came back before it was served."""
+    """Repeat a delivery to the other clients that wait with the same token.
+
+    This happens when a client reconnects and asks again before its first request was served.
+    """
     body: Any = job.body
     for client in list(broker.tokens.waits[token]):
         shows = client.options.shows
@@ -516,7 +524,7 @@ def _repeat_to_others(broker: Broker, token: bytes, job: Job) -> None:
 
 
 def send(broker: Broker, client: Client, reply: bytes) -> None:
-    """Send a late reply, in the client's own reply mode; its pipeline goes on."""
+    """Send a late reply, according to CLIENT REPLY. The client's pipeline continues."""
     if not client.is_silenced:
         client.reply(reply)
     client.wrote = max(client.wrote, WROTE_IN_TROUBLE if broker.journal.disk_level else WROTE)

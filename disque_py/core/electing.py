@@ -1,12 +1,12 @@
 """The next list of voters: the proposer, and the commands of operators. VOTE_IS.
 
 Single-decree Paxos among the voters of a list decides the list of the next epoch (Lamport, "Paxos Made Simple"). A node
-that proposes a list asks the voters for a promise first. If one has accepted a list before, the node proposes that one,
-and its own command fails. A list that a majority accepted is decided. It takes effect when a majority of the old list
-has stopped, and a majority of the new list has copied their grants (recalling.py). Spec CL5.
+that proposes a list first asks the voters for a promise. If a voter has accepted another list before, the node proposes
+that list instead, and its own command fails. A list is decided when a majority has accepted it. It takes effect when a
+majority of the old list has stopped, and a majority of the new list has copied their grants (recalling.py). Spec CL5.
 
-The first list is set by an operator (INIT), after every node of it was asked. RESET FORCE makes a new first list, with
-an epoch that is far above all others. Work that runs then may be handed out again. Spec CL7.
+An operator sets the first list (INIT). Every node of that list must have answered before. RESET FORCE makes a new first
+list with an epoch far above all others. Jobs and locks that are claimed at that time may be handed out again. Spec CL7.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from disque_py.core.voter_memory import Ballot, is_ballot
 from disque_py.core.voting import NO, YES
 
 VOTE_MS: Final = 1_000
-# A list is waited for so long until it is in effect.
+# A command waits at most this long for its list to take effect.
 EFFECT_MS: Final = 2_000
 BALLOTS_MAX: Final = 5
 PAUSE_MS: Final = (20, 200)
@@ -41,7 +41,7 @@ POLL_MS: Final = 50
 
 TOPIC_VOTER: Final = b"voter"
 WORD_MEMORY: Final = b"memory"
-# A node's state as a voter, in its share.
+# A node's state as a voter, as it says it in its share.
 NOT_A_VOTER: Final = 0
 IS_MUTE: Final = 1
 COPIES: Final = 2
@@ -54,17 +54,17 @@ CHANGING: Final = "NOQUORUM the voters are changing"
 BUSY: Final = "BUSY a change of voters is under way"
 VOTERS_ALREADY: Final = "ERR there are voters already"
 
-# A node's share in the question: epoch (0: it knows no list), id of its memory, its state.
+# A node's share in the question: epoch (0: it knows no list), id of its memory, state.
 State = tuple[int, bytes, int]
 
 
 class Round:
     """A vote that waits for answers.
 
-    unanswered   voters whose answer is due
+    unanswered   voters that have not answered yet
     promised     voters that said yes
-    highest      the highest ballot that a voter promised
-    accepted     the highest ballot that a voter accepted, and its list
+    highest      the highest ballot that a voter has promised
+    accepted     the highest ballot that a voter has accepted, and its list
     """
 
     __slots__ = ("accepted", "accepted_list", "client", "highest", "majority", "promised", "refused", "unanswered")
@@ -81,7 +81,7 @@ class Round:
 
     @property
     def is_decided(self) -> bool:
-        """Return whether a majority said yes, or can't any more."""
+        """Return whether a majority said yes, or no majority is possible any more."""
         return len(self.promised) >= self.majority or len(self.promised) + len(self.unanswered) < self.majority
 
 
@@ -91,7 +91,7 @@ class Round:
 def own_state(broker: Broker, *, is_wanted: bool) -> State:
     """Return this node's share in a question about voters.
 
-    is_wanted   a list may name this node's memory next, so it is to have one
+    is_wanted   whether the next list may name this node's memory, so that the node must have one
     """
     memory = broker.claims.memory
     epoch = memory.list.epoch if memory.list is not None else 0
@@ -108,14 +108,14 @@ def own_state(broker: Broker, *, is_wanted: bool) -> State:
 
 
 def share(broker: Broker, words: list[Any]) -> gathering.Share:
-    """Make this node's answer to a question about voters (gathering.py). The word b"memory" asks for a memory."""
+    """Make this node's answer to a question about voters (gathering.py). The word b"memory" requires a memory."""
     yield from ()
     return list(own_state(broker, is_wanted=words == [WORD_MEMORY]))
 
 
 def _check(value: Any) -> State:
     if type(value) not in (list, tuple) or len(value) < 3:
-        raise ValueError("the state of a voter that is none")
+        raise ValueError("an invalid state of a voter")
     epoch, memory_id, state = value[:3]
     if type(epoch) is not int or type(state) is not int or type(memory_id) is not bytes:
         raise ValueError("the state of a voter without numbers")
@@ -125,7 +125,7 @@ def _check(value: Any) -> State:
 
 
 def states(broker: Broker, client: Client, *, is_wanted: bool = False) -> Generator[None, None, dict[bytes, State]]:
-    """Ask all linked nodes for their state as voters. Return the answers by node id, with our own."""
+    """Ask all linked nodes for their state as voters. Return the answers by node id, including this node's."""
     words: list[Any] = [WORD_MEMORY] if is_wanted else []
     question = gathering.ask(broker, client, TOPIC_VOTER, words, _check)
     yield from gathering.answers(broker, question)
@@ -138,7 +138,7 @@ def states(broker: Broker, client: Client, *, is_wanted: bool = False) -> Genera
 
 
 def first(broker: Broker, client: Client, ids: list[bytes], *, is_forced: bool) -> Generator[None, None, None]:
-    """Make the first list of a cluster; with `is_forced` also where there is a list. CommandError."""
+    """Make the first list of a cluster, with `is_forced` even if there is a list. Raise CommandError."""
     if broker.claims.memory.list is not None and not is_forced:
         raise CommandError(VOTERS_ALREADY)
     found = yield from states(broker, client, is_wanted=True)
@@ -162,14 +162,14 @@ def first(broker: Broker, client: Client, ids: list[bytes], *, is_forced: bool) 
 def change(
     broker: Broker, client: Client, *, added: bytes = b"", removed: bytes = b"", lease_max_ms: int = 0
 ) -> Generator[None, None, None]:
-    """Add or remove a voter, or set the longest lease. It returns when the next list is in effect. CommandError."""
+    """Add or remove a voter, or set the longest lease. Wait until the next list is in effect. Raise CommandError."""
     current = broker.claims.memory.list
     if current is None:
         raise CommandError(NO_VOTERS)
     if added and added in current.voters:
         raise CommandError(f"ERR {added.hex()} is a voter")
     if removed and removed not in current.voters:
-        raise CommandError(f"ERR {removed.hex()} is no voter")
+        raise CommandError(f"ERR {removed.hex()} is not a voter")
     if removed and len(current.voters) == 1:
         raise CommandError("ERR the last voter cannot be removed")
     found = yield from states(broker, client, is_wanted=True)
@@ -178,11 +178,11 @@ def change(
     voters = {each: memory for each, memory in current.voters.items() if each != removed}
     if added:
         voters[added] = found[added][1]
-    # A voter that has lost its memory begins the next epoch with the one it has now.
+    # A voter that has lost its memory begins the next epoch with its present memory.
     for node_id in voters:
         if node_id in found:
             voters[node_id] = found[node_id][1]
-    # Else no claim would be granted any more, and only a reset would help.
+    # Without a majority in reach, no claim would be granted any more, and only a reset would help.
     if sum(1 for node_id in voters if node_id in found) <= len(voters) // 2:
         raise CommandError(NO_MAJORITY)
     epoch = current.epoch + 1
@@ -195,9 +195,9 @@ def change(
 
 
 def _decide(broker: Broker, client: Client, current: VoterList, wanted: VoterList) -> Generator[None, None, VoterList]:
-    """Let the voters of an epoch decide the list of the next one. CommandError."""
+    """Let the voters of an epoch decide the list of the next epoch. Raise CommandError."""
     number = 0
-    proposer = broker.rng.randbytes(ID_BYTES)  # No two proposals share a ballot, also of one node.
+    proposer = broker.rng.randbytes(ID_BYTES)  # Different proposals never have the same ballot, even of one node.
     for _ in range(BALLOTS_MAX):
         number += 1
         promise = yield from _vote(broker, client, current, (number, proposer), None)
@@ -236,9 +236,9 @@ def on_vote_is(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Note a voter's answer to a vote."""
     for number, outcome, highest, highest_node, accepted, accepted_node, packed, *_ in items:
         if type(number) is not int or type(outcome) is not int:
-            raise ValueError("an answer to a vote that is none")
+            raise ValueError("an invalid answer to a vote")
         if not is_ballot((highest, highest_node)) or not is_ballot((accepted, accepted_node)):
-            raise ValueError("ballots that are none")
+            raise ValueError("invalid ballots")
         accepted_list = unpack_list(packed) if packed is not None else None
         vote = broker.claims.rounds.get(number)
         if vote is None or sender not in vote.unanswered:
@@ -257,19 +257,19 @@ def on_vote_is(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Wait no longer for a voter whose link broke."""
+    """Stop waiting for a voter whose link broke."""
     for vote in open_questions.without(broker.claims.rounds, node).values():
         if vote.is_decided:
             stalling.go_on_now(broker, vote.client)
 
 
 def forget_client(broker: Broker, client: Client) -> None:
-    """Forget the vote of a client that is gone. A list that was accepted is finished by the next change."""
+    """Forget the vote of a client that is gone. The next change finishes a list that was accepted."""
     open_questions.forget_client(broker.claims.rounds, client)
 
 
 def _await_effect(broker: Broker, client: Client, epoch: int) -> Generator[None, None, None]:
-    """Wait until a majority of this epoch's list grants claims. CommandError."""
+    """Wait until a majority of this epoch's list grants claims. Raise CommandError."""
     until_ms = broker.now_ms + EFFECT_MS
     while broker.now_ms < until_ms:
         current = broker.claims.memory.list
@@ -284,7 +284,7 @@ def _await_effect(broker: Broker, client: Client, epoch: int) -> Generator[None,
 
 
 def node_id_of(broker: Broker, name: bytes) -> bytes:
-    """Return the id of a known node, as operators write it: 40 hex characters. CommandError."""
+    """Return the id of a known node that an operator names by 40 hex characters. Raise CommandError."""
     try:
         node_id = bytes.fromhex(name.decode())
     except ValueError:

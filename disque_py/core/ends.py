@@ -1,15 +1,15 @@
-"""Ends: jobs that are over, by id and status, for a while; and jobs whose end is waited for.
+"""Ends: ids and statuses of jobs that ended recently, and ids of jobs for whose end clients wait.
 
-A job's record goes when all nodes know its end. A WAITJOB that comes a little later must still be told the truth. So
-each node remembers the ids of ended jobs with their status for twice the node time-out. The table has two generations
-and is bounded, as that of tombstones is. A tombstone also says that a job is done. It does not say how.
+A job's record is dropped when all nodes know its end. A WAITJOB that comes a little later must still get the right
+answer. So each node remembers the ids and statuses of ended jobs for twice the node time-out. The table has two
+generations and is bounded, like the table of tombstones. A tombstone says only that a job is done, not how it ended.
 
-An end may be known in *doubt*: the job is completed, and another node may have a result that this one never heard, or
-has dropped. Such an end is told as one in doubt, and ends a wait only when no linked node knows better (job_waits.py).
+An end may be in *doubt*. Then the job is completed, but another node may have a result that this node never heard of or
+has dropped. Nodes report such an end as doubtful. It ends a wait only if no linked node knows more (job_waits.py).
 
-`watched` has the ids that clients here, or other nodes, wait for. lifecycle.py notes a watched id whenever its status
-here may have become another. At the end of the turn job_waits.py tells those that wait. A job that is not waited for
-costs one look-up. Spec RW5.
+`watched` has the ids for which clients here or other nodes wait. lifecycle.py notes a watched id whenever its status
+here may have changed. At the end of the turn job_waits.py informs the waiting clients and nodes. A job for which no
+client waits costs one look-up. Spec RW5.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ GENERATION_MAX: Final = 131_072
 
 
 class Ends:
-    """The ends of jobs, and ids that are waited for.
+    """The ends of jobs, and the ids for which clients wait.
 
-    recent    id -> status of a job that ended here, the younger generation; code adds to it directly
-    doubts    ids among them whose end is known in doubt
-    watched   ids that a client or a node waits for (job_waits.py)
-    noted     those whose job changed in this turn
+    recent    id -> status of a job that ended here; the younger generation, to which other code adds directly
+    doubts    ids of ended jobs whose end is in doubt
+    watched   ids for which a client or a node waits (job_waits.py)
+    noted     watched ids whose job changed in this turn
     """
 
     __slots__ = ("_before", "_doubts_before", "_keep_ms", "_since_ms", "doubts", "noted", "recent", "watched")
@@ -45,7 +45,7 @@ class Ends:
         return self.recent.get(job_id) or self._before.get(job_id, 0)
 
     def is_doubted(self, job_id: bytes) -> bool:
-        """Return whether a job that completed may have a result that this node does not know."""
+        """Return whether a completed job may have a result that this node does not know."""
         return job_id in self.doubts or job_id in self._doubts_before
 
     def note(self, job_id: bytes) -> None:
@@ -54,11 +54,11 @@ class Ends:
             self.noted[job_id] = None
 
     def note_all(self) -> None:
-        """Note all ids that are waited for."""
+        """Note all watched ids."""
         self.noted.update(self.watched)
 
     def expire(self, now_ms: int) -> None:
-        """Forget ends that are old enough, or too many; called often."""
+        """Forget ends that are old enough, or too many. Called often."""
         if now_ms - self._since_ms >= self._keep_ms or len(self.recent) >= GENERATION_MAX:
             self._before = self.recent
             self.recent = {}

@@ -1,11 +1,11 @@
 """ErroredIds: the errored jobs of each queue, so that a queue with such jobs is not dropped.
 
-An errored job is in no queue, and its queue may be idle for days. An operator still has to find it: QSTAT, QSCAN and
-the displays made of them tell of queues that exist. So lifecycle.py and others add the id of each job that becomes
-errored here, or is loaded, moved or copied as an errored one. timers.py asks before it drops a queue.
+An errored job is in no queue, and its queue may be idle for days. An operator must still find the job, but QSTAT, QSCAN
+and the displays based on them show only queues that exist. So lifecycle.py and other modules add the id of each job
+that becomes errored here, or arrives here as an errored job. timers.py asks `has` before it drops a queue.
 
-Nothing is done when a job stops being errored. An id is looked at again later, and goes if its job is not errored in
-this queue any more. Each `add` looks at two ids, so stale ones never outnumber the others for long. Spec F5.
+Nothing is done when a job stops being errored. Ids are checked later, and removed if their job is no longer errored in
+this queue. Each `add` checks two ids, so stale ids do not outnumber the others for long. Spec F5.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-# Ids that one `add` looks at: more than it adds, so that the table shrinks to the ids that are true.
+# Ids that one `add` checks. These are more than it adds, so that stale ids disappear in time.
 LOOKED_PER_ADD: Final = 2
-# Ids that one question looks at: a tenth of a millisecond. With more stale ones the queue stays until a later question.
+# Ids that one `has` checks, which takes a tenth of a millisecond. With more stale ids, the queue stays until a later
+# check.
 LOOKED_PER_QUESTION: Final = 250
 
-# Whether the job of this id is errored in the queue of this name.
+# Returns whether the job of an id is errored in the queue of a name.
 IsErrored = Callable[[bytes, bytes], bool]
 
 
 class ErroredIds:
     """Ids of errored jobs by queue; some may be stale.
 
-    by_queue   queue -> its ids, those that were not looked at for the longest time first
+    by_queue   queue -> its ids, the least recently checked first
     """
 
     __slots__ = ("_is_errored", "by_queue")
@@ -45,7 +46,7 @@ class ErroredIds:
             self._look(queue, ids)
 
     def has(self, queue: bytes) -> bool:
-        """Return whether a job is errored in the queue. True, too, if too many ids are stale to tell now."""
+        """Return whether a job is errored in the queue. Also return True if too many ids are stale to decide now."""
         ids = self.by_queue.get(queue)
         if ids is None:
             return False
@@ -58,7 +59,7 @@ class ErroredIds:
         return True
 
     def _look(self, queue: bytes, ids: OrderedDict[bytes, None]) -> bool:
-        """Look at one id, which goes if it is stale. Return whether its job is errored in the queue."""
+        """Check one id, and remove it if it is stale. Return whether its job is errored in the queue."""
         job_id = next(iter(ids), None)
         if job_id is None:
             return False

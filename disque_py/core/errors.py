@@ -1,7 +1,7 @@
-"""Errors a client can be answered with.
+"""Errors in replies to clients.
 
-`CommandError(text)` becomes `-<text>`; its first word is the code that programs match on. Texts that several commands
-share are here, each once (spec R8).
+`CommandError(text)` becomes the reply `-<text>`. The first word of the text is the code that programs match on. This
+module has the texts that several commands share (spec R8).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class CommandError(Exception):
-    """The client is wrong; its command changed nothing. `text` is the reply without the leading dash."""
+    """A command was refused and changed nothing. `text` is the reply without the leading dash."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -1,10 +1,10 @@
-"""Event lines: events as lines of JSON, for readers outside.
+"""Event lines: events as lines of JSON, for readers of the log of events.
 
-A line has the same fields in the same order for every event of a job (docs/events.md). Unknown fields are null; `v` is
-the version of the schema. Text is ASCII: bytes of names and metadata that are not UTF-8 become U+FFFD.
+A line has the same fields in the same order for every event of a job (docs/events.md). Unknown fields are null. `v` is
+the version of the schema. Text is ASCII. Bytes of names and metadata that are not UTF-8 become U+FFFD.
 
-This is the costliest step in an event's life, and a reader that keeps up takes every event through it. So pieces that
-many lines share (names of states, counters, a queue's name) are made once and looked up.
+This step costs more than any other in the life of an event, and each event passes it for each reader. So pieces that
+many lines share, such as names of states, counters and queues, are made once and looked up.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from disque_py.event_format import (
     line_fields,
 )
 
-# The characters of ids. An id with any other came from another node; it takes the slow way, which escapes.
+# The characters of ids. An id with other characters came from another node, and needs the slower code that escapes.
 _ID_CHARS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-"
 
-# At most this many pieces of lines are kept; then they are made anew.
+# The most pieces of lines that are kept. With more, all pieces are dropped.
 PIECES_MAX: Final = 10_000
 
 _REST: Final = f'"error":null,"worker":null,"meta":{{}},"body_size":%s,"v":{SCHEMA_VERSION}}}\n'
@@ -48,7 +48,7 @@ _ADDED: Final = (
 
 
 class Lines:
-    """Makes lines of a block's events. It keeps pieces of text, and drops them when there are too many."""
+    """Converts the events of a block to lines. It keeps pieces of text, and drops them when there are too many."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, str] = {}
@@ -56,7 +56,7 @@ class Lines:
         self._rests: dict[int, str] = {}
 
     def of(self, first_seq: int, ts_ms: int, events: list[Any]) -> list[str]:
-        """Return a line per event, each with its newline; ValueError or IndexError if an event is malformed."""
+        """Return one line per event, with its newline. Raise ValueError or IndexError if an event is malformed."""
         queues, counters, rests = self._queues, self._counters, self._rests
         if len(queues) + len(counters) + len(rests) > PIECES_MAX:
             queues.clear()

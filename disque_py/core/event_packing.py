@@ -1,13 +1,14 @@
-"""Noted: a turn's events, packed as they are noted down.
+"""Noted: the events of a turn, which are packed while they are noted.
 
-Nearly every ADDJOB, GETJOB and ACKJOB makes an event. A tuple that is packed at the end of the turn costs half a
-microsecond. So compiled code writes the three most common events byte by byte into a buffer. event_format.py has their
-layout. The bytes are those that msgpack makes of their tuples. That costs a tenth of a microsecond. `librt` is mypyc's
-own library: its buffer is C that compiled code calls without objects in between. In plain Python a few of these calls
-cost more than making the tuple, so there tuples are kept and packed together.
+Nearly every ADDJOB, GETJOB and ACKJOB makes an event. To make a tuple and pack it at the end of the turn costs half a
+microsecond per event. So compiled code writes the three most common events byte by byte into a buffer, which costs a
+tenth of a microsecond. event_format.py has their layout. The bytes are the same that msgpack makes from the tuples.
+`librt` is mypyc's library. Compiled code calls its buffer as C functions, without intermediate objects. In plain Python
+a few such calls cost more than a tuple, so there tuples are kept and packed together.
 
-An unusual event (large counters, a queue with a long name, an id of another shape) becomes a tuple. An array of msgpack
-begins with the number of its items. Room for that is left at the beginning of a part, and filled in at its end.
+An unusual event becomes a tuple in both builds: large counters, a queue with a long name, an id of another shape. A
+msgpack array begins with the number of its items. Space for this number is reserved at the beginning of each part, and
+filled in at its end.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ except ImportError:  # Plain Python works without it; compiled code reports a mi
 if TYPE_CHECKING:
     from disque_py.core.job import Job
 
-# A reader gets whole blocks at a time, so a turn with very many events makes several. A power of two.
+# A reader gets whole blocks, so a turn with very many events makes several blocks. A power of two.
 EVENTS_PER_BLOCK: Final = 1_024
 _IN_PART: Final = 1_023
 
@@ -52,7 +53,7 @@ _U64: Final = 0xCF
 _QUEUE_BYTES_MAX: Final = 255
 # Numbers up to this one take one byte.
 _SMALL_MAX: Final = 127
-# Times are above the first value, so they have 64 bits, and up to the second, the largest compiled int.
+# The usual range of times. From the first value on, msgpack uses 64 bits. The second is the largest compiled int.
 _TIME_MIN: Final = 1 << 32
 _TIME_MAX: Final = (1 << 62) - 1
 _BIN8_HIGH: Final = (_BIN8 << 8) - (1 << 16)
@@ -61,7 +62,7 @@ _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 class Noted:
-    """The events of a turn; `count` is their number since `take`."""
+    """The events of a turn. `count` is their number since the last `take`."""
 
     __slots__ = ("_events", "_parts", "_writer", "count")
 
@@ -108,7 +109,7 @@ class Noted:
                 if since_ms:
                     write_i16_be(writer, i16(version << 8 | _U64))
                     write_i64_be(writer, since_ms)
-                else:  # Another node handed the job over a moment ago.
+                else:  # The job has just arrived from another node.
                     write_i16_be(writer, i16(version << 8))
                 write_i32_be(writer, i32(attempt << 24 | nacks << 16 | deliveries << 8 | _U64))
                 self._end(writer, job, size)
@@ -164,7 +165,7 @@ class Noted:
         )
 
     def take(self) -> list[tuple[bytes, int]]:
-        """Return all events in order, as (packed list of events, how many), and begin anew."""
+        """Return all events in order, as (packed list of events, their number), and start with none."""
         if not IS_COMPILED:
             events, self._events = self._events, []
             self.count = 0
@@ -177,7 +178,7 @@ class Noted:
         return parts
 
     def _begun(self) -> BytesWriter:
-        """Return the buffer for the event."""
+        """Return the buffer for the next event."""
         writer = self._writer
         if not self.count & _IN_PART:
             writer.append(_ARRAY16)
@@ -185,7 +186,7 @@ class Noted:
         return writer
 
     def _end(self, writer: BytesWriter, job: Job, size: int) -> None:
-        """Write the common end of all three: creation time, queue, bytes."""
+        """Write the fields with which all three kinds of events end: creation time, queue, bytes."""
         write_i64_be(writer, job.ctime)
         queue = job.terms.queue
         name_bytes: i64 = len(queue)
@@ -209,14 +210,14 @@ class Noted:
 
 
 def _packed(events: list[Any]) -> tuple[bytes, int]:
-    """Return the bytes that the buffer would have: both builds give the same traces."""
+    """Return the same bytes as the buffer would have, so that both builds give the same traces."""
     count = len(events)
     payload: bytes = _pack(events)
     return (payload if count > _ARRAY4_MAX else b"%c\0%c%b" % (_ARRAY16, count, payload[1:])), count
 
 
 def _is_usual(job: Job) -> bool:
-    """Whether a compiled int holds its times, and msgpack needs one byte for each length."""
+    """Whether the job's times fit a compiled int, and msgpack needs one byte for each length."""
     return (
         _TIME_MIN <= job.ctime <= _TIME_MAX
         and len(job.id) == USUAL_ID_BYTES
@@ -225,9 +226,9 @@ def _is_usual(job: Job) -> bool:
 
 
 def _number(writer: BytesWriter, number: i64) -> None:
-    """Write a number of at most 32 bits: no body has more bytes."""
+    """Write a number of at most 32 bits. No body has more bytes than that."""
     if number <= _SMALL_MAX:
-        writer.append(u8(number))  # Any other type of number goes the long way, through Python's own call.
+        writer.append(u8(number))  # For another type of number, the compiler would use a slow Python call.
     elif number < 1 << 8:
         writer.append(_U8)
         writer.append(u8(number))
@@ -239,5 +240,5 @@ def _number(writer: BytesWriter, number: i64) -> None:
         write_i32_be(writer, i32(number if number < 1 << 31 else number - (1 << 32)))
 
 
-# A compiled function is a builtin one.
+# A compiled function is a builtin, not a FunctionType.
 IS_COMPILED: Final = not isinstance(_is_usual, FunctionType)

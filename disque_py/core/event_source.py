@@ -1,7 +1,7 @@
-"""EventSource: the log of events as commands see it.
+"""EventSource: the log of events, as commands use it.
 
-`broker.event_source` is one while events are wanted (storage/event_log_service.py), else None. The core knows only
-these methods: reading a log is slow work that goes on beside the loop.
+`broker.event_source` is an EventSource while events are written (storage/event_log_service.py), else None. The core
+knows only these methods, because reading a log is slow work that is done outside the loop.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class EventSource(Protocol):
-    """The log of events as commands see it. Each method but `fields` raises CommandError if there is no log now.
+    """The log of events, as commands use it. Each method except `fields` raises CommandError if there is no log now.
 
-    `done` is called with the reply, or with the CommandError, within a turn; perhaps before the method returns.
+    `done` is called within a turn, with the reply or a CommandError. This may happen before the method returns.
     """
 
     def position(self) -> tuple[str, int, int, int]:
-        """Return log id, first event, next event that is not on disk yet, bytes."""
+        """Return the log's id, its first event, the next event that is not on disk yet, and its size in bytes."""
 
     def read(
         self,
@@ -35,10 +35,13 @@ class EventSource(Protocol):
         *,
         is_packed: bool = False,
     ) -> None:
-        """Read lines or blocks from event `seq` on. `block_ms` -1: don't wait; 0: for ever. `name` may be empty."""
+        """Read lines or blocks from event `seq` on. `name` may be empty.
+
+        block_ms   how long to wait for events; -1: do not wait; 0: wait without a limit
+        """
 
     def seek(self, wall_ms: int, done: Callable[[bytes | CommandError], None]) -> None:
-        """Find the first event that is not older."""
+        """Find the first event that is not older than `wall_ms`."""
 
     def tail(self, client: Client) -> None:
         """Send the client all events from now on."""

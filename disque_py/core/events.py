@@ -1,20 +1,20 @@
-"""Events: the transitions of jobs, as the node that makes them notes them down.
+"""Events: the transitions of jobs, noted by the nodes that make them.
 
 A user sees a job in one of seven states (spec E2): invisible, pending, running, completed, canceled, errored, expired.
-A node that takes the job from one to the next writes an event. A node that only learns of it writes nothing. Several
-nodes may make a transition alone (expiry, a requeue on both sides of a cut). Then each writes its own event, and
-readers take equal (job, version, event) as one. A node that takes an ack of a job it never held writes no event: the
-holder that first learns of it does.
+The node that takes the job from one state to the next writes an event. A node that only learns of the transition writes
+none. Several nodes may make the same transition independently, for example an expiry, or a requeue on both sides of a
+partition. Then each writes its own event, and readers treat equal (job, version, event) as one. A node that takes an
+ack of a job that it never held writes no event. The first holder that learns of the ack writes it.
 
-`job.version` orders the changes of one job on all nodes. A node that changes the job raises it to the highest version
-seen plus one. Every message about the job carries it, and the journal records it. It counts also where no events are
-written. A new job has version 1.
+`job.version` orders the changes of one job across all nodes. A node that changes the job raises it to one above the
+highest version it has seen. Every message about the job carries the version, and the journal records it. The version
+also rises while no events are written. A new job has version 1.
 
-A job's `status` and `since_ms` are kept in step whether events are written or not: QLEN and QSTAT count by them.
+A job's `status` and `since_ms` are maintained whether or not events are written, because QLEN and QSTAT count by them.
 
-`broker.events` exists while events are written, and is None otherwise. The core notes events down (event_packing.py),
-and the end of the turn takes them (storage/event_log_service.py). event_format.py has the codes, the states and the
-layout of events. event_lines.py turns events into lines for readers outside; docs/events.md describes those.
+`broker.events` is an object while events are written, else None. The core notes events in it (event_packing.py), and
+the end of the turn takes them out (storage/event_log_service.py). event_format.py has the codes, the states and the
+layout of events. event_lines.py converts events to lines for readers. docs/events.md describes these lines.
 Spec E1, E2, E3.
 """
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.job import Job
 
-# The highest version that another node may send. A job's version has 31 bits (job.py), and has room to rise.
-# No job is changed so often.
+# The highest version that a node accepts from another one. A job's version has 31 bits (job.py), so there is room above
+# this limit. No job is changed so often.
 VERSION_MAX: Final = 2**31 - 2**16
 
 _STATUS_OF: Final = tuple(CODES.get(code, UNKNOWN_EVENT)[1] for code in range(max(CODES) + 1))
@@ -57,7 +57,10 @@ Event = tuple[Any, ...]
 
 
 def added(broker: Broker, job: Job, code: int) -> None:
-    """Note that the job exists (ADDED or ADDED_INVISIBLE), just before its producer is told. Its version stays."""
+    """Note that the job exists (ADDED or ADDED_INVISIBLE). Called just before its producer is told.
+
+    The job's version does not change.
+    """
     if job.attributes is not None and job.attributes.extras is not None:
         broker.batches.note_added(job)
     events = broker.events
@@ -74,13 +77,16 @@ def added(broker: Broker, job: Job, code: int) -> None:
 
 
 def ended(broker: Broker, job: Job, code: int, error: str = "") -> None:
-    """Note that the job is over for this node (EXPIRED_EVENT, DELETED, LOST …), unless it was so, or never promised."""
+    """Note that the job is over for this node (EXPIRED_EVENT, DELETED, LOST …).
+
+    Do nothing if the job was over already, or if its producer never got a promise.
+    """
     if job.state != ACKED_HERE and job.state != WAIT_REPL:
         note(broker, job, code, {"error": error} if error else None)
 
 
 def status_of(job: Job) -> int:
-    """Return the state its users see. If it was not noted (after a restart, say), derive it from the job."""
+    """Return the state that users see. If it was not noted, for example after a restart, derive it from the job."""
     if job.status:
         return job.status
     if job.state == QUEUED_HERE:
@@ -100,9 +106,9 @@ def status_of(job: Job) -> int:
 
 
 def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None, *, left: int | None = None) -> None:
-    """Note that this node takes the job to another state. The job still is as it was, counters apart.
+    """Note that this node takes the job to another state. Called before the job itself changes, except its counters.
 
-    left   the state that it leaves, for a job that is not as it was
+    left   the state that the job leaves, if the job has already changed
     """
     job.version += 1
     events = broker.events
@@ -115,7 +121,7 @@ def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None
 
 
 def acked(broker: Broker, job: Job) -> None:
-    """Note an ACKED event; `note` written out, because every ACKJOB comes here."""
+    """Note an ACKED event. This is `note` with its calls inlined, because every ACKJOB comes here."""
     job.version += 1
     events = broker.events
     if events is not None:
@@ -134,12 +140,12 @@ def acked(broker: Broker, job: Job) -> None:
 
 
 def canceled(broker: Broker, job: Job, error: str = "") -> None:
-    """Note that a job that a node held was canceled; the error says which job took its place, if one did."""
+    """Note that a job was canceled that a node held. `error` says which job took its place, if one did."""
     note(broker, job, CANCELED_EVENT, {"error": error} if error else None)
 
 
 def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: int | None = None) -> Event:
-    """Return the event of a job that is about to change, or has just been added, with the rare fields of both."""
+    """Return the event of a job that is about to change or has just been added, with its rare fields."""
     event = (
         code,
         job.id,
@@ -173,7 +179,7 @@ def learn(broker: Broker, job: Job, status: int) -> None:
 
 
 def heard(job: Job, version: Any) -> None:
-    """Merge the job's version that another node told; ValueError if it is no number."""
+    """Merge the job's version from another node's message. Raise ValueError if it is not a number."""
     if type(version) is not int or not 0 <= version <= VERSION_MAX:
         raise ValueError("a version that is not a number")
     if version > job.version:

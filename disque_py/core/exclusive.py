@@ -1,21 +1,22 @@
 """Deliveries under a claim: exclusive queues, and queues with `assign quorum`. FREED, CLAIM_ENDED.
 
-A job with a stamp (claim_stamps.py) is delivered only under a claim that a majority of the voters granted: on its value
-first, then on its own id. While it is claimed it is aside (parking.py), and pending. No other job of its value is
-offered by this node meanwhile. The consumer gets the job in the turn in which the grant has come, if the claim's time
-is not over by then. A grant that comes too late, or for which there is no consumer or no job any more, is released, and
+A job with a stamp (claim_stamps.py) is delivered only under claims that a majority of the voters granted: first on its
+value, then on its own id. While a claim is under way, the job is set aside (parking.py) and stays pending. Meanwhile
+this node offers no other job of the same value. The consumer gets the job in the turn in which the grant arrives, if
+the claim has not ended by then. A grant is released if it arrives too late, or if its consumer or its job is gone. Then
 its attempt does not count.
 
 A key is *busy* while this node claims it, has a delivery under it, or was refused because another holder has it. A busy
-key has no room: its jobs wait aside. A voter that refused a claim tells the end of the grant (FREED). The refusal also
-says how long the grant runs, at most. Then the key is tried again.
+key has no room, so its jobs stay aside. A voter that refused a claim tells us when the other grant ends (FREED). Its
+refusal also says how long that grant can run. After this span the key is tried again.
 
-The claim of a delivery ends at ACKJOB or NACK. It lapses with the lease. Nothing is released then: another node may
-have renewed it for the worker. WORKING renews it. `running` has the claims of this node's deliveries. A command with
-the delivery's fence may come to any holder of the job, because every holder hears of fence and holder with `leased`.
-So several nodes may have a claim in `running`, and each keeps its key busy. The one that ends it tells the others.
+The claim of a delivery ends at ACKJOB or NACK, or lapses with the lease. WORKING renews it. A claim that lapses is not
+released, because another node may have renewed it for the worker. `running` has the claims of this node's deliveries.
+Any holder of the job may get a command with the delivery's fence, because LEASED tells every holder the fence and the
+claim's holder. So several nodes may have the same claim in `running`, and each of them keeps its key busy. The node at
+which the claim ends tells the others.
 
-Without a majority no claim begins for a moment, because each of them would fail. Consumers wait.
+After a claim found no majority, no claim begins for a moment, because it would fail as well. Consumers wait.
 Spec EX3, EX4, EX5, EX6, EX7.
 """
 
@@ -44,15 +45,16 @@ from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.spilled import Spilled
 from disque_py.event_format import CANCELED
 
-# A claim's lease is so much longer than the job's, because the job's begins when the grant has come.
+# A claim's lease is longer than the job's by this span, because the job's lease begins when the grant has arrived.
 SLACK_MS: Final = 50
 PERCENT: Final = 100
-# Without a majority no claim begins for so long.
+# After a claim found no majority, no claim begins for a random span within these limits.
 GATE_MS: Final = (100, 300)
-# A key that another holder has is tried again after so long, in case that no voter told its end. So many per step.
+# A key that another holder has is tried again after this span, in case the news of its end was lost. At most so many
+# keys are tried per step.
 RECHECK_MS: Final = 700
 RECHECKS_PER_STEP: Final = 20
-# Claims under way of one node.
+# The most claims that one node may have under way.
 UNDER_WAY_MAX: Final = 1_000
 
 FENCED: Final = "FENCED A later claim is known"
@@ -78,9 +80,10 @@ def begin(
     options: FetchOptions,
     decided: Callable[[Pick], None],
 ) -> Pick | None:
-    """Claim a fetched job for a consumer; it is aside meanwhile. None: it has to wait, and is aside.
+    """Claim a fetched job for a consumer, and set the job aside. Return None if its key is busy, so that it must wait.
 
-    decided   is called once, perhaps at once. A pick that was GRANTED is to be delivered (`start`) or given back
+    decided   is called once, possibly before this function returns. The callback must deliver a GRANTED pick (`start`)
+              or give it back
     """
     state = broker.exclusive
     assert queue.parking is not None
@@ -114,7 +117,7 @@ def _wish(broker: Broker, pick: Pick, key: bytes, keep_ms: int = 0, limit: int =
 
 
 def _claim_ms(broker: Broker, lease_ms: int) -> int:
-    """Return the lease of a claim for a lease of a job."""
+    """Return how long a claim must last for a job's lease."""
     voter_list = broker.claims.memory.list
     longest_ms = voter_list.lease_max_ms if voter_list is not None else lease_ms
     return max(1, min(longest_ms, lease_ms * PERCENT // (PERCENT - broker.settings.claim_drift_max) + SLACK_MS))
@@ -137,7 +140,7 @@ def _value_decided(broker: Broker, pick: Pick, result: Result) -> None:
 
 
 def _claim_job(broker: Broker, pick: Pick) -> None:
-    """Claim the job itself. The voters count its attempts, if they are limited. Spec EX7."""
+    """Claim the job itself. The voters count its attempts if these are limited. Spec EX7."""
     job = pick.job
     part = job.part
     keep_ms = limit = 0
@@ -178,19 +181,19 @@ def _granted(broker: Broker, pick: Pick) -> None:
 
 
 def _give_up(broker: Broker, pick: Pick) -> None:
-    """Give back what was granted for a job that is no longer pending here."""
+    """Give back the grants for a job that is no longer pending here."""
     give_back(broker, pick)
     _decide(broker, pick, REFUSED)
 
 
 def _is_there(pick: Pick) -> bool:
-    """Whether the job is still aside for this claim: it was not acknowledged, moved or taken meanwhile."""
+    """Whether the job is still aside for this claim, so that it was not acknowledged, moved or taken meanwhile."""
     parking = pick.queue.parking
     return pick.job.state == QUEUED and parking is not None and parking.values.get(pick.job) == pick.key
 
 
 def _refused(broker: Broker, pick: Pick, key: bytes, left_ms: int) -> None:
-    """Let the jobs of a key wait until its holder is done: a voter tells, or its grant is over."""
+    """Let the jobs of a key wait until a voter tells that the other holder is done, or until its grant is over."""
     state = broker.exclusive
     for other in (pick.value_key, pick.job_key):
         if other and other != key:
@@ -204,7 +207,7 @@ def _refused(broker: Broker, pick: Pick, key: bytes, left_ms: int) -> None:
 
 
 def wait(broker: Broker, key: bytes, left_ms: int) -> None:
-    """Try a busy key again when its grant is over."""
+    """Try a busy key again when the grant of its holder is over."""
     broker.exclusive.refused[key] = broker.now_ms
     broker.schedule.call_at(broker.now_ms + max(1, left_ms) + 1, partial(_try_again, broker, key, broker.now_ms))
 
@@ -215,7 +218,7 @@ def _try_again(broker: Broker, key: bytes, since_ms: int) -> None:
 
 
 def _lacking(broker: Broker, pick: Pick, result: Result) -> None:
-    """Begin no claims for a moment: the voters have no majority."""
+    """Begin no claims for a moment, because there is no majority of voters."""
     state = broker.exclusive
     state.reason = claiming.REASONS.get(result.outcome, claiming.REASONS[claiming.NO_MAJORITY])
     state.gate_until_ms = broker.now_ms + broker.rng.randint(*GATE_MS)
@@ -227,7 +230,7 @@ def _lacking(broker: Broker, pick: Pick, result: Result) -> None:
 
 
 def await_opening(broker: Broker) -> None:
-    """Serve consumers again when claims may begin again."""
+    """Serve consumers again as soon as claims may begin."""
     state = broker.exclusive
     if not state.is_timed:
         state.is_timed = True
@@ -248,7 +251,7 @@ def _open(broker: Broker) -> None:
 
 
 def _spent(broker: Broker, pick: Pick) -> None:
-    """Let a job become errored: the voters know that no attempt is left. Spec EX7."""
+    """Make a job errored, because the voters know that it has no attempt left. Spec EX7."""
     job = pick.job
     part = job.part
     is_there = _is_there(pick) and part is not None
@@ -269,7 +272,7 @@ def _decide(broker: Broker, pick: Pick, outcome: int) -> None:
 
 
 def _forget(broker: Broker, pick: Pick) -> None:
-    """Forget a pick that is over. A slot of the queue's caps that was kept for it is free, unless it is delivered."""
+    """Forget a pick that is over. Unless its job is delivered, give back its slot of the queue's caps."""
     if pick.outcome != GRANTED and broker.caps.admitted:
         broker.caps.give_back(pick.job)
     picks = broker.exclusive.picks.get(pick.client)
@@ -283,9 +286,9 @@ def _forget(broker: Broker, pick: Pick) -> None:
 
 
 def start(broker: Broker, pick: Pick) -> int:
-    """Begin the delivery of a granted job. Return the milliseconds of its lease; 0: it can't be delivered any more.
+    """Begin the delivery of a granted job. Return the milliseconds of its lease; 0 if it can't be delivered any more.
 
-    With a lease, the job is ACTIVE, and the caller delivers it in this turn.
+    If the result is not 0, the job is ACTIVE, and the caller must deliver it in this turn.
     """
     job = pick.job
     lease_ms = min(pick.lease_ms, pick.until_ms - broker.now_ms)
@@ -309,19 +312,19 @@ def start(broker: Broker, pick: Pick) -> int:
     assert stamp is not None
     new = stamp._replace(fence=pick.fence, own_fence=pick.own_fence, holder=pick.holder)
     claim_stamps.set_stamp(broker, job, new)
-    changing.begin(broker, job)  # In the journal the claim stands behind the part.
+    changing.begin(broker, job)  # The claim's place in the journal is after the part, so there must be one.
     _run(broker, job, new, broker.now_ms + lease_ms)
     return lease_ms
 
 
 def _has_slot(broker: Broker, pick: Pick) -> bool:
-    """Whether the queue's caps allow the delivery still: other deliveries took slots while the voters were asked."""
+    """Whether the queue's caps still allow the delivery, because others may have taken the slots meanwhile."""
     caps = broker.caps
     return pick.queue.name not in caps.limits or caps.admit(pick.job, broker.now_ms, 1)
 
 
 def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:
-    """Note the claim of a delivery, which lapses at this moment."""
+    """Note the claim of a delivery. It lapses at `until_ms`."""
     running = Running(
         job.terms.queue,
         claim_stamps.value_key(job, stamp),
@@ -340,7 +343,7 @@ def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:
 
 
 def _lapse(broker: Broker, job_id: bytes, running: Running) -> None:
-    """End a claim whose lease is over. Nothing is released: another node may have renewed it."""
+    """End a claim whose lease is over. It is not released, because another node may have renewed it."""
     state = broker.exclusive
     if state.running.get(job_id) is not running:
         return
@@ -353,7 +356,7 @@ def _lapse(broker: Broker, job_id: bytes, running: Running) -> None:
 
 
 def give_back(broker: Broker, pick: Pick) -> None:
-    """Release a claim without a delivery: its attempt does not count."""
+    """Release a claim without a delivery. Its attempt does not count."""
     if pick.outcome == GRANTED:
         pick.outcome = OVER
         _forget(broker, pick)
@@ -395,11 +398,11 @@ def _release(broker: Broker, key: bytes, holder: bytes, fence: int, *, gives_bac
 
 
 def _ignore(result: Result) -> None:
-    """Do nothing: where a release is lost, the grant ends with its lease."""
+    """Do nothing. If the release is lost, the grant ends with its lease."""
 
 
 def forget_client(broker: Broker, client: Client) -> None:
-    """Give back the claims of a consumer that is gone. Those under way are given back when they are decided."""
+    """Give back the claims of a consumer that is gone. Claims under way are given back when they are decided."""
     state = broker.exclusive
     state.lines.pop(client, None)
     for pick in list(state.picks.get(client, ())):
@@ -421,7 +424,7 @@ def forget_all(broker: Broker) -> None:
 
 
 def end(broker: Broker, job_id: bytes) -> None:
-    """End the claim of this node's delivery of a job: its worker is done. Spec EX5."""
+    """End the claim of this node's delivery of a job, because its worker is done. Spec EX5."""
     running = broker.exclusive.running.pop(job_id, None)
     if running is None:
         return
@@ -433,7 +436,7 @@ def end(broker: Broker, job_id: bytes) -> None:
 
 
 def end_same(broker: Broker, job_id: bytes, fence: int) -> bool:
-    """End the claim of this node's delivery of a job if it has this fence. Return whether it has."""
+    """End the claim of this node's delivery of a job if the claim has this fence. Return whether it has."""
     running = broker.exclusive.running.get(job_id)
     if running is None or running.fence != fence:
         return False
@@ -442,7 +445,7 @@ def end_same(broker: Broker, job_id: bytes, fence: int) -> bool:
 
 
 def end_fenced(broker: Broker, job_id: bytes, fence: int) -> None:
-    """End the claim of the delivery with this fence, whichever node made it."""
+    """End the claim of the delivery with this fence, whichever node made the delivery."""
     if end_same(broker, job_id, fence):
         return
     job = broker.find(job_id)
@@ -460,12 +463,13 @@ def end_fenced(broker: Broker, job_id: bytes, fence: int) -> None:
     if node is not None and node.is_linked:
         broker.send(broker.sets.only(node), CLAIM_ENDED, (job_id, fence))
     elif broker.cluster.linked:
-        # The job is gone here, or this node has not heard of the delivery yet. The node that made it compares.
+        # The job is gone here, or this node has not heard of the delivery yet. All nodes hear of the end, and the node
+        # that made the delivery compares the fence.
         broker.send(broker.cluster.linked, CLAIM_ENDED, (job_id, fence))
 
 
 def end_over(broker: Broker, job_id: bytes, fence: int) -> None:
-    """End the claim of a job that is over, as its worker hears now. Without a fence it must be of this node."""
+    """End the claim of a job that is over, because its worker learns that now. Without a fence, only our own claim."""
     if not fence:
         end(broker, job_id)
     elif broker.find(job_id) is not None or job_id in broker.tombstones:
@@ -473,10 +477,11 @@ def end_over(broker: Broker, job_id: bytes, fence: int) -> None:
 
 
 def end_heard(broker: Broker, job: Job | None, job_id: bytes, fence: int) -> None:
-    """End the claim of a job that is over, as its worker hears now, in answer to a WORKING or a PROGRESS.
+    """End the claim of a job that is over, because the reply to a WORKING or a PROGRESS tells its worker now.
 
-    The worker goes on until it hears that. So the claim ends early for a canceled job only, and at the node that made
-    the delivery. An ack at another node without FENCE leaves the claim to the lease.
+    The worker goes on until it learns that its job is over. So only for a canceled job the claim ends at other nodes,
+    too. Otherwise it ends only if this node has it in `running`. An ack at another node without FENCE leaves the claim
+    to end with its lease.
     """
     is_canceled = isinstance(job.work, Cancellation) if job is not None else broker.ends.get(job_id) == CANCELED
     if is_canceled:
@@ -493,31 +498,31 @@ def _claims_of(job: Job, stamp: Stamp) -> list[tuple[bytes, int]]:
 
 
 def is_fenced(job: Job, fence: int) -> bool:
-    """Whether a later claim of the job is known than that of this fence; never without a fence."""
+    """Whether a later claim of the job than the one with this fence is known. False without a fence."""
     return 0 < fence < claim_stamps.fence_of(job)
 
 
 def refuse_fenced(job: Job | None, fence: int) -> None:
-    """Refuse a command for an older claim. CommandError."""
+    """Refuse a command that names an older claim. Raise CommandError."""
     if job is not None and is_fenced(job, fence):
         raise CommandError(FENCED)
 
 
 def learn_fence(broker: Broker, job: Job, fence: int) -> None:
-    """Note a claim that a client names before this node has heard of it."""
+    """Note a claim that a client names, because this node may not have heard of it yet."""
     if fence:
         claim_stamps.learn(broker, job, fence, 0, b"")
 
 
 def refuse_long(broker: Broker, lease_ms: int) -> None:
-    """Refuse a lease that no voter grants. CommandError."""
+    """Refuse a lease that no voter would grant. Raise CommandError."""
     voter_list = broker.claims.memory.list
     if voter_list is not None and lease_ms > voter_list.lease_max_ms:
         raise CommandError(LEASE_TOO_LONG)
 
 
 class Renewal:
-    """The renewal of a delivery's claims, for WORKING and its like.
+    """The renewal of a delivery's claims, for WORKING and similar commands.
 
     until_ms   the end of the renewed claims; 0: a majority did not renew them
     """
@@ -548,9 +553,9 @@ class Renewal:
 
 
 def renewable(broker: Broker, job: Job, fence: int) -> tuple[list[tuple[bytes, int]], bytes]:
-    """Return the claims of a delivery and its holder, to be renewed. Without a fence it must be of this node.
+    """Return the claims of a delivery that is to be renewed, and their holder.
 
-    CommandError.
+    Raise CommandError if no claim has this fence, or if no fence is given and the claim is not of this node.
     """
     stamp = claim_stamps.stamp_of(job)
     assert stamp is not None
@@ -561,7 +566,7 @@ def renewable(broker: Broker, job: Job, fence: int) -> tuple[list[tuple[bytes, i
 
 
 def renewed(broker: Broker, job: Job, until_ms: int) -> None:
-    """Note that the claim of a job's delivery was renewed; this node answers for it from now on."""
+    """Note that this node renewed the claim of a job's delivery. From now on it is responsible for the claim."""
     stamp = claim_stamps.stamp_of(job)
     if stamp is None:
         return
@@ -577,24 +582,24 @@ def renewed(broker: Broker, job: Job, until_ms: int) -> None:
 
 
 def on_freed(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Try keys again whose grants are over."""
+    """Try refused keys again, because the grants of their holders are over."""
     for key in items:
         if type(key) is not bytes:
-            raise ValueError("a key of a claim that is none")
+            raise ValueError("an invalid key of a claim")
         if key in broker.exclusive.refused:
             free(broker, key)
 
 
 def on_claim_ended(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Forget the claim of a delivery of ours: its worker is done, as it told another node."""
+    """Forget the claim of a delivery of ours, because the worker has told another node that it is done."""
     for job_id, fence, *_ in items:
         if type(job_id) is not bytes or type(fence) is not int:
-            raise ValueError("the end of a claim that is none")
+            raise ValueError("an invalid end of a claim")
         end_same(broker, job_id, fence)
 
 
 def settle(broker: Broker) -> None:
-    """Note that another node renewed a claim for the worker. Forget claims that a later delivery followed."""
+    """Note claims that another node has renewed for the worker. Forget claims that a later delivery followed."""
     state = broker.exclusive
     heard, state.heard = state.heard, {}
     for job in heard:
@@ -612,12 +617,12 @@ def settle(broker: Broker) -> None:
 
 
 def count_of(broker: Broker, name: bytes) -> int:
-    """Return how many deliveries of a queue's jobs have a claim of this node."""
+    """Return how many deliveries of a queue's jobs have a claim for which this node is responsible."""
     return sum(1 for each in broker.exclusive.running.values() if each.queue == name and not each.is_elsewhere)
 
 
 def step(broker: Broker) -> None:
-    """Do what is due, ten times a second: try keys again for consumers that wait."""
+    """Try refused keys again for consumers that wait. Called ten times a second."""
     state = broker.exclusive
     if not state.refused:
         return

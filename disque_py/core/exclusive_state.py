@@ -1,4 +1,4 @@
-"""The state of one node about deliveries under a claim: see exclusive.py."""
+"""The state of deliveries under a claim on one node. exclusive.py has the rules."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ OVER: Final = 4  # It was delivered, or given back.
 class Pick:
     """A job that is being claimed for a consumer.
 
-    job, queue        the job, which is aside meanwhile
+    job, queue        the job, which is aside meanwhile, and its queue
     client            the consumer
-    lease_ms          the lease that it asked for
-    holder            this delivery, as the voters know it
+    lease_ms          the lease that the consumer asked for
+    holder            the name of this delivery among the voters
     value_key, job_key   the keys that are claimed; empty: none
-    outcome           UNDECIDED, GRANTED, REFUSED, LACKING, OVER
-    fence, own_fence  of the grants; the first is the one that users see
+    outcome           UNDECIDED, GRANTED, REFUSED, LACKING or OVER
+    fence, own_fence  the fence that users see; the fence of the claim on `job_key`
     attempt           number of the delivery, as the voters count it; 0: they count none
     until_ms          the end of the claim; monotonic
-    reason            the error of a claim that lacks a majority
+    reason            the error message if the outcome is LACKING
     decided           is called once, when the claim is decided
     """
 
@@ -76,11 +76,11 @@ class Pick:
 
 
 class Running:
-    """A claim of a delivery that this node made, or renewed for its worker.
+    """The claim of a delivery that this node made, or whose lease it renewed for the worker.
 
-    until_ms       the end of the lease, when the claim lapses; monotonic
-    is_shared      another node has this claim, too: one of the two renewed it for the other one's worker
-    is_elsewhere   another node renewed it last
+    until_ms       the end of the lease, at which the claim lapses; monotonic
+    is_shared      whether another node has this claim, too, because one node delivered the job and the other renewed it
+    is_elsewhere   whether another node was the last to renew it
     """
 
     __slots__ = (
@@ -123,20 +123,20 @@ class Running:
 
 
 class Exclusive:
-    """The state of a node.
+    """The state of deliveries under a claim on one node.
 
-    queues       queues that keep jobs by value (parking.py)
-    running      job id -> the claim of its delivery
-    busy         keys that have no room here -> the queue whose jobs wait for them
-    refused      busy keys that another node holds -> when they were found so; monotonic
-    picks        consumer -> its claims under way, or granted and not delivered yet
-    lines        consumers that wait in a line, and for which a claim is under way
-    under_way    claims under way
+    queues       queues whose jobs may need claims, so that they keep their jobs by value (parking.py)
+    running      job id -> claim of its delivery
+    busy         key that has no room here -> queue whose jobs wait for it
+    refused      busy key that another holder has -> when the claim on it was refused; monotonic
+    picks        consumer -> its claims that are under way, or granted and not delivered yet
+    lines        consumers that wait in a line and have a claim under way
+    under_way    number of claims under way
     number       of the last delivery
-    looked       jobs that were set aside late, since consumers of other queues had their turn
-    gate_until_ms, reason   no claim begins before this, because the voters have no majority; and the error
-    is_timed     the end of that is awaited
-    heard        jobs that another node delivered, or renewed for the worker, in this turn
+    looked       how many jobs were set aside late since the last break, which lets other clients have their turn
+    gate_until_ms, reason   no claim begins before this moment, because there is no majority of voters; the error text
+    is_timed     whether a timer waits until claims may begin again
+    heard        jobs of which this node heard in this turn that another node delivered them or renewed the lease
     """
 
     def __init__(self) -> None:

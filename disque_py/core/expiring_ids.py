@@ -1,8 +1,9 @@
-"""Ids that are forgotten some time after their moment: keys of finished jobs, results.
+"""Ids that are forgotten some time after a given moment: keys of finished jobs, and results.
 
-There may be millions, so there is no timer for each. Moments that are near each other are one *span*, with one timer
-at its end. The ids of a span are then handed over a part at a time. An id may be entered again with another moment, or
-be forgotten before: the owner looks whether its time is really over.
+There may be millions of ids, so they have no timers of their own. Moments that are close together form a *span*, with
+one timer at its end. Then the ids of the span are passed to their owner, one part at a time. The owner must check
+whether the time of an id is really over, because the id may have been entered again with another moment, or forgotten
+before.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ PART_EVERY_MS: Final = 10
 class ExpiringIds:
     """Ids by the span of their moment.
 
-    span_shift   a span is two to this power milliseconds: an id is handed over so much later at most
-    part_max     ids that are handed over at a time
-    end          takes ids whose moment may be over
+    span_shift   a span is two to this power milliseconds, which is also the longest delay after the moment of an id
+    part_max     the most ids that are passed on at a time
+    end          is called with ids whose moment may be over
     """
 
     __slots__ = ("_broker", "_end", "_part_max", "_span_shift", "_spans")
@@ -44,7 +45,7 @@ class ExpiringIds:
         span.append(job_id)
 
     def _end_part(self, number: int) -> None:
-        """Hand the last ids of a span over."""
+        """Pass the last ids of a span to the owner."""
         broker = self._broker
         span = self._spans[number]
         self._end(span[-self._part_max :])

@@ -1,19 +1,20 @@
-"""Fan-out: one ADDJOB to a topic makes a job in each bound queue, or none at all.
+"""Fan-out: one ADDJOB to a topic makes a job in each bound queue, or no job at all.
 
-The command reads its options once for each queue and leaves a *plan* (commands/adding.py). Where no plan waits for
-copies, nodes or keys, the jobs are made at once, in one turn. Otherwise each job is made as that of any ADDJOB, and
-*held*: it stays WAIT_REPL when it has its copies. When the last one has them, all are queued in one turn, and the
-producer is answered. If a job fails, the others are given up, as one ADDJOB that misses copies.
+The command reads its options once for each queue and makes a *plan* (commands/adding.py). If no plan has to wait for
+copies, nodes or keys, the jobs are made immediately, in one turn. Otherwise each job is made like the job of any
+ADDJOB, and *held*: it stays WAIT_REPL even when it has its copies. When the last job has its copies, all jobs are
+queued in one turn, and the producer is answered. If a job fails, the others are given up, like the job of an ADDJOB
+that misses copies.
 
-Keys are looked up one queue after the other, in the order of the queues' names. A held job keeps other nodes waiting
-that want its key. Because all fan-outs take keys in the same order, no two of them wait for each other.
+Keys are looked up for one queue after the other, in the order of the queues' names. A held job keeps other nodes
+waiting that want its key. All fan-outs take keys in the same order, so two fan-outs never wait for each other.
 
-The usual jobs of a fan-out differ in their ids and queues only. They are made *together*: one set of nodes gets their
-copies in one message, and they share one wait (shared_copies.py). If something concerns one of them
-alone, they are parted, and the fan-out goes on as if they had been begun one by one.
+The jobs of a fan-out usually differ only in their ids and queues. Such jobs are made *together*: one set of nodes gets
+their copies in one message, and they share one wait (shared_copies.py). If something happens to one of them alone, they
+are separated, and the fan-out continues as if they had been made one by one.
 
-Each job waits in a slot of its own, which no client sees, so replication.py and keying.py treat it as they treat every
-other one. `replication.answer` notes the fan-out in `fans_due`, and `settle` goes on with it at the end of the turn.
+Each job has a slot for its reply that no client sees. So replication.py and keying.py treat it like every other job.
+`replication.answer` notes the fan-out in `fans_due`, and `settle` continues it at the end of the turn.
 Spec TP8, TP9.
 """
 
@@ -34,16 +35,16 @@ if TYPE_CHECKING:
     Slot = list[bytes | None]
 
 NO_TIMEOUT_SUFFIX: Final = (replication.NOREPL_TIMEOUT, replication.NOREPL_REMOVED, replication.LEAVING_REPLY)
-# A refusal that concerns a batch, not one of the queues (keeping.py).
+# The beginning of a refusal that is about the batch, not about one of the queues (keeping.py).
 _OF_BATCH: Final = b"-CLOSED "
 
 
 class Plan:
-    """A job that an ADDJOB wants to make in one queue, after all its checks.
+    """A job that an ADDJOB will make in one queue, after all checks.
 
     maxlen   MAXLEN; 0: none
-    create   makes a job with a key, held, when the key is known to be free
-    slot     where its reply comes
+    create   makes a job with a key, and holds it, when the key is known to be free
+    slot     the place for its reply
     """
 
     __slots__ = (
@@ -87,12 +88,12 @@ class Plan:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the job needs no copy elsewhere before it is made."""
+        """Whether the job needs no copy on another node before it is made."""
         return not self.is_external and (self.is_async or self.job.terms.replicate == 1)
 
     @property
     def is_usual(self) -> bool:
-        """Whether a job in a queue without settings may differ from this one in its id and queue only."""
+        """Whether the job in another queue without settings differs from this one only in its id and queue."""
         attributes = self.job.attributes
         if self.is_external or self.is_async or self.is_keyed or self.is_quorum or self.zone_count or self.maxlen:
             return False
@@ -104,13 +105,13 @@ class Plan:
 class Fanout:
     """The jobs of one command that are being made.
 
-    slot        the client's place in the order of replies
-    marker      an entry for the client's table of waiting jobs
-    started     plans that were begun
-    is_listed   the reply names all jobs (TOPIC PUBLISH), not the first one
-    is_going    all jobs are there, and are being queued
+    slot        the place of the reply in the client's order of replies
+    marker      the entry in the client's table of waiting jobs
+    started     number of plans that were begun
+    is_listed   whether the reply names all jobs (TOPIC PUBLISH), not only the first one
+    is_going    whether all jobs have their copies and are being queued
     made        queue and id of each job, once they are queued
-    together    the jobs that are made together; None: each has its plan
+    together    the jobs that are made together; None: each job has its own plan
     """
 
     __slots__ = ("client", "is_going", "is_listed", "made", "marker", "plans", "slot", "started", "together")
@@ -127,7 +128,7 @@ class Fanout:
         self.together: Together | None = None
 
     def goes_on_as(self, job: Job, again: Job) -> None:
-        """Note that a job goes on under another id of its key (keying.py)."""
+        """Note that a job is tried again under another id of its key (keying.py)."""
         for plan in self.plans:
             if plan.job is job:
                 plan.job = again
@@ -143,7 +144,7 @@ def start(
 ) -> bytes | None:
     """Make the planned jobs. Return the reply, or None if the client waits.
 
-    make_alone   makes and queues one job that needs no copy elsewhere
+    make_alone   makes and queues one job that needs no copy on another node
     """
     if all(plan.is_alone and not plan.is_keyed and not _has_batch(plan.job) for plan in plans):
         for plan in plans:
@@ -160,7 +161,7 @@ def start(
 def start_together(
     broker: Broker, client: Client, jobs: list[Job], timeout_ms: int, *, is_default: bool, is_listed: bool
 ) -> None:
-    """Make jobs that differ in their ids and queues only, and let the client wait."""
+    """Make jobs that differ only in their ids and queues, and let the client wait."""
     marker = Job(jobs[0].id, NO_TERMS, b"", 0, 0, broker.sets.mine)
     slot = replication.wait_for_copies(client, marker)
     broker.waits.blocked_count += 1
@@ -180,7 +181,7 @@ def _reply_of(made: list[tuple[bytes, bytes]], *, is_listed: bool) -> bytes:
 
 
 def settle(broker: Broker) -> None:
-    """Go on with the fan-outs whose jobs had news in this turn."""
+    """Continue the fan-outs with jobs that changed in this turn."""
     while broker.producers.fans_due:
         due, broker.producers.fans_due = broker.producers.fans_due, {}
         for fan in due:
@@ -204,7 +205,7 @@ def _commit_together(broker: Broker, fan: Fanout, together: Together) -> None:
 
 
 def _take_over(fan: Fanout, together: Together) -> None:
-    """Give each job a plan, because they were parted."""
+    """Give each job its own plan, because the jobs were separated."""
     fan.together = None
     for job, slot in zip(together.jobs, together.slots, strict=True):
         plan = Plan(
@@ -269,7 +270,7 @@ def _begin(broker: Broker, fan: Fanout, plan: Plan) -> None:
 
 
 def hold(broker: Broker, client: Client, plan: Plan) -> None:
-    """Make a job that is not queued before all others are there."""
+    """Make a job that is not queued before all jobs of its fan-out have their copies."""
     job = plan.job
     if plan.is_alone:
         replication.hold_alone(broker, client, job, plan.timeout_ms, plan.slot)
@@ -316,7 +317,7 @@ def _commit(broker: Broker, fan: Fanout) -> None:
 
 
 def _answer(broker: Broker, fan: Fanout) -> None:
-    """Answer the producer. Jobs of a batch wait first until a keeper of the batch has recorded them."""
+    """Answer the producer. If the jobs belong to a batch, wait first until a keeper of the batch has recorded them."""
     for plan in fan.plans:
         if plan.slot[0] is None:
             broker.producers.fans[plan.job] = fan
@@ -326,7 +327,7 @@ def _answer(broker: Broker, fan: Fanout) -> None:
 
 
 def _fail(broker: Broker, fan: Fanout, failed: Plan, reply: bytes) -> None:
-    """Give up all jobs, because one of them can't be made, and answer the producer."""
+    """Give up all jobs, because one of them can't be made, and answer the producer with its error."""
     if reply not in NO_TIMEOUT_SUFFIX and not reply.startswith(_OF_BATCH):
         reply = reply[:-2] + b": " + failed.job.terms.queue.replace(b"\r", b" ").replace(b"\n", b" ") + b"\r\n"
     _end(broker, fan)

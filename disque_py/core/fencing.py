@@ -1,10 +1,11 @@
-"""Commands that name the claim of a delivery (FENCE): ACKFENCED. Spec EX6.
+"""Commands with FENCE, which names the claim of a delivery; the message ACKFENCED. Spec EX6.
 
-A worker may outlive its lease. Another worker may have the job or its value then, under a later claim with a higher
-fence. So a command with an older fence than the highest one that this node knows is refused. A command with a fence
-acts on the delivery that has it, whichever node made it, because every holder of the job knows fence and holder.
+A worker may go on after its lease has ended. By then another worker may have the job or its value, under a later claim
+with a higher fence. So a node refuses a command whose fence is below the highest fence that it knows. A command with a
+fence acts on the delivery with this fence, whichever node made the delivery, because every holder of the job knows the
+fence and the claim's holder.
 
-A node without the job passes an acknowledgement on, and a holder compares.
+A node without the job passes an acknowledgement on, and the holders compare.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from disque_py.core.broker import Broker
 from disque_py.core.grants import FENCE_MAX
 from disque_py.core.job import ACKED
 
-# Result of a deed whose fence is older than one that is known. It travels between nodes.
+# Result of a deed whose fence is below a known fence. Nodes send it to each other.
 IS_FENCED: Final = 2
 DIGITS_MAX: Final = 20
 
 
 def ack(broker: Broker, job_id: bytes, fence: int, attempt: int, result: bytes | None = None) -> int:
-    """Acknowledge the delivery under this claim; the caller has compared the fence. Return 1 or 0 as ACKJOB does."""
+    """Acknowledge the delivery under this claim. Return 1 or 0, like ACKJOB. The caller has compared the fence."""
     job = broker.find(job_id)
     if job is None:
         if job_id in broker.tombstones:
@@ -55,21 +56,21 @@ def cancel(broker: Broker, job_id: bytes, fence: int) -> int:
 
 
 def read_fence(words: list[bytes]) -> int:
-    """Return the fence among the words of a deed. ValueError."""
+    """Return the fence from the words of a deed. Raise ValueError."""
     fence = int(words[0]) if len(words[0]) <= DIGITS_MAX else 0
     if not 0 < fence <= FENCE_MAX:
-        raise ValueError("a fence that is none")
+        raise ValueError("an invalid fence")
     return fence
 
 
 def on_ackfenced(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Acknowledge deliveries that a client named at a node without the jobs."""
+    """Acknowledge deliveries that clients named to a node without the jobs."""
     for job_id, fence, attempt, *later in items:
         result = later[0] if later else None
         if result is not None and type(result) is not bytes:
-            raise ValueError("a result that is no bytes")
+            raise ValueError("a result that is not bytes")
         if type(fence) is not int or type(attempt) is not int or not 0 < fence <= FENCE_MAX:
-            raise ValueError("a fence or an attempt that is none")
+            raise ValueError("an invalid fence or attempt")
         job = broker.find(job_id)
         if job is None or job.state == ACKED:
             exclusive.end_same(broker, job_id, fence)

@@ -1,7 +1,7 @@
-"""FetchOptions: what a GETJOB asks of each job it gets, beyond the job.
+"""FetchOptions: the options of a GETJOB that concern each of its jobs.
 
-Nearly all GETJOBs ask for nothing, and share PLAIN, so the hot path compares one reference. Options with LEASE or TOKEN
-are *picky*: they skip jobs that are delivered at most once, because such a delivery can neither be bounded nor repeated
+Most GETJOBs have no such options and share PLAIN, so the hot path compares one reference. Options with LEASE or TOKEN
+are *picky*: they skip at-most-once jobs, because the delivery of such a job can neither be limited nor repeated
 (spec O7). Spec I2, R6.
 """
 
@@ -20,13 +20,13 @@ TOKEN_BYTES_MAX: Final = 256
 
 
 class FetchOptions:
-    """The words of one GETJOB that concern its jobs.
+    """The options of one GETJOB that concern its jobs.
 
-    shows      COUNTERS, META, LEASE: the fields at the end of each entry of the reply
+    shows      COUNTERS, META, LEASE: the optional fields of each entry in the reply
     lease_ms   LEASE: how long this delivery lasts; 0: the job's RETRY
     token      TOKEN: the name under which the delivery can be repeated (tokens.py); empty: none
-    is_picky   jobs of RETRY 0 are skipped
-    where      the pairs that a job must carry; None: it takes any
+    is_picky   whether jobs with RETRY 0 are skipped
+    where      the pairs that a job must carry; None: any job
     """
 
     __slots__ = ("is_picky", "lease_ms", "shows", "token", "where")
@@ -44,7 +44,7 @@ WITH_COUNTERS: Final = FetchOptions(COUNTERS)
 
 
 def fetch_options(shows: int, lease_ms: int, token: bytes, where: Filter | None = None) -> FetchOptions:
-    """Return the options for these words; the usual ones are shared."""
+    """Return the options for these values. The usual options are shared objects."""
     if lease_ms or token or shows > COUNTERS or where is not None:
         return FetchOptions(shows, lease_ms, token, where)
     return WITH_COUNTERS if shows else PLAIN

@@ -1,14 +1,15 @@
-"""Interest with a filter: which nodes have clients that wait for jobs with certain metadata, and hints for these nodes.
+"""Interest with a filter: nodes tell each other which filters their clients wait with, and send hints about such jobs.
 
-Each set of pairs is a kind of interest of its own (spec I2). It is told, hinted at and pulled like plain interest
-(interest.py), by messages that name the pairs. An older node ignores them, so it neither gets jobs by a filter nor
-gives some. A group of jobs (filters.py) keeps what is known of its clients on this and other nodes as its `demand`.
+Each set of pairs is a separate interest (spec I2). Nodes tell it, hint at it and pull for it as for plain interest
+(interest.py), but with messages that name the pairs. A node of an older version ignores these messages, so it neither
+gets nor gives jobs by a filter. A group of jobs (filters.py) has a `demand`, which is the known number of its clients
+on this node and on others.
 
-An increase is told in the turn in which it happens, a decrease later if it lasts. A new link is told of all filters, a
-part per turn. A link carries a bounded number of filters, which clients that ask and do not wait use up, too. Further
-filters wait in line until others end.
+A node tells an increase in the turn in which it happens, and a decrease later, if it lasts. It tells all filters to a
+newly linked node, one part per turn. The number of filters per link is bounded, and clients that ask without waiting
+count, too. Further filters wait until others end.
 
-A node hints at one node at a time while it has jobs that no client here waits for. Spec W5, W6.
+While a node has jobs for which no client here waits, it hints at one other node at a time. Spec W5, W6.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from disque_py.core.queue import PAUSED_OUT, Queue
 
 Pairs = tuple[bytes, ...]
 
-# Filters that are told of in a turn: a few milliseconds of work, with the messages.
+# Filters that are told in one turn. With the messages, this is a few milliseconds of work.
 TOLD_PER_TURN: Final = 500
 
 
@@ -47,7 +48,7 @@ TOLD_PER_TURN: Final = 500
 
 
 def value_of(broker: Broker, queue: Queue, group: Group) -> tuple[int, int]:
-    """Return what other nodes should know of our clients of this group: of all, and of those that take RETRY 0."""
+    """Return what to tell other nodes about our clients of a group: the value for all, and for those not picky."""
     if is_closed(broker, queue):
         return GONE, GONE
     if group.waiting:
@@ -59,14 +60,14 @@ def value_of(broker: Broker, queue: Queue, group: Group) -> tuple[int, int]:
 
 
 def is_closed(broker: Broker, queue: Queue) -> bool:
-    """Whether this node would refuse jobs of the queue that other nodes hand it."""
+    """Whether this node would refuse jobs of the queue from other nodes."""
     return bool(queue.paused) or broker.is_leaving or broker.memory_level >= 2
 
 
 def tell_changes(broker: Broker) -> None:
-    """Tell all linked nodes what changed, once per turn, before interest.py does so.
+    """Tell all linked nodes which interest has changed, once per turn, before interest.py does so.
 
-    A queue that is paused or reopened may have a hundred thousand filters. So a turn tells of TOLD_PER_TURN of them.
+    A queue that is paused or reopened may have a hundred thousand filters. So each turn tells only TOLD_PER_TURN.
     """
     consumers = broker.consumers
     for queue in consumers.interest_due:
@@ -95,14 +96,14 @@ def tell_changes(broker: Broker) -> None:
 
 
 def _go_on_soon(broker: Broker) -> None:
-    """Let another turn follow in a millisecond."""
+    """Start another turn in a millisecond."""
     if not broker.consumers.is_telling:
         broker.consumers.is_telling = True
         broker.schedule.call_at(broker.now_ms + 1, partial(_begin_turn, broker))
 
 
 def _begin_turn(broker: Broker) -> None:
-    broker.consumers.is_telling = False  # The end of this turn goes on.
+    broker.consumers.is_telling = False  # The end of this turn tells the next part.
 
 
 def _tell_change(broker: Broker, queue: Queue, group: Group) -> None:
@@ -127,14 +128,14 @@ def _tell_change(broker: Broker, queue: Queue, group: Group) -> None:
 
 
 def _has_room(broker: Broker, queue: Queue, group: Group) -> bool:
-    """Whether other nodes keep one more filter of ours."""
+    """Whether other nodes will keep one more filter of ours."""
     consumers = broker.consumers
     size = consumers.told_filter_bytes + _size(queue.name, group.pairs)
     return len(consumers.told_filters) < ENTRIES_PER_LINK_MAX and size <= NAME_BYTES_PER_LINK_MAX
 
 
 def has_room_for_asking(broker: Broker) -> bool:
-    """Whether a client that asked in vain, and does not wait, may be told of. Waiting ones come first."""
+    """Whether other nodes may be told of a client that asked in vain and does not wait. Waiting clients come first."""
     consumers = broker.consumers
     count = max(len(consumers.told_filters), consumers.filter_lines) + len(consumers.filter_due)
     return not consumers.untold_filters and count < ENTRIES_PER_LINK_MAX
@@ -147,7 +148,7 @@ def _recheck_in(broker: Broker, queue: Queue, group: Group, demand: Demand, span
 
 
 def _recheck(broker: Broker, queue: Queue, group: Group, demand: Demand) -> None:
-    """Tell a decrease that has lasted; an interest of 0 ends when no client has waited for LINGER_MS."""
+    """Tell a decrease that has lasted. An interest of 0 ends when no client has waited for LINGER_MS."""
     demand.is_timed = False
     if queue.is_dropped or queue.filters is None:
         return
@@ -178,7 +179,7 @@ def _tell(broker: Broker, queue: Queue, group: Group, demand: Demand, value: int
 
 
 def reopened(broker: Broker, queue: Queue) -> None:
-    """Tell of all groups anew if the queue was paused or is so no more, or memory is short or is so no more."""
+    """Tell all groups again if this node has begun or stopped to refuse jobs of the queue (`is_closed`)."""
     filters = queue.filters
     if filters is None or filters.is_closed == is_closed(broker, queue):
         return
@@ -189,17 +190,20 @@ def reopened(broker: Broker, queue: Queue) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Tell a new link everything, a part at once; INTEREST has just told it that nothing from before holds."""
+    """Tell a node everything over its new link, the first part immediately.
+
+    An INTEREST has just told the node to forget everything from before.
+    """
     parts = _everything(broker, node)
     if next(parts, parts) is not parts:
         broker.schedule.walk(parts)
 
 
 def _everything(broker: Broker, node: Node) -> Iterator[None]:
-    """Tell a node of all our filters, and owe it hints for all of its own, TOLD_PER_TURN in each part.
+    """Tell a node all our filters, and plan hints for all its filters, TOLD_PER_TURN in each part.
 
-    The node hears of changes meanwhile like all linked nodes, so each part tells what is true then. A link that is lost
-    and comes back has a walk of its own.
+    Meanwhile the node hears of changes like all linked nodes. So each part tells the numbers of that moment. If the
+    link is lost and comes back, another walk begins.
     """
     only = broker.sets.only(node)
     told = broker.consumers.told_filters
@@ -221,7 +225,7 @@ def _everything(broker: Broker, node: Node) -> Iterator[None]:
 
 
 def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note for which jobs clients of the sender wait, or wait for no longer."""
+    """Note for which jobs the sender's clients wait, and for which they no longer do."""
     for name, words, value, plain, *_ in items:
         pairs = _pairs(words)
         if type(name) is not bytes or type(value) is not int or type(plain) is not int:
@@ -254,7 +258,7 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def forget_node(broker: Broker, node: Node) -> None:
-    """Forget what a node told us: it ends with the link that carried it."""
+    """Forget the interest of a node, because the link over which it told us is gone."""
     state = handover.exchange(node)
     for name, pairs in state.filters:
         _forget(broker, node, name, pairs)
@@ -281,7 +285,7 @@ def _forget(broker: Broker, node: Node, name: bytes, pairs: Pairs) -> None:
 
 
 def owe_hint(broker: Broker, name: bytes, pairs: Pairs) -> None:
-    """Look at the end of the turn whether other nodes want jobs that are here."""
+    """Check at the end of the turn whether other nodes want jobs of this group."""
     queue = broker.queues.get(name)
     if queue is not None and queue.filters is not None:
         group = queue.filters.group(_filter(pairs))
@@ -293,7 +297,7 @@ def owe_hint(broker: Broker, name: bytes, pairs: Pairs) -> None:
 
 
 def send_hints(broker: Broker) -> None:
-    """Send hints, once per turn: each group that owes one hints at the node with the fewest per waiting client."""
+    """Send hints, once per turn. A group's hint goes to the node that got the fewest hints per waiting client."""
     due = broker.consumers.filter_hints
     broker.consumers.filter_hints = {}
     now_ms = broker.now_ms
@@ -325,7 +329,7 @@ def send_hints(broker: Broker) -> None:
 
 
 def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Pull jobs that our clients may wait for, because the sender has some."""
+    """Pull jobs of which the sender has told, if our clients may wait for them."""
     for name, words, *_ in items:
         broker.stats.hints_received += 1
         queue = broker.queues.get(name)
@@ -334,7 +338,7 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         group = queue.filters.group(_filter(pairs))
         if group is None or value_of(broker, queue, group)[0] < 0:
-            continue  # The client that waited when we told so has been served since.
+            continue  # The client for which we told our interest has been served since.
         _ask(broker, broker.sets.only(sender), queue, group, pulls.ANSWERS_HINT)
 
 
@@ -347,7 +351,7 @@ def _ask(broker: Broker, nodes: tuple[Node, ...], queue: Queue, group: Group, fl
 
 
 def ask_for_waiting(broker: Broker, count_max: int) -> None:
-    """Do part of a walk over the groups where clients wait. It begins every BROADCAST_MS and asks all nodes."""
+    """Do a part of a walk that asks all nodes for jobs for our waiting clients. A walk begins every BROADCAST_MS."""
     consumers = broker.consumers
     if not consumers.told_filters:
         return
@@ -364,7 +368,7 @@ def ask_for_waiting(broker: Broker, count_max: int) -> None:
 
 
 def on_need(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Give a node whose clients wait some of the jobs that they take, at most half of them."""
+    """Hand over jobs to a node whose clients wait for them. If there are few jobs, hand over at most half of them."""
     for name, words, count, flags, *_ in items:
         pairs = _pairs(words)
         if type(count) is not int or type(flags) is not int:
@@ -377,7 +381,7 @@ def on_need(broker: Broker, sender: Node, items: list[Any]) -> None:
         wanted = _filter(pairs)
         index = filters.indexes.get(wanted.names)
         if index is None:
-            continue  # Its client left; while one waits there is an index.
+            continue  # The sender's clients no longer wait. As long as some wait, there is an index.
         if index.build is not None:
             filters.build_soon(index)
         group = filters.group(wanted)
@@ -396,7 +400,7 @@ def on_need(broker: Broker, sender: Node, items: list[Any]) -> None:
             most = count if length >= 2 * count else max(1, length // 2)
             given = pulls.give(broker, sender, queue, most, is_picky=is_picky, where=wanted)
             if not given and demand is not None:
-                # Its jobs came in a moment ago: no hint is owed before one may leave.
+                # The jobs have just arrived here. Send no hint before they may leave.
                 demand.hint_until_ms = broker.now_ms + pulls.REST_MS
                 broker.schedule.call_at(demand.hint_until_ms, partial(owe_hint, broker, name, pairs))
         if not queue.is_stalled:
@@ -412,11 +416,11 @@ def _size(name: bytes, pairs: Pairs) -> int:
 
 
 def _pairs(words: Any) -> Pairs:
-    """Return the pairs of a message; ValueError unless a node may have sent them."""
+    """Return the pairs of a message. Raise ValueError if they are not valid."""
     if type(words) not in (list, tuple) or len(words) & 1 or not 0 < len(words) <= 2 * PAIRS_MAX:
-        raise ValueError("a filter that is no pairs")
+        raise ValueError("a filter that is not a list of pairs")
     if any(type(word) is not bytes for word in words) or sum(map(len, words)) > META_BYTES_MAX:
-        raise ValueError("a filter that is no bytes, or too many")
+        raise ValueError("a filter that is not bytes, or is too long")
     names = words[::2]
     if any(names[at] >= names[at + 1] for at in range(len(names) - 1)):
         raise ValueError("a filter whose names are not sorted")

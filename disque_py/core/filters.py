@@ -1,19 +1,19 @@
 """Filters: the ready jobs of one queue that carry certain metadata, and the clients that wait for such jobs.
 
-`GETJOB … WHERE name value` takes the best job that carries all pairs. A queue that was asked so has one index for each
-combination of names that was used. An index sorts its jobs into groups, one for each combination of values. So a
-million workers that each ask for their own value share one index, and a job that lacks a name costs nothing in it.
+`GETJOB … WHERE name value` takes the best job that carries all pairs. For each combination of names that clients use, a
+queue has one index. An index sorts jobs into groups, one for each combination of values. So a million workers that each
+ask for their own value share one index, and a job that lacks one of the names takes no room in it.
 
-The first use of a combination builds its index in parts, while other clients go on. Indexes that only other nodes need
-are built by walks (schedule.py), and so is the memory of dropped ones freed. From then on each push and each leaving
-keeps an index in step (`added`, `left`). An index is dropped when it was not used for INDEX_IDLE_MS. Its entries count
-in `used_memory`. The names in the queue's setting `index` have one index each from the start, and it stays.
+The first use of a combination builds its index in parts, while other clients are served. Walks (schedule.py) build the
+indexes that only other nodes need, and free the memory of dropped indexes. Each job that becomes ready, or no longer
+is, updates all indexes (`added`, `left`). An index that was not used for INDEX_IDLE_MS is dropped. Its entries count in
+`used_memory`. For each name in the queue's setting `index` there is an index from the start, which is not dropped.
 
-There may be a million groups. So nothing walks over them in one go: indexes keep their sums, and a queue knows those
-groups that have both clients and jobs (`held`), or that other nodes were told of (`told`).
+There may be a million groups, so no function walks over all of them in one go. Indexes keep sums. A queue knows which
+groups have both clients and jobs (`held`), and of which groups other nodes were told (`told`).
 
-Clients that wait with a filter stand in their group's line, not in the queue's. A push marks the groups that the job
-belongs to, so it costs the same however many filters wait. Spec W1, W2, W3.
+Clients that wait with a filter are in the line of their group, not in that of the queue. A push marks only the groups
+to which the job belongs. So its cost does not depend on the number of filters. Spec W1, W2, W3.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ if TYPE_CHECKING:
     from disque_py.core.queue import Queue
 
 PAIRS_MAX: Final = 8
-# Combinations of names that a queue is indexed by at the same time.
+# Combinations of names for which a queue may have indexes at the same time.
 INDEXES_MAX: Final = 64
 INDEX_BYTES: Final = 600
-# Filters that clients of a node wait with: other nodes keep no more of one node.
+# Groups for which clients of one node may wait. Other nodes keep at most this number per node.
 LINES_MAX: Final = 100_000
-# An index without clients is dropped when it was not used for so long.
+# An index without clients is dropped when it has not been used for this span.
 INDEX_IDLE_MS: Final = 60_000
-# Jobs looked at per part while an index is built; also the most that are looked at in one go, through the queue.
+# Jobs looked at per part while an index is built. A queue of at most this length is indexed in one go.
 LOOKED_PER_PART: Final = 2_000
-# Groups freed per part, or made for other nodes.
+# Groups that are freed, or made for other nodes, per part.
 GROUPS_PER_PART: Final = 500
-# A list of up to 512 jobs (sorted_jobs.py) costs as much as so many groups.
+# To free a list of up to 512 jobs (sorted_jobs.py) costs as much as to free this number of groups.
 GROUPS_PER_LIST: Final = 50
-# Making an index, or an entry of it, costs as much as looking at so many jobs.
+# To make an index, and to make an entry of it, cost as much as to look at this number of jobs.
 LOOKED_PER_QUEUE: Final = 20
 LOOKED_PER_ENTRY: Final = 5
 FILLED_AT_ONCE: Final = 100
-# Memory of an entry of an index and of a group, besides the bytes of its values, as measured.
+# Measured memory of an entry of an index, and of a group without the bytes of its values.
 ENTRY_BYTES: Final = 160
 GROUP_BYTES: Final = 750
 
-# Most groups have no at-most-once job. They share this as `once`; no job is ever added to it.
+# Most groups have no at-most-once job. Their `once` is this shared object, to which no job is ever added.
 NO_JOBS: Final = SortedJobs()
 
-# The number of waiting clients that stands for: none, and none lately.
+# Instead of a number of waiting clients: no client waits, nor did one a moment ago.
 GONE: Final = -1
 
 Names = tuple[bytes, ...]
@@ -67,7 +67,7 @@ Values = tuple[bytes, ...]
 
 
 class Filter:
-    """The pairs of a GETJOB's WHERE, sorted by name: names and values at the same positions."""
+    """The pairs of a GETJOB's WHERE, sorted by name. A name and its value have the same position."""
 
     __slots__ = ("names", "values")
 
@@ -81,7 +81,7 @@ class Filter:
 
 
 def values_of(job: Job, names: Names) -> Values | None:
-    """Return the job's values of these names, None if it lacks one."""
+    """Return the job's values of these names; None if it lacks one of them."""
     attributes = job.attributes
     if attributes is None:
         return None
@@ -98,15 +98,15 @@ def values_of(job: Job, names: Names) -> Values | None:
 
 
 class Demand:
-    """The part of a group that only clients on this or other nodes make necessary (filter_interest.py).
+    """The state of a group that only exists while clients of any node want its jobs (filter_interest.py).
 
-    interested      node -> its clients that wait for such jobs, and those of them that take RETRY 0
+    interested      node -> (number of its clients that wait for such jobs, number of them that take RETRY 0)
     told, told_plain   the same numbers of this node, as other nodes were told
     asked_ms        when a client of this node last stopped waiting, or asked in vain
-    is_timed        a lower number will be told soon
-    hints           node -> hints that it was sent
-    hint_node, hint_until_ms   the node hinted at last, and until when its answer is waited for
-    hint_repeats    how often that node was hinted at in a row
+    is_timed        whether a timer will tell a lower number soon
+    hints           node -> number of hints that it was sent
+    hint_node, hint_until_ms   the node that got the last hint, and until when we wait for its answer
+    hint_repeats    how many hints in a row that node got
     """
 
     __slots__ = (
@@ -138,9 +138,9 @@ class Group:
 
     names, values   the pairs that its jobs carry
     retried, once   its jobs: at least once, at most once
-    waiting         clients in order of arrival; `picky` of them skip at-most-once jobs
-    demand          clients that other nodes have, or are told of; None: there are none
-    place           its place in the index's list
+    waiting         clients in the order of arrival; `picky` of them skip at-most-once jobs
+    demand          clients of other nodes, and clients here of which other nodes are told; None: there are none
+    place           its position in the index's list
     """
 
     __slots__ = ("demand", "names", "once", "picky", "place", "retried", "values", "waiting")
@@ -157,7 +157,7 @@ class Group:
 
     @property
     def pairs(self) -> tuple[bytes, ...]:
-        """Its names and values as they travel: name, value, name, value …"""
+        """Its names and values as messages carry them: name, value, name, value …"""
         return tuple([word for at in range(len(self.names)) for word in (self.names[at], self.values[at])])
 
     def add(self, job: Job) -> bool:
@@ -178,7 +178,7 @@ class Group:
         return self.retried.length + self.once.length
 
     def first(self, *, is_picky: bool) -> Job | None:
-        """Return the job served next; a picky client takes no at-most-once job."""
+        """Return the job that is served next. A picky client takes no at-most-once job."""
         once = self.once.first_key()
         if once is None or is_picky:
             return self.retried.first()
@@ -186,7 +186,7 @@ class Group:
         return self.once.first() if retried is None or once < retried else self.retried.first()
 
     def client_for(self) -> Client | None:
-        """Return the client that has waited longest of those that take a job which is there."""
+        """Return the client that has waited longest of those for which there is a job."""
         if self.retried.length:
             return next(iter(self.waiting), None)
         if self.once.length:
@@ -194,11 +194,11 @@ class Group:
         return None
 
     def first_lists(self, count: int) -> list[list[Job]]:
-        """Return lists of its jobs in order; the first `count` are among them."""
+        """Return lists of its jobs, each in order. The first `count` jobs of the group are among them."""
         return [[job for _, job in islice(jobs.in_order(), count)] for jobs in (self.retried, self.once)]
 
     def last_lists(self, count: int) -> list[list[Job]]:
-        """Return lists of its jobs, last to first, as `first_lists` does."""
+        """Return lists of its jobs, each from last to first. The last `count` jobs of the group are among them."""
         return [[job for _, job in islice(jobs.backwards(), count)] for jobs in (self.retried, self.once)]
 
     def oldest(self) -> Iterator[Job]:
@@ -222,13 +222,13 @@ class Index:
     """The groups of one combination of names.
 
     groups       values -> their group
-    listed       the same groups, for walks in parts: a group that goes leaves its place to the last one
-    used_ms      when a client last asked with it
+    listed       the same groups, for walks in parts; when a group is dropped, the last one moves to its position
+    used_ms      when a client last used it
     build        the walk that fills it; None when it is complete
-    is_building  it is built without a client that waits for that
-    waiting      clients in its groups
-    demands      groups that have a `demand`
-    entries      jobs in its groups
+    is_building  whether a walk builds it, because no client of this node waits for that
+    waiting      number of clients in its groups
+    demands      number of groups that have a `demand`
+    entries      number of jobs in its groups
     used_memory  its accounted bytes
     """
 
@@ -265,9 +265,9 @@ class Filters:
     due          groups whose clients may be served
     held         groups with both clients and jobs
     lines        groups with clients
-    told         groups whose clients other nodes were told of
-    waiting      clients that wait with a filter
-    is_closed    no other node is told of clients here: the queue is paused, say
+    told         groups of whose clients other nodes were told
+    waiting      number of clients that wait with a filter
+    is_closed    whether other nodes are told of no clients here, for example because the queue is paused
     """
 
     __slots__ = ("broker", "due", "held", "indexes", "is_closed", "is_timed", "lines", "queue", "told", "waiting")
@@ -289,7 +289,7 @@ class Filters:
         """Whether other nodes know of clients that wait here with a filter."""
         return bool(self.told)
 
-    # -- the queue's side: it calls these for each job ---------------------------------------------
+    # -- called by the queue for each job ----------------------------------------------------------
 
     def added(self, job: Job) -> None:
         """Add a job that has just become ready to the groups that it belongs to."""
@@ -340,7 +340,7 @@ class Filters:
         return group
 
     def drop_if_unused(self, group: Group) -> None:
-        """Drop the group if it has no job, and no client anywhere waits for one."""
+        """Drop the group if it has no job and no client of any node waits for one."""
         index = self.indexes.get(group.names)
         if index is not None and index.groups.get(group.values) is group:
             self._drop_if_empty(index, group)
@@ -356,7 +356,7 @@ class Filters:
             self.due.pop(group, None)
 
     def may_index(self, names: Names) -> bool:
-        """Whether these names are indexed or may be. An index that no client waits with makes room if need be."""
+        """Whether these names are indexed or may be. To make room, drop an index with which no client waits."""
         if names in self.indexes or len(self.indexes) < INDEXES_MAX:
             return True
         idle = [index for index in self.indexes.values() if self._is_idle(index)]
@@ -366,7 +366,7 @@ class Filters:
         return True
 
     def _is_idle(self, index: Index) -> bool:
-        """Whether no client waits with the index, and the queue's settings do not ask for it."""
+        """Whether no client waits with the index, and the queue's setting `index` does not name it."""
         names = index.names
         is_kept = len(names) == 1 and names[0] in self.broker.queue_settings.of(self.queue.name).index
         return not (index.waiting or index.demands or is_kept)
@@ -377,10 +377,10 @@ class Filters:
         index.build = None
         self.broker.schedule.walk(_dismantled(index))
 
-    # -- the clients' side ----------------------------------------------------------------------------
+    # -- called for clients ---------------------------------------------------------------------------
 
     def index(self, names: Names) -> Index:
-        """Return the index of these names, perhaps one that is still being built (`build`)."""
+        """Return the index of these names. Create it if it is missing. It may still be incomplete (`build`)."""
         index = self.indexes.get(names)
         if index is None:
             index = self.indexes[names] = Index(names)
@@ -393,12 +393,12 @@ class Filters:
         return index
 
     def group(self, wanted: Filter) -> Group | None:
-        """Return the ready jobs that the filter takes; None if there are none and no client waits for them."""
+        """Return the group of the filter; None if there is no such job and no client waits for one."""
         index = self.indexes.get(wanted.names)
         return None if index is None else index.groups.get(wanted.values)
 
     def wait(self, client: Client, wanted: Filter) -> None:
-        """Let the client wait for jobs that the filter takes."""
+        """Let the client wait for jobs that match the filter."""
         index = self.index(wanted.names)
         group = self._group(index, wanted.values)
         if not group.waiting:
@@ -442,14 +442,14 @@ class Filters:
         self.broker.consumers.filter_due[group] = self.queue
 
     def demand(self, group: Group) -> Demand:
-        """Return what is known of the group's clients anywhere; from now on the group is kept for it."""
+        """Return the group's demand. Create it if it is missing. It keeps the group from being dropped."""
         if group.demand is None:
             group.demand = Demand()
             self.indexes[group.names].demands += 1
         return group.demand
 
     def end_demand(self, group: Group) -> None:
-        """Forget a group's demand if no client of any node is left in it."""
+        """Forget a group's demand if it no longer has clients on any node."""
         demand = group.demand
         if demand is not None and not demand.interested and demand.told == GONE and not demand.is_timed:
             group.demand = None
@@ -459,11 +459,11 @@ class Filters:
             self.drop_if_unused(group)
 
     def group_of(self, pairs: tuple[bytes, ...]) -> Group:
-        """Return the group of these pairs, which are sorted by name; it is made if it is missing."""
+        """Return the group of these pairs, which are sorted by name. Create it if it is missing."""
         return self._group(self.index(pairs[::2]), pairs[1::2])
 
     def build_soon(self, index: Index) -> None:
-        """Build an index that no client of this node waits for."""
+        """Build an index by a walk, because no client of this node waits for it."""
         if index.build is not None and not index.is_building:
             index.is_building = True
             self.broker.schedule.walk(self._build_parts(index))
@@ -474,7 +474,7 @@ class Filters:
             yield
 
     def dropped(self) -> None:
-        """Give all memory back, because the queue is dropped."""
+        """Give back all memory, because the queue is dropped."""
         for index in list(self.indexes.values()):
             self._drop(index)
         self.due = {}
@@ -483,16 +483,16 @@ class Filters:
         self.told = {}
 
     def all_due(self) -> None:
-        """Mark every group with clients and jobs: something kept its clients from being served."""
+        """Mark every group with clients and jobs, because something has kept its clients from being served."""
         self.due.update(self.held)
 
     # -- the life of an index ---------------------------------------------------------------------------
 
     def _built(self, index: Index) -> Iterator[None]:
-        """Fill the index, a part per step. Jobs come and go meanwhile, and `added` and `left` know the index already.
+        """Fill the index, one part per step. Meanwhile `added` and `left` update it when jobs come and go.
 
-        A short queue is walked in one go. A long one is found through the shards, whose parts stay as they are while
-        jobs come and go.
+        A short queue is walked in one go. The jobs of a long queue are found by a walk over the broker's shards,
+        because the order of the shards does not change when jobs come and go.
         """
         queue = self.queue
         looked = 0
@@ -509,7 +509,7 @@ class Filters:
         index.build = None
 
     def _fill(self, index: Index, jobs: list[Job]) -> int:
-        """Add those of the jobs that belong there. Return what that cost, in jobs looked at."""
+        """Add those of the jobs that belong to the index. Return the cost, as a number of jobs looked at."""
         cost = len(jobs)
         name = self.queue.name
         for job in jobs:
@@ -544,7 +544,7 @@ def _jobs_of(broker: Broker) -> Iterator[list[Job]]:
 
 
 def _dismantled(index: Index) -> Iterator[None]:
-    """Free an index's memory, a part per step."""
+    """Free an index's memory, one part per step."""
     freed = 0
     while index.listed:
         group = index.listed.pop()
@@ -562,7 +562,7 @@ def _dismantled(index: Index) -> Iterator[None]:
 
 
 def filters_of(broker: Broker, queue: Queue) -> Filters:
-    """Return the queue's indexes, perhaps the first ones."""
+    """Return the queue's indexes. Create the object if it is missing."""
     if queue.filters is None:
         queue.filters = Filters(broker, queue)
     return queue.filters
@@ -573,13 +573,13 @@ def _used_ms(index: Index) -> int:
 
 
 def _refuse_index(broker: Broker, queue: Queue, names: Names) -> None:
-    """Raise CommandError if the queue can't be indexed by these names as well."""
+    """Raise CommandError if the queue can have no further index for these names."""
     if not filters_of(broker, queue).may_index(names):
         raise CommandError(f"ERR too many combinations of names in WHERE, at most {INDEXES_MAX} per queue")
 
 
 def is_indexed(broker: Broker, name: bytes, wanted: Filter) -> bool:
-    """Whether the filter's jobs can be found at once; true for a queue without jobs."""
+    """Whether the filter's jobs can be found now, without building an index. True for a queue without jobs."""
     queue = broker.queues.get(name)
     if queue is None:
         return True
@@ -590,7 +590,7 @@ def is_indexed(broker: Broker, name: bytes, wanted: Filter) -> bool:
 
 
 def built(broker: Broker, names: Iterable[bytes], wanted: Filter) -> Iterator[None]:
-    """Index these queues by the filter's names if they aren't yet, a part per step. Short ones share a part."""
+    """Index these queues by the filter's names where that is missing, one part per step. Short queues share a part."""
     looked = 0
     for name in names:
         while (index := _unbuilt(broker, name, wanted)) is not None:
@@ -604,7 +604,7 @@ def built(broker: Broker, names: Iterable[bytes], wanted: Filter) -> Iterator[No
 
 
 def _unbuilt(broker: Broker, name: bytes, wanted: Filter) -> Index | None:
-    """Return the queue's index if it is not complete."""
+    """Return the queue's index for the filter if it is not complete; else None."""
     queue = broker.queues.get(name)
     if queue is None:
         return None
@@ -622,14 +622,14 @@ def index_from_start(broker: Broker, queue: Queue) -> None:
 
 
 def on_settings(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
-    """Index a queue whose settings have changed. An index that they do not ask for any more is dropped when idle."""
+    """Index a queue whose settings have changed. An index that they no longer name is dropped when it is idle."""
     queue = broker.queues.get(name)
     if queue is not None and b"index" in fields:
         index_from_start(broker, queue)
 
 
 def adopt(broker: Broker, queue: Queue) -> None:
-    """Give a new queue the interest that other nodes have in its jobs."""
+    """Give a new queue the interest of other nodes in its jobs."""
     wanted = broker.consumers.filters.get(queue.name)
     if not wanted:
         return
@@ -656,7 +656,7 @@ def _adopted(
 
 
 def want(broker: Broker, queue: Queue, pairs: tuple[bytes, ...], nodes: dict[Node, tuple[int, int]]) -> None:
-    """Note the nodes whose clients wait for the jobs of a group."""
+    """Note which nodes have clients that wait for the jobs of a group."""
     filters = filters_of(broker, queue)
     group = filters.group_of(pairs)
     filters.demand(group).interested = nodes

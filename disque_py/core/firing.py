@@ -1,22 +1,22 @@
-"""Schedules fire: one job for each tick, on the node whose turn it is.
+"""Firing of schedules: one node adds one job for each tick.
 
-A tick is its planned moment. Its job has a KEY that is made of the schedule's name, its generation and the tick. So
-nodes that fire the same tick make one job, while they can ask each other (keying.py).
+A tick is a planned moment of a schedule. Its job has a KEY made of the schedule's name, its generation and the tick. So
+if several nodes fire the same tick and can ask each other, they make one job (keying.py).
 
-Every node that knows a schedule may fire it. The nodes are ranked by a hash of the name and their ids. The first one
-fires when its wall clock reaches the tick, the k-th (k - 1) x TURN_MS later, unless it has heard of the tick by then. A
-leaving node does not fire.
+Every node that knows a schedule may fire it. The nodes are ranked by a hash of the name and their ids. The first node
+fires when its wall clock reaches the tick. The k-th node fires (k - 1) x TURN_MS later, unless it has heard of the tick
+by then. A leaving node does not fire.
 
-Where the cluster has voters, the firing node takes the claim of the tick first. So only the side with a majority fires
-in a partition.
+If the cluster has voters, the firing node takes the claim of the tick first. So in a partition, only the side with a
+majority fires.
 
-When the job has its copies, the tick is recorded: the progress of the schedule is cluster-wide state
-(settings_sync.py), and other nodes hear of it. Ticks of one schedule are fired one after the other. A try that failed
-is repeated. A tick that is late by LATE_MS or more is missed. CATCHUP decides which of the missed ticks are fired after
-all. All ticks between the last recorded one and the one that is recorded now count as missed.
+When the job has its copies, the tick is recorded. The progress of a schedule is cluster-wide state (settings_sync.py),
+so other nodes hear of it. The ticks of one schedule are fired one after the other. A try that failed is repeated. A
+tick that is late by LATE_MS or more is missed. CATCHUP decides which missed ticks are fired after all. Ticks between
+the last recorded tick and the one that is recorded now also count as missed.
 
-`step` does what is due. It is called ten times a second, and at the moment of the next tick. Work is done in parts, so
-ten thousand schedules that are due at midnight do not stop the node. Spec SD4, SD5, SD6, SD7, SD8, SD9,
+`step` does the work that is due. It is called ten times a second, and at the moment of the next tick. It works in
+parts, so that ten thousand schedules that are due at midnight do not stop the node. Spec SD4, SD5, SD6, SD7, SD8, SD9,
 SD11.
 """
 
@@ -50,24 +50,24 @@ from disque_py.core.recurring import (
 from disque_py.log_lines import tell
 from disque_py.resp.replies import error
 
-# A node waits so long for each node that ranks before it.
+# A node waits this long for each node that ranks before it.
 TURN_MS: Final = 500
-# A tick that is late by less is never missed.
+# A tick that is late by less than this is never missed.
 LATE_MS: Final = 60_000
-# An ADDJOB waits so long for copies. A try that failed is repeated after this, or, for a missed tick, after this.
+# How long the ADDJOB waits for copies; after which span a failed try is repeated; the same for a late tick.
 ADD_MS: Final = 2_000
 RETRY_MS: Final = 1_000
 RETRY_LATE_MS: Final = 5_000
-# CATCHUP all fires so many missed ticks at most.
+# The most missed ticks that CATCHUP all fires.
 CAUGHT_UP_MAX: Final = 1_000
-# The claim of a tick: a little longer than its job is tried for.
+# The lease of a tick's claim. It is a little longer than the time for which the node tries to make the job.
 LEASE_MS: Final = 75_000
 CLAIM_PREFIX: Final = b"T"
-# At most so many are done in one step, and so many are under way.
+# The most schedules that are planned, and that are fired, in one step. Below: the most firings under way.
 PLANNED_PER_STEP: Final = 50
 FIRED_PER_STEP: Final = 25
 FIRING_MAX: Final = 200
-# `step` is called this often in any case (timers.py).
+# The interval at which timers.py calls `step`.
 STEP_MS: Final = 100
 
 HELD_ELSEWHERE: Final = "NOQUORUM another node has the claim of this tick"
@@ -77,13 +77,13 @@ META_TICK: Final = b"x-disque-tick"
 
 
 def install(broker: Broker, addjob: Handler) -> None:
-    """Begin to follow the schedules that this node knows; `addjob` is the handler of ADDJOB."""
+    """Begin to follow the schedules that this node knows. `addjob` is the handler of ADDJOB."""
     broker.recurring.addjob = addjob
     broker.queue_settings.watch(SCHEDULE, partial(_changed, broker))
 
 
 def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
-    """Take over a state, which may be anything that a node sent."""
+    """Take over the state of a schedule. It comes from another node, so it may be invalid."""
     recurring = broker.recurring
     packed = fields.get(SPEC, b"")
     schedule = recurring.known.get(name)
@@ -105,7 +105,7 @@ def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Do what is due: replies of ADDJOBs, ticks to be computed, ticks to be fired."""
+    """Do the work that is due: handle replies of ADDJOBs, compute next ticks, fire ticks."""
     recurring = broker.recurring
     while recurring.answered:
         _on_answer(broker, recurring.answered.pop())
@@ -134,7 +134,7 @@ def step(broker: Broker) -> None:
 
 
 def _may_fire(broker: Broker) -> bool:
-    """Return whether this node fires at all now: it serves, and has heard of the others' progress."""
+    """Return whether this node may fire now: it serves clients, and has heard of the progress on other nodes."""
     return not (
         broker.is_loading
         or broker.is_leaving
@@ -144,7 +144,7 @@ def _may_fire(broker: Broker) -> bool:
 
 
 def _wake(broker: Broker, span_ms: int) -> None:
-    """Have `step` called after a span, if it is not called before."""
+    """Call `step` after a span, unless an earlier call is planned."""
     recurring = broker.recurring
     at_ms = broker.now_ms + span_ms
     if not broker.now_ms < recurring.woken_ms <= at_ms:
@@ -159,7 +159,10 @@ def _woken(broker: Broker, at_ms: int) -> None:
 
 
 def _plan(broker: Broker, schedule: Schedule, *, is_ours: bool = False) -> None:
-    """Compute the next tick. Behind a tick that this node fired, it does not wait for the nodes before it again."""
+    """Compute a schedule's next tick.
+
+    is_ours   whether this node fired the last tick. If the next one is also due, it does not wait for its turn again
+    """
     if schedule.ticks is None:
         schedule.ticks = broker.recurring.ticks_of(schedule.definition, broker.host.time_zone)
     ticks = schedule.ticks
@@ -174,7 +177,7 @@ def _plan(broker: Broker, schedule: Schedule, *, is_ours: bool = False) -> None:
 
 
 def rank_of(broker: Broker, name: bytes) -> int:
-    """Return how many nodes fire before this one."""
+    """Return how many nodes rank before this one."""
     mine = _hash(name, broker.me.id)
     others = [node for node in broker.members() if not node.flags & LEAVING]
     return sum(1 for node in others if _hash(name, node.id) < mine)
@@ -188,15 +191,15 @@ def _hash(name: bytes, node_id: bytes) -> bytes:
 
 
 def _consider(broker: Broker, schedule: Schedule) -> None:
-    """Fire the next tick of a schedule that is due, wait for others, or record it as missed."""
+    """Handle the next tick of a schedule: fire it, wait for this node's turn, or record it without a job."""
     ticks = schedule.ticks
     if schedule.firing is not None or not schedule.next_ms or ticks is None:
-        return  # It is planned again when that is over.
+        return  # It is planned again when the present firing is over.
     if not schedule.has_waited:
         schedule.has_waited = True
         rank = rank_of(broker, schedule.name)
         if rank:
-            at_ms = schedule.next_ms + rank * TURN_MS  # A tick that is late by more is fired in turns, too.
+            at_ms = schedule.next_ms + rank * TURN_MS  # If that is past, wait from now on: late ticks have turns, too.
             broker.recurring.set_due(schedule, at_ms if at_ms > broker.wall_ms else broker.wall_ms + rank * TURN_MS)
             return
     tick_ms = schedule.next_ms
@@ -217,14 +220,14 @@ def _consider(broker: Broker, schedule: Schedule) -> None:
 
 
 def _oldest_caught_up(ticks: Ticks, base_ms: int, until_ms: int) -> int:
-    """Return the first tick after the base of which at most CAUGHT_UP_MAX ticks come up to a moment."""
+    """Return the oldest tick after `base_ms` from which at most CAUGHT_UP_MAX ticks follow up to `until_ms`."""
     span_ms = CAUGHT_UP_MAX * 1_000
     while until_ms - span_ms > base_ms and ticks.count(until_ms - span_ms, until_ms) <= CAUGHT_UP_MAX:
         span_ms *= 2
     low_ms, high_ms = max(base_ms, until_ms - span_ms), until_ms
     if ticks.count(low_ms, until_ms) <= CAUGHT_UP_MAX:
         return ticks.after(low_ms)
-    while high_ms - low_ms > 1:  # Too many come after `low_ms`, and not after `high_ms`.
+    while high_ms - low_ms > 1:  # Too many ticks follow `low_ms`, and not too many follow `high_ms`.
         middle_ms = (low_ms + high_ms) // 2
         if ticks.count(middle_ms, until_ms) > CAUGHT_UP_MAX:
             low_ms = middle_ms
@@ -260,7 +263,7 @@ def _record(broker: Broker, schedule: Schedule, tick_ms: int, job_id: bytes) -> 
 
 
 def _tell(broker: Broker, schedule: Schedule) -> None:
-    """Put the progress on disk, and tell other nodes."""
+    """Write the progress to disk, and tell other nodes."""
     key = state_key(SCHEDULE, schedule.name)
     if not settings_sync.note(broker, key, [(PROGRESS, schedule.progress.pack())]):
         broker.stats.ignored("progress of a schedule that has no room")
@@ -270,7 +273,7 @@ def _tell(broker: Broker, schedule: Schedule) -> None:
 
 
 def _fire(broker: Broker, schedule: Schedule, tick_ms: int) -> None:
-    """Make the job of a tick, under a claim where there are voters."""
+    """Make the job of a tick, under a claim if there are voters."""
     firing = schedule.firing = Firing(schedule.name, schedule.definition.generation, tick_ms)
     broker.recurring.firing_count += 1
     if broker.claims.memory.list is None:
@@ -303,7 +306,7 @@ def _claimed(broker: Broker, firing: Firing, result: Result) -> None:
 
 
 def _wanted(broker: Broker, firing: Firing) -> Schedule | None:
-    """Return the schedule of a firing whose tick is still to be fired."""
+    """Return the schedule of a firing; None if its tick no longer has to be fired."""
     schedule = broker.recurring.known.get(firing.name)
     if schedule is None or schedule.firing is not firing or schedule.is_paused:
         return None
@@ -319,14 +322,14 @@ def _add(broker: Broker, schedule: Schedule, firing: Firing) -> None:
 
 
 def _answered(broker: Broker, firing: Firing, reply: bytes) -> None:
-    """Note the reply to the ADDJOB of a tick; `step` goes on with it."""
+    """Note the reply to the ADDJOB of a tick. `step` handles it."""
     firing.reply = reply
     broker.recurring.clients.pop(firing, None)
     broker.recurring.answered.append(firing)
 
 
 def _on_answer(broker: Broker, firing: Firing) -> None:
-    """Record a tick whose job is made, or try it again later."""
+    """Record a tick if its job was made, else try again later."""
     broker.recurring.firing_count -= 1
     reply = firing.reply
     is_added = reply.startswith(b"+")
@@ -334,7 +337,7 @@ def _on_answer(broker: Broker, firing: Firing) -> None:
         claiming.release(broker, _wish(broker, firing), firing.fence, _released)
     schedule = broker.recurring.known.get(firing.name)
     if schedule is None or schedule.firing is not firing:
-        return  # It was deleted, or set anew.
+        return  # The schedule was deleted or replaced.
     schedule.firing = None
     if is_added and firing.tick_ms > schedule.progress.last_ms:
         _record(broker, schedule, firing.tick_ms, reply[1:-2])
@@ -352,4 +355,4 @@ def _on_answer(broker: Broker, firing: Firing) -> None:
 
 
 def _released(result: Result) -> None:
-    """Do nothing: a release that was lost ends with the lease."""
+    """Do nothing. If the release was lost, the grant ends with its lease."""

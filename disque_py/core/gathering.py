@@ -1,16 +1,18 @@
 """A question to all linked nodes, for a client that waits for their answers: QUESTION, ANSWER.
 
-`ask` sends a question to every linked node. `answers` waits, as steps of a long command (incremental.py), until all
-have answered, at most ASK_MS. A node whose link breaks is not waited for, nor is one that says that it can't answer.
-An older node ignores the question, so it is missing when the time is over. A client that hangs up is forgotten.
+`ask` sends a question to every linked node. `answers` waits until all have answered, for at most ASK_MS, as steps of a
+long command (incremental.py). It stops waiting for a node whose link breaks, and for a node that says that it can't
+answer. A node of an older version ignores the question, so its answer is missing when the time is over. The question of
+a client that hangs up is forgotten.
 
-A question has a topic and some words. A topic checks the words and returns its *share*, a generator that makes this
-node's answer, a part per step: values that msgpack can pack, of bounded size. The first parts are done at once as long
-as few questions come. All others are walks (schedule.py), which share one budget however many nodes ask. A share is
-dropped when the asker waits no longer. `broker.gatherings.topics` has the topics (commands/shares.py).
+A question has a topic and some words. The topic's function checks the words and returns a *share*: a generator that
+makes this node's answer, one part per step. An answer consists of values that msgpack can pack, and has a bounded size.
+While few questions arrive, the first part of a share is done immediately. All other parts are walks (schedule.py),
+which share one budget, however many nodes ask. A share is dropped when the asking node no longer waits.
+`broker.gatherings.topics` has the topics (commands/shares.py).
 
-The node that asked checks the shape of an answer before it counts. A ValueError of that check, or of the words' check,
-closes the sender's link. An answer is a run of its own, so a frame has no more than one. Spec Z1, Z6.
+The node that asked checks the shape of each answer before it uses it. If that check, or the check of the words, raises
+ValueError, the sender's link is closed. Each answer is a run of its own, so a frame has at most one. Spec Z1, Z6.
 """
 
 from __future__ import annotations
@@ -29,32 +31,32 @@ if TYPE_CHECKING:
     from disque_py.core.client import Client
 
 ASK_MS: Final = 1_000
-# Shares that this node makes at a time, and for one other node; more are refused.
+# Shares that this node makes at a time: in all, and for one other node. Further ones are refused.
 SHARES_MAX: Final = 1_000
 SHARES_OF_NODE_MAX: Final = 250
 TOPIC_BYTES_MAX: Final = 32
-# Shares that are begun at once, per millisecond; further ones begin later.
+# Shares that begin immediately, per millisecond. Further ones begin later.
 BEGUN_PER_MS: Final = 4
 
 # Outcomes of an answer.
 ANSWERED: Final = 0
 UNABLE: Final = 1  # The topic is unknown, or the node reads its journal, makes too many shares or can't make this one.
 
-# Makes this node's answer; a CommandError says that it can't.
+# Makes this node's answer. It raises CommandError if the node can't answer.
 Share = Generator[None, None, Any]
-# Returns the share for the words of a question; a ValueError refuses the words.
+# Returns the share for the words of a question. It raises ValueError for words that are not valid.
 Topic = Callable[["Broker", list[Any]], Share]
-# Returns an answer as the asker uses it; a ValueError refuses it.
+# Returns an answer in the form that the asking node uses. It raises ValueError for an answer that is not valid.
 Check = Callable[[Any], Any]
 
 
 class Question:
-    """A question that a client waits with.
+    """A question for whose answers a client waits.
 
     asked        the nodes that were asked, in the order of their ids
-    unanswered   those whose answer is due
+    unanswered   the nodes that have not answered yet
     answers      node -> its answer, checked
-    is_over      its time is over
+    is_over      whether its time is over
     """
 
     __slots__ = ("answers", "asked", "check", "client", "is_over", "number", "unanswered")
@@ -72,11 +74,11 @@ class Question:
 class Gatherings:
     """Questions of this node and of others.
 
-    topics    name -> what makes its share; dispatch installs them
+    topics    name -> function that makes the share; dispatch installs them
     number    the number of the last question
-    asked     questions that clients of this node wait with, by number
+    asked     number -> question for whose answers a client of this node waits
     shares    node -> how many shares are being made for it
-    begun, begun_ms   shares that were begun at once in the millisecond `begun_ms`
+    begun, begun_ms   number of shares that began in the millisecond `begun_ms`
     """
 
     __slots__ = ("asked", "begun", "begun_ms", "number", "shares", "topics")
@@ -94,7 +96,7 @@ class Gatherings:
 
 
 def ask(broker: Broker, client: Client, topic: bytes, words: list[Any], check: Check) -> Question:
-    """Ask all linked nodes, leaving ones included. The client may make this node's own share meanwhile."""
+    """Ask all linked nodes, including leaving ones. The caller may make this node's own share meanwhile."""
     gatherings = broker.gatherings
     gatherings.number += 1
     linked = broker.cluster.linked
@@ -128,7 +130,7 @@ def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Note a node's answer."""
     for number, outcome, answer, *_ in items:
         if type(number) is not int or type(outcome) is not int:
-            raise ValueError("an answer that is none")
+            raise ValueError("an invalid answer")
         question = broker.gatherings.asked.get(number)
         if question is None or sender not in question.unanswered:
             broker.stats.ignored("answer to a question that is over")
@@ -141,7 +143,7 @@ def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Wait no longer for a node whose link broke in either direction."""
+    """Stop waiting for a node whose link broke in either direction."""
     for question in open_questions.without(broker.gatherings.asked, node).values():
         if not question.unanswered:
             stalling.go_on(broker, question.client)
@@ -167,9 +169,9 @@ def on_question(broker: Broker, sender: Node, items: list[Any]) -> None:
     gatherings = broker.gatherings
     for number, topic, words, *_ in items:
         if type(number) is not int or type(topic) is not bytes or len(topic) > TOPIC_BYTES_MAX:
-            raise ValueError("a question that is none")
+            raise ValueError("an invalid question")
         if type(words) not in (list, tuple):
-            raise ValueError("words of a question that are none")
+            raise ValueError("invalid words of a question")
         make = gatherings.topics.get(topic)
         of_sender = gatherings.shares.get(sender, 0)
         is_busy = of_sender >= SHARES_OF_NODE_MAX or sum(gatherings.shares.values()) >= SHARES_MAX
@@ -184,7 +186,7 @@ def on_question(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _may_begin(broker: Broker) -> bool:
-    """Whether the first part of one more share may be done at once."""
+    """Whether the first part of one more share may be done immediately."""
     gatherings = broker.gatherings
     if gatherings.begun_ms != broker.now_ms:
         gatherings.begun_ms = broker.now_ms
@@ -194,7 +196,7 @@ def _may_begin(broker: Broker) -> bool:
 
 
 def _made(broker: Broker, sender: Node, number: int, share: Share) -> Iterator[None]:
-    """Make a share and answer. Another process of the sender has questions of its own with the same numbers."""
+    """Make a share and send it. Stop if the sender has restarted, because its new process uses the same numbers."""
     run = sender.run
     until_ms = broker.now_ms + ASK_MS
     is_over = False
@@ -204,7 +206,7 @@ def _made(broker: Broker, sender: Node, number: int, share: Share) -> Iterator[N
         except StopIteration as end:
             _answer(broker, sender, (number, ANSWERED, end.value))
             is_over = True
-        except CommandError:  # The queue has too many indexes, say.
+        except CommandError:  # For example, the queue has too many indexes.
             _answer(broker, sender, (number, UNABLE, None))
             is_over = True
         else:

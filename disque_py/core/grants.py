@@ -1,48 +1,48 @@
 """Grants: one voter's memory of the claims that it granted. Spec CL1, CL2, CL3.
 
-A voter grants a claim (key, holder, fence, lease) only if no other holder's grant of the key runs by its own clock, and
-the fence is above every one that it ever granted for the key. While a grant runs, its holder renews it with the same
-fence. A renewal never shortens a grant, because one that fails leaves the old lease as it was. A release names key,
-holder and fence, and touches nothing else.
+A voter grants a claim (key, holder, fence, lease) only if two conditions are met. By its own clock, no grant of the key
+to another holder runs. And the fence is above every fence that it ever granted for the key. While a grant runs, its
+holder renews it with the same fence. A renewal never shortens a grant, because the holder may go on relying on its old
+lease if the renewal fails at other voters. A release names key, holder and fence, and has no effect on another grant.
 
-A grant is answered when its record is on disk, and it runs from then on. So it runs at least as long as a lease that
-began when the claim was received. Until then it counts as running.
+A voter answers a grant when its record is on disk, and the lease runs from that moment. So it ends no earlier than a
+lease that began when the claim was received. Before that moment the grant counts as running.
 
-Idle keys are forgotten. `floor` then counts as the highest fence of every key that is not remembered.
+Idle keys are forgotten. `floor` counts as the highest fence of every key that is not remembered.
 
-A key may count attempts: claims that ended in a delivery, or in a lock that was handed out. The count is kept with the
-grant, and for `keep_ms` longer.
+A key may count attempts, which are claims that led to a delivery or to a lock. The count is kept with the grant, and
+for `keep_ms` longer.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-# Outcomes of a claim at one voter. They travel between nodes: a number never gets another meaning.
+# Outcomes of a claim at one voter. Nodes send these numbers to each other, so a number never gets another meaning.
 GRANTED: Final = 0
-HELD: Final = 1  # Another holder's grant runs; or this holder's, under another fence.
-OLD_FENCE: Final = 2  # The voter granted this fence before, or a higher one.
-OLD_ATTEMPT: Final = 3  # The attempt was counted before.
+HELD: Final = 1  # A grant of another holder runs, or one of this holder under another fence.
+OLD_FENCE: Final = 2  # The voter has granted this fence before, or a higher one.
+OLD_ATTEMPT: Final = 3  # The attempt has been counted before.
 DONE: Final = 4  # The work under the lock is done.
 MUTE: Final = 5  # The voter may not vote.
 OTHER_EPOCH: Final = 6  # The voter has another list of voters.
 NO_ROOM: Final = 7  # The voter remembers too many keys.
 
-# The end of a grant whose record is being written.
+# Stands for the end of a grant whose record is being written.
 PENDING_MS: Final = 1 << 62
 KEYS_MAX: Final = 1_000_000
 KEY_BYTES_MAX: Final = 4_096
-# All keys and holders together. They do not count in `maxmemory`: a full node has to grant claims, or the consumers of
-# its jobs would stand still. A key of a lock or of an exclusive queue has a hundred bytes as a rule.
+# The limit for all keys and holders together. They do not count in `maxmemory`, because a full node must still grant
+# claims. Otherwise its consumers could not work off its jobs. A key usually has about a hundred bytes.
 NAME_BYTES_MAX: Final = 256 << 20
 FENCE_MAX: Final = (1 << 63) - 1
-# No fence is higher, and none is granted that is so far above the wall clock: else one bad clock could use them all up.
+# The highest fence. A voter grants no fence far above its wall clock, or one wrong clock could use up all fences.
 FENCE_LIMIT: Final = 1 << 62
 FENCE_AHEAD: Final = 10 * 366 * 86_400_000
 SPAN_MAX_MS: Final = 1 << 53
-# A key is forgotten so long after its grant, its count and its end are over.
+# A key is forgotten this long after its grant, its count of attempts and its "done" have ended.
 IDLE_MS: Final = 60_000
-# Keys that are looked at per step, at least; more where there are many.
+# The least number of keys that are looked at per step. With many keys, more are looked at.
 KEYS_PER_STEP: Final = 100
 STEPS_PER_ROUND: Final = 100
 
@@ -50,9 +50,9 @@ STEPS_PER_ROUND: Final = 100
 REPLACES: Final = 1  # The holder gives up its own grant under a lower fence.
 RENEWS: Final = 2  # Only a grant that runs is granted again.
 
-# A grant as it is kept in a file, and as voters tell each other: key, holder, fence, milliseconds of lease, highest
-# fence, attempts, attempts before, milliseconds that attempts and that the end are kept, is it running, was it renewed.
-# Where two grants keep a key from others, the holder is b"".
+# The packed form of a grant, for files and other voters: key, holder, fence, milliseconds of lease, highest fence,
+# attempts, attempts before, milliseconds for which attempts are kept, milliseconds for which the end is kept, whether
+# it runs, whether it was renewed. If two grants block the key, the holder is b"".
 GrantItem = tuple[bytes, bytes, int, int, int, int, int, int, int, bool, bool]
 ITEM_FIELDS: Final = 11
 
@@ -64,13 +64,13 @@ class Grant:
     fence              its fence
     lease_ms           its lease
     until_ms           its end, monotonic; 0: it was released; PENDING_MS: its record is being written
-    blocked_until_ms   another holder's grant may run until then: two were copied from other voters
+    blocked_until_ms   until when another grant may run, because two grants were copied from other voters; monotonic
     highest            the highest fence ever granted
-    attempts, before   attempts that count with this grant, and those before it
-    keep_ms            attempts are kept so long after the grant's end
-    kept_until_ms      the end of that; monotonic
-    done_until_ms      the work under this key is done, and that is remembered so long; 0: it is not
-    is_renewed         the holder asked again, so the request that got the grant may no longer take it back
+    attempts, before   number of attempts including this grant, and before it
+    keep_ms            how long attempts are kept after the grant's end
+    kept_until_ms      until when attempts are kept; monotonic
+    done_until_ms      until when the voter remembers that the work is done; monotonic. 0: it is not done
+    is_renewed         whether the holder asked again, so that the request that got the grant may not take it back
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class Grant:
         self.is_renewed = False
 
     def left_ms(self, now_ms: int) -> int:
-        """Return the milliseconds that the grant still runs."""
+        """Return how many milliseconds the grant still runs."""
         return self.lease_ms if self.until_ms == PENDING_MS else max(0, self.until_ms - now_ms)
 
     def attempts_at(self, now_ms: int) -> int:
@@ -111,7 +111,7 @@ class Grant:
         return self.attempts if self.until_ms > now_ms or self.kept_until_ms > now_ms else 0
 
     def is_idle(self, now_ms: int, idle_ms: int) -> bool:
-        """Return whether the key may be forgotten: so long nothing of it has counted."""
+        """Return whether the key may be forgotten, because nothing of it has counted for `idle_ms`."""
         return max(self.until_ms, self.blocked_until_ms, self.kept_until_ms, self.done_until_ms) + idle_ms <= now_ms
 
 
@@ -119,8 +119,8 @@ class Grants:
     """The memory of all keys.
 
     records     key -> its memory
-    floor       highest fence of every key that is not in `records`
-    name_bytes  bytes of the keys and of the holders in `records`
+    floor       no key that is not in `records` was ever granted a higher fence
+    name_bytes  bytes of the keys and holders in `records`
     unsettled   keys whose grant has no end yet, because its record is being written
     """
 
@@ -139,7 +139,7 @@ class Grants:
         return self.floor if record is None else max(record.highest, self.floor)
 
     def running(self, key: bytes, now_ms: int) -> Grant | None:
-        """Return the grant of a key that runs; None if there is none."""
+        """Return the running grant of a key; None if there is none."""
         record = self.records.get(key)
         return record if record is not None and record.until_ms > now_ms else None
 
@@ -154,10 +154,12 @@ class Grants:
         flags: int,
         now_ms: int,
     ) -> int:
-        """Grant or renew a claim, or return the reason why not. A granted one has to be written before the answer.
+        """Grant or renew a claim. Return GRANTED, or the reason of the refusal.
 
-        attempt   number of the attempt that this claim counts; 0: none is counted
-        keep_ms   milliseconds that the count is kept after the grant
+        The caller must write a granted claim to disk before it answers.
+
+        attempt   number of the attempt that this claim counts; 0: attempts are not counted
+        keep_ms   how many milliseconds the count is kept after the grant
         flags     REPLACES, RENEWS
         """
         record = self.records.get(key)
@@ -209,25 +211,25 @@ class Grants:
         record.holder = holder
 
     def settle(self, key: bytes, now_ms: int) -> None:
-        """Let a grant run from now on: its record is on disk. The moment is later than that of the claim's receipt."""
+        """Begin the lease of a grant whose record is on disk. This is later than the receipt of the claim."""
         record = self.records.get(key)
         if record is not None and key in self.unsettled:
             del self.unsettled[key]
             if record.until_ms == PENDING_MS:
-                record.until_ms = now_ms + record.lease_ms + 1  # The clock's milliseconds are cut.
+                record.until_ms = now_ms + record.lease_ms + 1  # The clock cuts off fractions of a millisecond.
                 record.kept_until_ms = record.until_ms + record.keep_ms if record.attempts else 0
 
     def release(self, key: bytes, holder: bytes, fence: int, done_ms: int, *, gives_back: bool, now_ms: int) -> bool:
-        """End a grant. Return whether it ended, or is remembered as done. Then it has to be written.
+        """End a grant. Return whether it has changed. If so, the caller must write it.
 
-        done_ms      the work is done, and that is remembered so long; 0: it is not done
-        gives_back   nothing was handed out, so the attempt does not count. A grant that was renewed stays: the holder
-                     got it by another request
+        done_ms      how long to remember that the work is done; 0: it is not done
+        gives_back   whether nothing was handed out, so that the attempt does not count. Then a renewed grant stays,
+                     because another request of the holder uses it
         """
         record = self.records.get(key)
         if record is None or record.holder != holder or record.fence != fence:
             return False
-        # The end may be remembered after the lease, as long as no other holder had the key since.
+        # A release with `done_ms` has an effect even after the lease, if the key has had no other holder since.
         if record.until_ms <= now_ms and not (done_ms and record.highest == fence):
             return False
         if gives_back and record.is_renewed:
@@ -245,7 +247,7 @@ class Grants:
     # -- files and other voters ---------------------------------------------------------------------
 
     def item(self, key: bytes, now_ms: int) -> GrantItem:
-        """Return a key's memory for a file, or for another voter: with the time that is left."""
+        """Return a key's memory in packed form, for a file or another voter. Moments become spans of time left."""
         record = self.records[key]
         is_running = record.until_ms > now_ms
         is_blocked = record.blocked_until_ms > now_ms
@@ -268,7 +270,7 @@ class Grants:
         )
 
     def put(self, item: GrantItem, now_ms: int) -> None:
-        """Set a key's memory as a file has it. A grant runs its whole lease again."""
+        """Set a key's memory from a file. A running grant gets its whole lease again."""
         key, holder, fence, lease_ms, highest, attempts, before, kept_ms, done_ms, is_running, is_renewed = item
         self._drop(key)
         record = self.records[key] = Grant()
@@ -283,9 +285,9 @@ class Grants:
         record.done_until_ms = now_ms + done_ms + 1 if done_ms else 0
 
     def merge(self, item: GrantItem, now_ms: int) -> None:
-        """Add another voter's memory of a key to ours. Grants of two holders both keep the key from others.
+        """Merge another voter's memory of a key into ours. If two holders have grants, both block the key.
 
-        The end of the work under a grant ends that grant at every voter that has not heard of it.
+        If one voter knows that the work under a grant is done, the grant ends here, too.
         """
         key, holder, fence, lease_ms, highest, attempts, _, kept_ms, done_ms, is_running, is_renewed = item
         known = self.records.get(key)
@@ -317,7 +319,7 @@ class Grants:
             known.kept_until_ms = max(known.kept_until_ms, now_ms + lease_ms + kept_ms)
 
     def forget(self, key: bytes) -> None:
-        """Forget an idle key: from now on the floor stands for its fences."""
+        """Forget an idle key. From now on the floor covers its fences."""
         record = self._drop(key)
         if record is not None:
             self.floor = max(self.floor, record.highest)
@@ -329,7 +331,7 @@ class Grants:
         return record
 
     def idle(self, now_ms: int, idle_ms: int = IDLE_MS) -> list[bytes]:
-        """Return keys that may be forgotten, among those looked at in this step."""
+        """Look at the next keys. Return those that may be forgotten."""
         if not self._walk:
             self._walk = list(self.records)
         count = max(KEYS_PER_STEP, len(self.records) // STEPS_PER_ROUND)
@@ -351,7 +353,7 @@ def _end(record: Grant, now_ms: int) -> int:
 
 
 def is_grant_item(item: Any) -> bool:
-    """Return whether this is a GrantItem within all bounds. Positions behind it are for newer versions."""
+    """Return whether this is a GrantItem within all bounds. Newer versions may add fields at the end."""
     if type(item) not in (list, tuple) or len(item) < ITEM_FIELDS:
         return False
     key, holder, *numbers, is_running, is_renewed = item[:ITEM_FIELDS]

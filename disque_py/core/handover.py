@@ -1,12 +1,13 @@
 """Hand-over of jobs to another node, the giver's part: YOURJOBS, TOOK.
 
-A hand-over loses nothing and delivers nothing twice. It is numbered per pair of processes. The giver keeps the job, in
-no queue, until the taker has answered (taking.py), and asks again under the same number until then. When the taker has
-a job with RETRY > 0, it becomes a holder, and the giver keeps a copy. A job with RETRY 0 is forgotten once it is taken.
+A hand-over loses nothing and delivers nothing twice. Each one has a number, which is unique for the pair of processes.
+The giver keeps the job, in no queue, until the taker has answered (taking.py). Until then it sends the job again under
+the same number. The taker of a job with RETRY > 0 becomes a holder, and the giver keeps a copy. The giver forgets a job
+with RETRY 0 once it is taken.
 
-When either process changed, the hand-over is over: at-least-once jobs wait for their timer, at-most-once jobs are
-dropped and counted. Other modules decide which jobs go to which node: pulls.py for consumers, leaving.py for a node
-that leaves, and `start_once` for an at-most-once job of which no copy is kept here.
+When either process restarts, the hand-over is over: at-least-once jobs wait for their timer, and at-most-once jobs are
+dropped and counted. Other modules decide which jobs go to which node: pulls.py for consumers, and leaving.py for a node
+that leaves. `start_once` chooses a node for an at-most-once job of which this node keeps no copy.
 Spec H1, H2, H4, H7, H8.
 """
 
@@ -37,24 +38,24 @@ from disque_py.core.replica_sets import choose
 from disque_py.core.rivals import Standing
 
 TAKEN: Final = 0
-# Refusals that may end soon, or that another node may not make.
+# Refusals that may end soon, or that do not apply to other nodes.
 ELSEWHERE: Final = (REFUSED_PAUSED, REFUSED_MEMORY, REFUSED_LEAVING, REFUSED_BUSY, REFUSED_DISK)
 # For this long, a queue's jobs are not offered again to a node that refused one.
 REFUSED_MS: Final = 1_000
-# Queue names remembered per node as refused, and the longest such name: a forgotten refusal costs one more offer.
+# Refused queues remembered per node, and the longest name that is remembered. A forgotten refusal costs one more offer.
 NAMES_MAX: Final = 10_000
 NAME_BYTES_MAX: Final = 1_024
 RESEND_MS: Final = 1_000
-# Batches sent again per step, so that a long list of unanswered ones doesn't keep other clients waiting.
+# Batches sent again per step, so that clients do not wait while a long list of unanswered batches is sent.
 RESEND_BATCHES: Final = 32
 RESEND_STEP_MS: Final = 10
 
 
 class Batch:
-    """One hand-over: the jobs of a YOURJOBS, in order, and when it was last sent.
+    """One hand-over: the jobs of a YOURJOBS in order, and the time at which it was last sent.
 
-    A job that left this hand-over is None from the next sending on. A taker that never answers must not keep in memory
-    all jobs that were ever offered to it.
+    When the batch is sent again, None takes the place of each job that has left this hand-over. So a taker that never
+    answers does not keep all jobs in memory that were ever offered to it.
     """
 
     __slots__ = ("handover", "jobs", "sent_ms")
@@ -66,21 +67,21 @@ class Batch:
 
 
 class Exchange:
-    """Hand-overs between us and one node, and its interest as it told us.
+    """The hand-overs between us and one other node, and that node's interest as it told us.
 
-    run              its process; the numbers of its hand-overs hold for this process only
-    next_number      number of our next hand-over to it; only grows, whatever happens to the node
+    run              the node's process; the numbers of its hand-overs are valid for this process only
+    next_number      number of our next hand-over to the node; it only grows, even if the node restarts
     lowest           all our numbers below this one are settled
-    pending          number -> its batch, until answered
-    told_settled     the `lowest` that we last told it
-    answers          number of its hand-over to us -> our answer, until settled
-    answers_from     its numbers below this are settled
-    interest         queue -> how many of its clients wait for it; `interest_bytes` are the bytes of these names
+    pending          number -> batch of ours that is not answered yet
+    told_settled     the highest settled number that we have told the node
+    answers          number of a hand-over to us -> our answer, until the node has settled it
+    answers_from     the node's numbers below this one are settled
+    interest         queue -> how many of the node's clients wait for it; `interest_bytes` are the bytes of these names
     filters          (queue, pairs) that its clients wait for (filter_interest.py); `filter_bytes` are their bytes
     patterns         tuples of patterns that its clients wait for (pattern_interest.py); `pattern_bytes` are their bytes
-    standing         queue -> the rest of the node's standing pull (pulls.py)
-    refused          queue -> until when no job of it is offered to the node
-    is_timed         a `resend` is scheduled
+    standing         queue -> the remainder of the node's standing pull (pulls.py)
+    refused          queue -> until when no job of the queue is offered to the node
+    is_timed         whether a `resend` is scheduled
     """
 
     __slots__ = (
@@ -121,7 +122,7 @@ class Exchange:
         self.is_timed = False
 
     def settled(self) -> int:
-        """Return the number up to which all our numbers are answered."""
+        """Return the highest number up to which all our hand-overs are answered."""
         while self.lowest < self.next_number and self.lowest not in self.pending:
             self.lowest += 1
         assert self.told_settled < self.lowest
@@ -133,7 +134,7 @@ class Exchange:
 
 
 def exchange(node: Node) -> Exchange:
-    """Return the state between us and this node, and from then on its process, as soon as that is known."""
+    """Return the state between us and this node. Create it if needed, and note the node's process once it is known."""
     found = node.core
     if found is None:
         found = node.core = Exchange(node.run)
@@ -147,7 +148,7 @@ def exchange(node: Node) -> Exchange:
 
 
 def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> Handover:
-    """Send ACTIVE jobs, which are in no queue, to a node; they stay here until it has answered."""
+    """Send ACTIVE jobs, which are in no queue, to a node. They stay here until it has answered."""
     state = exchange(node)
     number = state.next_number
     state.next_number = number + 1
@@ -185,7 +186,7 @@ def _send(broker: Broker, node: Node, state: Exchange, number: int) -> None:
 
 
 def _snapshot(broker: Broker, job: Job | None, handover: Handover) -> tuple[Any, ...] | None:
-    """Return the job as plain values; None if it was acknowledged, or if its timer queued it again."""
+    """Return the job as plain values; None if the job has left the hand-over."""
     if job is None:
         return None
     snapshot = snapshot_of(broker, job, max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0)
@@ -203,9 +204,9 @@ def _time_resend(broker: Broker, node: Node, state: Exchange, span_ms: int) -> N
 
 
 def resend(broker: Broker, node: Node, state: Exchange) -> None:
-    """Ask the same process again, under the same numbers, for batches not answered within RESEND_MS.
+    """Send the batches again that were not answered within RESEND_MS, to the same process under the same numbers.
 
-    With no such batch, tell which numbers are settled, so that the taker may forget its answers.
+    If no batch is left, tell the node which numbers are settled, so that it may forget its answers.
     """
     state.is_timed = False
     sent = 0
@@ -215,10 +216,10 @@ def resend(broker: Broker, node: Node, state: Exchange) -> None:
             if batch.sent_ms <= due_ms:
                 if sent == RESEND_BATCHES:
                     break
-                # To the end of the line, so that all get their turn.
+                # Move it to the end of the line, so that all batches get their turn.
                 del state.pending[number]
                 if not any(job is not None and job.work is batch.handover for job in batch.jobs):
-                    continue  # None of its jobs is ours to give any more, so no answer to it matters.
+                    continue  # All its jobs have left the hand-over, so no answer matters.
                 state.pending[number] = batch
                 _send(broker, node, state, number)
                 sent += 1
@@ -248,7 +249,7 @@ def on_took(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
-    assert job.state == ACTIVE  # All code that ends or queues a job takes its hand-over away.
+    assert job.state == ACTIVE  # Code that ends or queues a job also ends its hand-over.
     if answer in ELSEWHERE:
         _refused(broker, job, handover)
     elif handover.client is not None:
@@ -257,14 +258,14 @@ def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
         broker.stats.jobs_exported += 1
         taken(broker, job)
     elif job.terms.retry_ms:
-        job.work = None  # Done elsewhere: the ack is on its way; until then its timer looks after it.
+        job.work = None  # The job is done elsewhere, and its ack is on its way. Until then the job has its timer.
         lifecycle.mark_dirty(broker, job)
     else:
         lifecycle.forget(broker, job)
 
 
 def taken(broker: Broker, job: Job) -> None:
-    """Turn our job into a copy, or forget it, because the other node has it queued."""
+    """Turn our job into a copy, or forget it, because the other node has queued it."""
     assert job.state == ACTIVE
     job.work = None
     job.was_queued = True  # The taker queues it for the first time.
@@ -278,7 +279,7 @@ def taken(broker: Broker, job: Job) -> None:
 
 
 def _refused(broker: Broker, job: Job, handover: Handover) -> None:
-    """Offer no job of this queue to the node for a while; the job goes back to its former place."""
+    """Put the job back where it was, and offer no job of its queue to the node for a while."""
     remember_refusal(broker, handover.node, job.terms.queue)
     if handover.client is not None:
         _hand_on(broker, job, handover, handover.tried)
@@ -286,7 +287,7 @@ def _refused(broker: Broker, job: Job, handover: Handover) -> None:
     job.work = None
     lifecycle.mark_dirty(broker, job)
     if handover.due_ms:
-        # A delayed job is not early because a node had no room for it.
+        # The job is delayed. It must not be queued early because a node refused it.
         job.requeue_at_ms = max(handover.due_ms, broker.now_ms + 1)
         job.was_announced = True
         lifecycle.arm(broker, job)
@@ -294,7 +295,7 @@ def _refused(broker: Broker, job: Job, handover: Handover) -> None:
     if job.was_queued:
         lifecycle.put_back(broker, job)
         lifecycle.arm_queued(broker, job)
-    else:  # It was given away as soon as it was added, and its producer is gone.
+    else:  # It was handed over as soon as it was added, and its producer is gone.
         events.note(broker, job, event_format.QUEUED)
         lifecycle.enqueue(broker, job)
     queue = broker.queues[job.terms.queue]
@@ -317,7 +318,7 @@ def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:
 def start_once(
     broker: Broker, client: Client, job: Job, timeout_ms: int, slot: list[bytes | None] | None = None
 ) -> None:
-    """Hand over an at-most-once job of which we keep no copy; answer when it was taken (spec Q3, Q39)."""
+    """Hand over an at-most-once job of which we keep no copy. Answer the producer when it is taken (spec Q3, Q39)."""
     if slot is None:
         slot = replication.wait_for_copies(client, job)
         broker.waits.blocked_count += 1
@@ -330,7 +331,7 @@ def start_once(
 
 
 def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]) -> None:
-    """Hand the job to a node that has not refused it yet; without one the producer is refused."""
+    """Hand the job to a node that has not refused it yet. If there is none, refuse the producer's request."""
     targets = choose(broker, 1, frozenset(tried))
     if not targets:
         assert before.client is not None
@@ -357,7 +358,7 @@ def answer_producer(broker: Broker, job: Job) -> None:
 
 
 def on_deadline(broker: Broker, job: Job, handover: Handover) -> None:
-    """Answer the producer after its deadline: no node answered in time, but one may have the job (spec Q30)."""
+    """Answer the producer at its deadline: no node has answered in time, but one may have the job (spec Q30)."""
     broker.stats.replication_timeouts += 1
     replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
     lifecycle.forget(broker, job)
@@ -367,7 +368,7 @@ def on_deadline(broker: Broker, job: Job, handover: Handover) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Ask again soon, because answers may have been lost with the old link."""
+    """Send unanswered batches again soon, because answers may have been lost with the old link."""
     state = exchange(node)
     for batch in state.pending.values():
         batch.sent_ms = 0
@@ -377,9 +378,9 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def on_run_over(broker: Broker, node: Node) -> None:
-    """End all hand-overs to a node that is forgotten or runs another process now: it will not answer them.
+    """End all hand-overs to a node that was forgotten or has restarted, because it will not answer them.
 
-    Only another process starts with fresh numbers. After a mere FORGET, the answers are still remembered.
+    After a restart the node numbers its hand-overs from one. After a mere FORGET it does not, so our answers are kept.
     """
     state = exchange(node)
     pending, state.pending = state.pending, {}
@@ -396,7 +397,7 @@ def on_run_over(broker: Broker, node: Node) -> None:
 
 
 def on_renamed(broker: Broker) -> None:
-    """Start numbers anew: after CLUSTER RESET HARD we are another node, and the others number from one again."""
+    """Forget our answers: after CLUSTER RESET HARD we are another node, and the others number from one again."""
     for node in broker.cluster.known_nodes():
         if node.core is not None:
             state = exchange(node)
@@ -405,7 +406,7 @@ def on_renamed(broker: Broker) -> None:
 
 
 def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
-    """Let a job with RETRY wait for its timer; drop and count an at-most-once job, which may be delivered there."""
+    """Let a job with RETRY wait for its timer. Drop and count an at-most-once job: the node may have delivered it."""
     if job.terms.retry_ms:
         job.work = None
         lifecycle.mark_dirty(broker, job)

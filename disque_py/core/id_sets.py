@@ -1,16 +1,17 @@
-"""Sets of job ids with a status each, in few bytes: the ids of a batch (batch_state.py).
+"""Compact sets of job ids, each with a status: the ids of a batch (batch_state.py).
 
-An id takes 24 bytes without its punctuation: 4 of the node, 18 of chance, 2 of the TTL. With a status and a version an
-*entry* has 29 bytes. Entries lie behind each other in byte arrays, the *buckets* of a linear hash table: whenever the
-buckets have FILL entries on average, one of them is split. So no insertion takes long, and a job costs about 35 bytes.
+Without its punctuation an id takes 24 bytes: 4 for the node, 18 random ones, 2 for the TTL. With a status and a version
+an *entry* has 29 bytes. Entries are stored one after the other in byte arrays, the *buckets* of a linear hash table.
+Whenever the buckets have FILL entries on average, one bucket is split. So no insertion takes long, and a job costs
+about 35 bytes.
 
-Of two entries of one id the higher (rank, version, status) stays. The rank is that of the order of events: completed
-beats canceled, canceled beats expired, and these beat all others. So sets merge in any order, any number of times, to
-the same set. Spec BT2.
+Of two entries with the same id, the one with the higher (rank, version, status) is kept. Ranks follow the order of
+events: completed wins over canceled, canceled over expired, and these over all other statuses. So sets that are merged
+in any order, any number of times, become equal. Spec BT2.
 
-`digest` is the XOR of a hash per entry, so it does not depend on their order. The hash is a cryptographic one. A
-checksum such as CRC-32 is linear: it changes alike whenever one status becomes another, and two such changes cancel
-out. Two keepers would then have equal digests of sets that differ, for ever. Spec BT3.
+`digest` is the XOR of one hash per entry, so it does not depend on the order of the entries. The hash must be
+cryptographic. A checksum such as CRC-32 is linear: the same change of a status always changes it in the same way, so
+two such changes would cancel out. Then two keepers with different sets could have equal digests for ever. Spec BT3.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from disque_py.event_format import FINAL_RANKS
 
 KEY_BYTES: Final = 24
 ENTRY_BYTES: Final = 29
-# Status and version behind the key.
+# Status and version, which follow the key.
 _TAIL: Final = struct.Struct("<BI")
 FILL: Final = 64
 VERSION_LIMIT: Final = 1 << 31
 _HASH_AT: Final = 13
 _HASH_END: Final = 17
-# An integer of so many bytes is no object of its own in a compiled build.
+# In a compiled build, an integer of this size needs no separate object.
 DIGEST_BYTES: Final = 7
 STATUSES: Final = 8
 
 
 def pack_id(job_id: bytes) -> bytes | None:
-    """Return an id without its punctuation; None for an id that no node makes."""
+    """Return an id in its packed form, without punctuation; None for an id that no node makes."""
     try:
         key = unhexlify(job_id[2:10]) + a2b_base64(job_id[11:35]) + unhexlify(job_id[36:40])
     except (Error, ValueError):
@@ -46,23 +47,23 @@ def pack_id(job_id: bytes) -> bytes | None:
 
 
 def unpack_id(key: bytes) -> bytes:
-    """Return the id of a packed one."""
+    """Return the id from its packed form."""
     return b"D-%b-%b-%b" % (hexlify(key[:4]), b2a_base64(key[4:22], newline=False), hexlify(key[22:]))
 
 
 def entry_of(key: bytes, status: int, version: int) -> bytes:
-    """Return an entry."""
+    """Return an entry in its packed form."""
     return key + _TAIL.pack(status, version if version < VERSION_LIMIT else VERSION_LIMIT - 1)
 
 
 def check_entries(data: bytes) -> None:
-    """Raise ValueError if these are no entries that a node sends."""
+    """Raise ValueError if these are not valid entries."""
     if type(data) is not bytes or len(data) % ENTRY_BYTES:
-        raise ValueError("entries of a batch that are none")
+        raise ValueError("invalid entries of a batch")
     for at in range(KEY_BYTES, len(data), ENTRY_BYTES):
         status, version = _TAIL.unpack_from(data, at)
         if status >= STATUSES or version >= VERSION_LIMIT:
-            raise ValueError("an entry of a batch that is none")
+            raise ValueError("an invalid entry of a batch")
 
 
 def _order(status: int, version: int) -> tuple[int, int, int]:
@@ -72,23 +73,23 @@ def _order(status: int, version: int) -> tuple[int, int, int]:
 class IdSet:
     """Ids with their statuses.
 
-    count    how many there are
-    counts   how many have each status
-    digest   of all entries
+    count    number of ids
+    counts   number of ids with each status
+    digest   digest of all entries
     """
 
     __slots__ = ("_buckets", "_level", "_split", "count", "counts", "digest")
 
     def __init__(self) -> None:
         self._buckets: list[bytearray] = [bytearray()]
-        self._level = 1  # Buckets when this round of splits began.
-        self._split = 0  # The next bucket that is split.
+        self._level = 1  # The number of buckets when this round of splits began.
+        self._split = 0  # The next bucket to be split.
         self.count = 0
         self.counts = [0] * STATUSES
         self.digest = 0
 
     def merge(self, key: bytes, status: int, version: int) -> bool:
-        """Enter an id, or a later status of it. Return whether that changes anything."""
+        """Enter an id, or a later status of it. Return whether the set has changed."""
         bucket = self._buckets[self._number(key)]
         at = _find(bucket, key)
         if at >= 0:
@@ -117,13 +118,13 @@ class IdSet:
         return None if at < 0 else bucket[at + KEY_BYTES]
 
     def has(self, entry: bytes) -> bool:
-        """Whether an id is in the set with just this status and version."""
+        """Whether the set has exactly this entry: id, status and version."""
         bucket = self._buckets[self._number(entry[:KEY_BYTES])]
         at = _find(bucket, entry)
         return at >= 0
 
     def entries(self) -> Iterator[bytes]:
-        """Yield all entries, a bucket at a time. The set may grow meanwhile; what it gets then may be missing."""
+        """Yield all entries, one bucket at a time. Entries that are added meanwhile may be missing."""
         at = 0
         while at < len(self._buckets):
             yield bytes(self._buckets[at])
@@ -131,11 +132,11 @@ class IdSet:
 
     @property
     def size(self) -> int:
-        """The bytes of all entries."""
+        """The size of all entries in bytes."""
         return self.count * ENTRY_BYTES
 
     def _note(self, entry: bytes | bytearray) -> None:
-        """Add an entry to the digest, or take it out: both are the same operation."""
+        """Add an entry to the digest, or remove it. Both are the same operation."""
         self.digest ^= int.from_bytes(blake2b(entry, digest_size=DIGEST_BYTES).digest(), "big")
 
     def _number(self, key: bytes) -> int:
@@ -144,7 +145,7 @@ class IdSet:
         return value % (2 * self._level) if number < self._split else number
 
     def _split_one(self) -> None:
-        """Split the next bucket: half of its entries go to a new one."""
+        """Split the next bucket. About half of its entries move to a new bucket."""
         old = self._buckets[self._split]
         self._buckets.append(bytearray())
         stays = bytearray()
@@ -164,7 +165,7 @@ class IdSet:
 
 
 def _find(bucket: bytearray, key: bytes) -> int:
-    """Return where the entry begins that begins with these bytes; -1 if there is none."""
+    """Return the offset of the entry with this key in a bucket; -1 if there is none."""
     at = bucket.find(key)
     while at >= 0 and at % ENTRY_BYTES:
         at = bucket.find(key, at + 1)

@@ -1,8 +1,8 @@
 """Job ids: making and reading them.
 
-`D-` + 8 hex digits of the creating node + `-` + 24 random characters (144 bits) + `-` + 4 hex digits of the TTL in
-minutes. The TTL is forced odd when the job is retried, and even when it is delivered at most once (spec F4). Unlike the
-original's, no character repeats bits of another (spec Q18).
+An id is `D-` + 8 hex digits of the creating node + `-` + 24 random characters (144 bits) + `-` + 4 hex digits of the
+TTL in minutes. The TTL is made odd for an at-least-once job, and even for an at-most-once job (spec F4). Unlike in the
+original, no character repeats bits of another (spec Q18).
 """
 
 from __future__ import annotations
@@ -14,21 +14,24 @@ from typing import Final
 
 ID_BYTES: Final = 40
 TTL_MINUTES_MAX: Final = 65535
-# Random characters of an id that come from its key.
+# With a KEY, only this many characters, the last ones, are random. The others come from the key.
 OWN_CHARS: Final = 6
 
-# Ids are cut from one draw of random bytes: a call of the generator per job costs more than the rest of the id.
+# One draw of random bytes makes this many ids, because a call of the generator per job would cost more than everything
+# else about an id.
 IDS_PER_DRAW: Final = 128
-# Ids of one draw share their first characters, which choose the place in a node's index (broker.py). So jobs that are
-# made together lie together, on every node that holds them. That leaves 126 bits to tell them apart.
+# Ids of one draw share their first random characters, which choose the shard in a node's index (broker.py). So jobs
+# that are made together are close together in memory, on every node that holds them. 126 bits are left to distinguish
+# them.
 SHARED_CHARS: Final = 3
-# Of each 24 characters, 21 are one id's own. Before them come its 11 of the prefix and the shared ones, 35 in all.
+# Of each 24 random characters, 21 are used for one id. The prefix (11) and the shared characters (3) precede them, so
+# the head of an id has 35 characters.
 _cut_chars: Final = Struct("21s3x" * IDS_PER_DRAW).unpack
 _cut_heads: Final = Struct("35s" * IDS_PER_DRAW).unpack
 
 
 class IdSource:
-    """Makes the ids of one node; all chance comes from the given generator."""
+    """Makes the ids of one node. All random bits come from the given generator."""
 
     __slots__ = ("_last_suffix", "_last_ttl_ms", "_last_was_retried", "_pool", "_prefix", "_rng")
 
@@ -42,7 +45,7 @@ class IdSource:
         self._last_suffix = b""
 
     def draw_from(self, rng: Random) -> None:
-        """Take ids from another generator: the server's can't be predicted, and the simulator's comes from its seed."""
+        """Use another generator. The server's can't be predicted, and the simulator's depends on its seed."""
         self._rng = rng
         self._pool.clear()
 
@@ -64,24 +67,24 @@ class IdSource:
         return self._pool.pop() + self._last_suffix
 
     def keyed(self, chars: bytes, like: bytes) -> bytes:
-        """Return a new id with these characters of a key (keys.py), and the other parts of another id of this node."""
+        """Return a new id with these characters of a key (keys.py), and with the TTL field of another id."""
         return self._prefix + chars + b64encode(self._rng.randbytes(OWN_CHARS))[:OWN_CHARS] + like[35:]
 
 
 def ttl_suffix(ttl_ms: int, is_retried: bool) -> bytes:
-    """Return `-` and the TTL field: whole minutes, capped, odd if retried."""
+    """Return `-` and the TTL field: whole minutes, capped, odd for an at-least-once job."""
     minutes = min(ttl_ms // 60_000, TTL_MINUTES_MAX)
     minutes = minutes | 1 if is_retried else minutes & ~1
     return b"-%04x" % minutes
 
 
 def is_valid_id(job_id: bytes) -> bool:
-    """Whether an id passes the positional test of every command; no other part of an id is checked."""
+    """Whether an id has its length and its punctuation in the right places. Commands check no other part of an id."""
     return len(job_id) == 40 and job_id[0] == 68 and job_id[1] == 45 and job_id[10] == 45 and job_id[35] == 45
 
 
 def ttl_minutes(job_id: bytes) -> int:
-    """Return the TTL field; a character that is no hex digit reads as 0."""
+    """Return the TTL field. A character that is not a hex digit counts as 0."""
     value = 0
     for char in job_id[36:40]:
         value = value << 4 | _HEX.get(char, 0)
@@ -89,7 +92,7 @@ def ttl_minutes(job_id: bytes) -> int:
 
 
 def is_retried_id(job_id: bytes) -> bool:
-    """Whether the job is at-least-once: its TTL field is odd."""
+    """Whether the job is an at-least-once job, which an odd TTL field says."""
     return bool(ttl_minutes(job_id) & 1)
 
 

@@ -1,9 +1,9 @@
-"""Long commands, done a part per turn.
+"""Long commands, of which each turn does a part.
 
 A command whose work grows with its arguments or its results is written as a generator. It yields after about half a
-millisecond of work, and returns its reply. A short command ends in the first part and is answered at once. Otherwise
-the client waits, as for a GETJOB, while the turns of other clients go on in between (spec B4). A client in
-`broker.waits.stalled` waits for bodies from disk or for other nodes: its command does no part (stalling.py).
+millisecond of work, and returns its reply. If the command ends in its first part, the client is answered immediately.
+Otherwise the client waits, as for a GETJOB, and other clients are served between the parts (spec B4). While a client in
+`broker.waits.stalled` waits for bodies from disk or for other nodes, its command does no part (stalling.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from disque_py.core.client import RUNNING, WAITS_FOR_PARTS, WROTE, Client
 from disque_py.core.errors import CommandError
 from disque_py.resp.replies import error
 
-# Long commands handle this many jobs per part, about half a millisecond each.
+# Long commands handle this many jobs per part, which takes about half a millisecond.
 PART: Final = 250
 
 # The parts of a command. It returns its reply, or None if another mechanism answers (a GETJOB that ends up waiting).
@@ -24,7 +24,7 @@ Steps = Generator[None, None, bytes | None]
 
 
 def begin(broker: Broker, client: Client, steps: Steps) -> bytes | None:
-    """Do the first part. Return the reply if that was all, else None: the rest follows in later turns."""
+    """Do the first part. Return the reply if the command is done, else None. Later turns do the rest."""
     try:
         next(steps)
     except StopIteration as end:
@@ -36,12 +36,12 @@ def begin(broker: Broker, client: Client, steps: Steps) -> bytes | None:
 
 
 def step(broker: Broker) -> None:
-    """Do one more part for each client that has a long command under way."""
+    """Do one more part of each long command that is under way."""
     for client, steps in list(broker.waits.incremental.items()):
         if broker.waits.stalled and client in broker.waits.stalled:
             continue
         if broker.waits.incremental.get(client) is not steps:
-            continue  # A step before this one ended it.
+            continue  # A part of another command has ended it.
         try:
             next(steps)
         except StopIteration as end:
@@ -60,7 +60,7 @@ def refuse(broker: Broker, client: Client, text: str) -> None:
 
 
 def refuse_running(broker: Broker, text: str) -> None:
-    """End the long commands whose next part is due, because the jobs that they work on go. Spec J7."""
+    """End the long commands that are not stalled, because the jobs that they work on will be gone. Spec J7."""
     for client in list(broker.waits.incremental):
         if client not in broker.waits.stalled:
             refuse(broker, client, text)
@@ -75,5 +75,5 @@ def _answer(broker: Broker, client: Client, reply: bytes | None) -> None:
         client.on_outcome(reply)
     if reply is not None and not client.is_silenced:
         client.reply(reply)
-    client.wrote = WROTE  # It may have begun before the disk failed.
+    client.wrote = WROTE  # The command may have begun before the disk failed.
     broker.outbox.clients[client] = None

@@ -1,17 +1,17 @@
-"""Pushed interest: which nodes have waiting clients, and a hint when there are jobs for them.
+"""Pushed interest: nodes tell each other where clients wait, and send hints to nodes for whose clients they have jobs.
 
-A node tells every linked node which queues its clients wait on. INTEREST carries the number of clients: 0 when some
-waited within the last second, -1 when none do. A node with jobs that no client here waits for owes such nodes a HINT.
-The hinted node pulls with NEEDJOBS. So a job on a queue that was silent for an hour finds its consumer on another node
-within two messages, and a silent cluster sends nothing. Spec I1, I2, I3, I4, I5, I7 (the original polls with growing
-gaps: spec Q26).
+A node tells every linked node for which queues its clients wait. INTEREST carries the number of waiting clients. It is
+0 if none waits but some waited within the last second, and -1 if not even that. A node with jobs for which no client
+here waits sends a HINT to such a node. The hinted node pulls with NEEDJOBS. So a job in a queue that was idle for an
+hour reaches a consumer on another node after two messages, and an idle cluster sends nothing. Spec I1, I2, I3, I4, I5,
+I7. (The original polls, at growing intervals: spec Q26.)
 
-There are two kinds of clients: those that take every job, and the *picky* ones of GETJOB with LEASE or TOKEN, which
-skip at-most-once jobs (fetch_options.py). INTEREST says how many clients of both kinds there are. Where that differs,
-it also says how many take every job. A pull for picky clients alone says so.
+There are two kinds of clients: clients that take every job, and *picky* clients, whose GETJOB has LEASE or TOKEN and
+which skip at-most-once jobs (fetch_options.py). INTEREST tells the number of clients of both kinds together. If some
+are picky, it also tells how many take every job. A pull for picky clients only is marked as such.
 
-An increase is told in the turn in which it happens. A decrease is told a little later, because a consumer that comes
-back for the next job at once would otherwise cost two messages per job.
+A node tells an increase in the turn in which it happens. It tells a decrease a little later, because a consumer that
+asks for the next job immediately would otherwise cost two messages per job.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from disque_py.core.patterns import demand_of, has_client_for, waiting_in
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.rivals import Place, Rivals
 
-# Interest in a queue outlives its last waiting client by this.
+# Interest in a queue lasts this long after its last client stopped waiting.
 LINGER_MS: Final = 1_000
-# A decrease of waiting clients is told after this, if it is still true.
+# A decrease of waiting clients is told after this span, if it has lasted.
 DECREASE_MS: Final = 50
-# A hint without a pull within this time goes to the next node.
+# After a hint, the node waits this long for a pull before it hints at another node.
 HINT_MS: Final = 10
+# The same if there is no other node. The span doubles with each repeated hint, this often at most.
 HINT_ALONE_MS: Final = 25
 HINT_DOUBLINGS_MAX: Final = 3
-# A node whose clients poll, rather than wait, gets one job at a time, and not more often than this.
+# A node whose clients poll instead of waiting gets one job at a time, at most once per this span.
 POLLER_MS: Final = 100
 ENTRIES_PER_LINK_MAX: Final = 100_000
 NAME_BYTES_PER_LINK_MAX: Final = 16 * 1024 * 1024
@@ -44,16 +45,16 @@ NAME_BYTES_PER_LINK_MAX: Final = 16 * 1024 * 1024
 GONE: Final = -1
 # A flag of INTEREST: no client waits, but clients fetch jobs.
 BUSY: Final = 1
-RESET: Final = -2  # First item on a new link: what was told before is void.
+RESET: Final = -2  # In the first item on a new link: everything that was told before is void.
 
 
 def is_told(broker: Broker) -> bool:
-    """Whether other nodes hear of a client that asks here now. `value_of` gives the reasons why not."""
+    """Whether other nodes would be told of a client that asks here now. `value_of` has the reasons against it."""
     return bool(broker.cluster.linked) and not broker.is_leaving and broker.memory_level < 2
 
 
 def value_of(broker: Broker, queue: Queue) -> tuple[int, int]:
-    """Return what other nodes should know of our clients of this queue: of all, and of those that take every job."""
+    """Return what to tell other nodes about our clients of a queue: the value for all, and for those not picky."""
     if queue.paused or broker.is_leaving or broker.memory_level >= 2:
         return GONE, GONE  # We would refuse jobs that other nodes hand us.
     plain = len(queue.waiting) - queue.picky
@@ -67,14 +68,14 @@ def value_of(broker: Broker, queue: Queue) -> tuple[int, int]:
 
 
 def is_busy(broker: Broker, queue: Queue) -> bool:
-    """Whether clients get jobs of the queue here, so that better ones of other nodes matter (spec F6)."""
+    """Whether clients fetch jobs of the queue here, so that better jobs of other nodes matter (spec F6)."""
     if not queue.busy_ms or broker.now_ms - queue.busy_ms >= LINGER_MS + SERVED_MS:
         return False
     return not queue.paused and not broker.is_leaving and broker.memory_level < 2
 
 
 def tell_changes(broker: Broker) -> None:
-    """Tell all linked nodes what changed, once per turn."""
+    """Tell all linked nodes which interest has changed, once per turn."""
     if not broker.consumers.interest_due:
         return
     due = broker.consumers.interest_due
@@ -102,7 +103,7 @@ def _recheck_in(broker: Broker, queue: Queue, span_ms: int) -> None:
 
 
 def _recheck(broker: Broker, queue: Queue) -> None:
-    """Tell a decrease that has lasted; an interest of 0 ends when no client has waited for LINGER_MS."""
+    """Tell a decrease that has lasted. An interest of 0 ends when no client has waited for LINGER_MS."""
     queue.interest_timer = False
     if queue.is_dropped:
         return
@@ -138,7 +139,7 @@ def _tell(broker: Broker, queue: Queue, value: int, plain: int) -> None:
 
 
 def _tells_busy(broker: Broker, queue: Queue, value: int) -> bool:
-    """Whether other nodes hear that clients fetch here. Where clients wait, they hear that anyway."""
+    """Whether to tell other nodes that clients fetch here. If clients wait, the number says it already."""
     return value == GONE and bool(broker.cluster.linked) and is_busy(broker, queue)
 
 
@@ -150,14 +151,14 @@ def _told(broker: Broker, name: bytes, value: int) -> tuple[bytes | int, ...]:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Tell a new link everything, because it knows nothing yet."""
+    """Tell a node everything over its new link, because it knows nothing yet."""
     only = broker.sets.only(node)
     broker.send(only, INTEREST, (b"", RESET))
     for name, value in broker.consumers.told_interest.items():
         broker.send(only, INTEREST, _told(broker, name, value))
     for name in broker.consumers.told_busy:
         broker.send(only, INTEREST, _told(broker, name, GONE))
-    # A hint that was owed to it could not be sent while there was no link.
+    # Without the link, no hint could be sent to the node.
     for name in handover.exchange(node).interest:
         queue = broker.queues.get(name)
         if queue is not None:
@@ -168,7 +169,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def forget_node(broker: Broker, node: Node) -> None:
-    """Forget what a node told us: it ends with the link that carried it."""
+    """Forget the interest of a node, because the link over which it told us is gone."""
     state = handover.exchange(node)
     ordering.forget_node(broker, node)
     for name in state.interest:
@@ -185,7 +186,7 @@ def forget_node(broker: Broker, node: Node) -> None:
 
 
 def _note_plain(broker: Broker, name: bytes, node: Node, plain: int | None) -> None:
-    """Note how many of the node's clients take every job; None: all of them do, or there are none."""
+    """Note how many of the node's clients take every job. None means that all of them do, or that there are none."""
     nodes = broker.consumers.plain_interest.get(name)
     if plain is not None:
         if nodes is None:
@@ -198,7 +199,7 @@ def _note_plain(broker: Broker, name: bytes, node: Node, plain: int | None) -> N
 
 
 def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note which queues clients of the sender wait for, or wait for no longer."""
+    """Note for which queues the sender's clients wait, and for which they no longer do."""
     state = handover.exchange(sender)
     for name, value, *later in items:
         if type(name) is not bytes or type(value) is not int:
@@ -242,7 +243,7 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def send_hints(broker: Broker) -> None:
-    """Send hints, once per turn: each queue that owes one hints at the node with the fewest jobs per waiting client."""
+    """Send hints, once per turn. A queue's hint goes to the node that got the fewest hints per waiting client."""
     due = broker.consumers.hint_due
     broker.consumers.hint_due = {}
     for queue in due:
@@ -252,20 +253,20 @@ def send_hints(broker: Broker) -> None:
 
 
 def _send_hint(broker: Broker, queue: Queue) -> None:
-    """Send the queue's hint if it owes one. A node with a standing pull gets jobs instead."""
+    """Send a hint about the queue's jobs if it is due. A node with a standing pull gets jobs instead."""
     if queue.hint_until_ms > broker.now_ms or not queue.length or queue.paused & PAUSED_OUT:
         return
     if queue.waiting and (queue.picky < len(queue.waiting) or queue.retried_length):
-        return  # Clients of this node get them.
+        return  # Clients of this node get the jobs.
     if queue.patterns is not None and has_client_for(queue):
         return
     if queue.is_stalled:
-        return  # The body of its head is being read back; the hint goes out when it is there.
+        return  # The body of its first job is being read back. The hint is sent when that is done.
     while True:
         waiting = queue.interested
         plain = broker.consumers.plain_interest.get(queue.name)
         if plain and not queue.retried_length:
-            waiting = {**waiting, **plain}  # Nothing here is for picky clients.
+            waiting = {**waiting, **plain}  # There are no jobs for picky clients here.
         silent = queue.hint_sent_to if queue.hint_until_ms else None
         node, is_only = next_node(broker, queue.name, demand_of(queue, waiting), queue.hints, silent)
         if node is None:
@@ -278,14 +279,14 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
         if not queue.length or queue.is_stalled:
             return
     if queue.hint_until_ms > broker.now_ms:
-        return  # All jobs came in a moment ago.
+        return  # All jobs have just arrived here, and may not leave yet.
     queue.hint_repeats = queue.hint_repeats + 1 if node is queue.hint_sent_to and queue.hint_until_ms else 0
     queue.hint_sent_to = node
     span_ms = HINT_MS
     if not interested[node]:
         span_ms = POLLER_MS
     elif is_only:
-        # No other node would be served sooner; its link may just be a long one.
+        # No other node could be asked instead, and this node's link may just be slow.
         span_ms = HINT_ALONE_MS << min(queue.hint_repeats, HINT_DOUBLINGS_MAX)
     queue.hint_until_ms = broker.now_ms + span_ms
     broker.stats.hints_sent += 1
@@ -302,7 +303,10 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
 
 
 def _hints_before(queue: Queue, interested: dict[Node, int], node: Node) -> int:
-    """Return the hints that a node begins with: no more than one before the others, however long these were here."""
+    """Return the number of hints with which a new node begins: the lowest number per client of the other nodes.
+
+    So a new node does not get all hints until it has caught up with the others.
+    """
     ratios = [count / max(1, interested.get(other, 0)) for other, count in queue.hints.items()]
     return int(min(ratios, default=0.0) * max(1, interested[node]))
 
@@ -310,14 +314,15 @@ def _hints_before(queue: Queue, interested: dict[Node, int], node: Node) -> int:
 def next_node(
     broker: Broker, name: bytes, interested: dict[Node, int], hints: dict[Node, int], silent: Node | None
 ) -> tuple[Node | None, bool]:
-    """Return the node to hint at, and whether it is the only one; prefer nodes that did not just ignore a hint.
+    """Return the node that gets the next hint, and whether it is the only candidate.
 
-    Of these, near nodes come first (spec ZN5). A node whose clients waited a moment ago (they poll, or are busy with a
-    job) gets a hint only if none waits now. Hints of nodes that are not interested any more are forgotten.
+    Nodes come in this order: those with waiting clients before those whose clients poll or are busy with a job; the
+    node that ignored the last hint after all others; near nodes before distant ones (spec ZN5); nodes with fewer hints
+    per waiting client first. Hints of nodes that are no longer interested are forgotten.
 
     name         of the queue
-    interested   node -> clients that wait there for these jobs; below 0: for other ones only
-    hints        node -> hints that it got
+    interested   node -> number of clients that wait there for these jobs; below 0: for other jobs only
+    hints        node -> number of hints that it got
     silent       the node that ignored the last hint
     """
     best: Node | None = None
@@ -344,7 +349,7 @@ def next_node(
 
 
 def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Pull jobs that our clients may wait for, because the sender has some."""
+    """Pull jobs of which the sender has told, if our clients may wait for them."""
     for name, _, *order in items:
         broker.stats.hints_received += 1
         queue = broker.queues.get(name)
@@ -356,7 +361,7 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
         if best is not None or given is not None:
             ordering.heard(broker, queue, sender, best, given)
             if given is not None:
-                continue  # It answers a pull of ours.
+                continue  # This HINT answers a pull of ours.
         if queue.paused or broker.is_leaving or (best is not None and _has_jobs(queue)):
             continue
         if not pulls.is_near_enough(broker, queue, sender):
@@ -369,7 +374,7 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif not queue.waiting and not (queue.polled_ms and broker.now_ms - queue.polled_ms < LINGER_MS):
             count = broker.patterns.asked_for(queue, sender) if queue.patterns is not None else 0
             if not count:
-                continue  # The client that waited when we told so has been served since.
+                continue  # The client for which we told our interest has been served since.
             waiting, picky = waiting_in(queue)
             flags = pulls.ANSWERS_HINT | (pulls.RETRIED_ONLY if waiting and picky == waiting else 0)
         else:
@@ -380,21 +385,21 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _best_of(order: list[Any]) -> tuple[Place | None, int | None]:
-    """Return the best job that a HINT tells of, and the number of jobs that it comes with if it is an answer."""
+    """Return the place of the sender's best job, and the number of jobs that it gave if the HINT answers a pull."""
     if len(order) < 2:
         return None, None
     priority, ctime, *more = order
     given = more[0] if more else None
     if given is not None and type(given) is not int:
-        raise ValueError("a number of jobs that is none")
+        raise ValueError("an invalid number of jobs")
     if priority is None:
         return None, given
     if type(priority) is not int or type(ctime) is not int:
-        raise ValueError("a place in the order that is no numbers")
+        raise ValueError("an invalid place in the order")
     return (priority, ctime), given
 
 
 def _has_jobs(queue: Queue) -> bool:
-    """Whether there are jobs for all clients here: if these wait, they do so for better ones of other nodes."""
+    """Whether there are jobs for all clients here. Clients that wait nevertheless wait for better jobs elsewhere."""
     waiting = len(queue.waiting)
     return (queue.retried_length if waiting and queue.picky == waiting else queue.length) >= max(1, waiting)

@@ -1,7 +1,7 @@
 """Job: one message, as this node knows it.
 
-A node may hold a copy without having it queued. A job is normally queued on one node. The others only hold it, and
-their timers queue it again when its consumer or its node is gone.
+A job is normally queued on one node. Other nodes may hold a copy that is not queued. Their timers queue the job again
+when its consumer or its node is gone.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from disque_py.core.job_attributes import JobAttributes
     from disque_py.core.keying import Create
 
-# Where a job stands on this node. Only lifecycle.py changes it. Plain numbers, because the hot path compares them.
+# States of a job on this node. Only lifecycle.py changes them. They are plain numbers, because the hot path compares
+# them.
 WAIT_REPL: Final = 0  # A client waits until enough nodes hold a copy.
 ACTIVE: Final = 1  # Held here, in no queue of this node.
 QUEUED: Final = 2  # In a queue of this node, ready for a consumer.
 ACKED: Final = 3  # Done; kept only until every holder knows it.
-GONE: Final = 4  # Forgotten; a queue's run may still name the object.
+GONE: Final = 4  # Forgotten; a queue's run may still have the object.
 
 STATE_NAMES: Final = ("wait-repl", "active", "queued", "acked", "gone")
 
-# Memory of a job besides its body: object, id, entries in index, queue and schedule, as measured by
-# `make bench` (docs/performance.md). maxmemory is applied to the sum of these.
+# Memory of a job without its body: object, id, entries in index, queue and schedule, as measured by
+# `make bench` (docs/performance.md). `maxmemory` limits the sum over all jobs.
 JOB_BYTES: Final = 560
-# JOB_BYTES includes a queue name of up to this length. All bytes of a longer name count, and count in each job: the
-# jobs
-# do not share the name when their queue does not exist.
+# JOB_BYTES includes a queue name of up to this length. All bytes of a longer name count in each job, because jobs do
+# not share the name while their queue does not exist.
 NAME_BYTES_FREE: Final = 64
 
 # A creation time is milliseconds times this, plus a sequence that keeps jobs of one millisecond apart.
 CTIMES_PER_MS: Final = 1_000_000
 
-# The highest values of attempts and of the best-effort counters. They are stored as signed numbers around the middle.
+# The highest values of attempts and of the best-effort counters. Their fields store signed numbers around the middle.
 ATTEMPT_MAX: Final = 2**32 - 1
 _ATTEMPT_MIDDLE: Final = 2**31
 COUNTER_MAX: Final = 65_535
 _COUNTER_MIDDLE: Final = 32_768
 
-# How much of the moment of a hand-over a job keeps, and of how many queues the last terms are known.
+# The bits of a hand-over's moment that a job keeps. Below: the number of queues whose last terms are remembered.
 IMPORT_BITS: Final = (1 << 31) - 1
 TERMS_MAX: Final = 4_096
 
@@ -56,11 +56,11 @@ JobNodes = frozenset["Node"]
 class Replication:
     """Work on a WAIT_REPL job: the producer that waits for it, and the nodes that have confirmed a copy.
 
-    confirmed    few nodes, so a tuple costs less than a set
-    is_default   the producer asked for no number of copies
-    zones        zones that must have a copy, too; 0: any
-    is_quorum    copies of other data centres do not count (zones.py)
-    is_held      it has its copies, and waits for those of others (fanout.py)
+    confirmed    the nodes that have confirmed; a tuple, because it costs less than a set for few nodes
+    is_default   whether the producer gave no number of copies
+    zones        number of zones that must have a copy; 0: any
+    is_quorum    whether copies in other data centres do not count (zones.py)
+    is_held      whether the job has its copies and waits for the other jobs of its fan-out (fanout.py)
     together     the jobs that share this work; None: it is the work of one job
     """
 
@@ -102,15 +102,15 @@ class Replication:
 
 
 class Together:
-    """Jobs of one fan-out, as long as all that happens to one of their copies happens to those of all.
+    """Jobs of one fan-out whose copies are made in the same way on the same nodes.
 
-    They share one Replication then, and only `marker` waits in the client's table. If something
-    concerns one of them alone, each first gets a Replication and a slot of its own (replication.py, `part`).
+    They share one Replication, and only `marker` is in the client's table of waiting jobs. If something happens to one
+    of them alone, each first gets its own Replication and slot (replication.py, `part`).
 
-    marker   stands for the client's command
+    marker   represents the client's command
     jobs     in the order of their queues
     ids      their ids in one byte string
-    slots    one per job, once they are apart; empty before
+    slots    one per job after they were separated; empty before
     """
 
     __slots__ = ("fan", "ids", "jobs", "marker", "slots")
@@ -124,11 +124,13 @@ class Together:
 
 
 class Collection:
-    """Work on an ACKED job: the nodes that have confirmed the ack (few: a tuple), and how often we asked.
+    """Work on an ACKED job that is being collected.
 
-    passed   nodes that said that they hold no copy, while the set did not name them; it may name them later
-    is_reported   this node told the keepers of the job's batch of its end (batch_state.py)
-    is_doubted    the ack may have had a result that this node does not know (ends.py)
+    confirmed     the nodes that have confirmed the ack; a tuple, because they are few
+    attempts      how often the other holders were asked
+    passed        nodes that said that they hold no copy while the set did not name them; it may name them later
+    is_reported   whether this node told the keepers of the job's batch of its end (batch_state.py)
+    is_doubted    whether the ack may have had a result that this node does not know (ends.py)
     """
 
     __slots__ = ("attempts", "confirmed", "is_doubted", "is_reported", "passed")
@@ -147,10 +149,10 @@ class Collection:
 
 
 class Cancellation(Collection):
-    """Work on an ACKED job that was canceled. Completed beats canceled where both happened.
+    """Work on an ACKED job that was canceled. If the job was also completed, completed wins.
 
-    kept_until_ms   end of the lease that ran here, until which the record stays; 0: none ran
-    is_over         the collection is over, and the record stays only for the sake of that lease
+    kept_until_ms   end of the lease that ran here, until which the record stays; 0: no lease ran
+    is_over         whether the collection is over, so that the record stays only because of the lease
     """
 
     __slots__ = ("is_over", "kept_until_ms")
@@ -164,10 +166,10 @@ class Cancellation(Collection):
 class Handover:
     """Work on a job that is being handed over: the taker, and the number of the hand-over (handover.py).
 
-    due_ms           when the taker queues the job (DELAY of a new job); 0: at once
+    due_ms           when the taker queues the job (DELAY of a new job); 0: immediately
     client, slot     the ADDJOB of an at-most-once job that waits for the answer, if there is one
-    deadline_ms      until when that ADDJOB waits; 0: for ever
-    tried            nodes that refused the job before
+    deadline_ms      until when that ADDJOB waits; 0: without a limit
+    tried            nodes that were tried before this one, and this one
     """
 
     __slots__ = ("client", "deadline_ms", "due_ms", "node", "number", "slot", "tried")
@@ -183,12 +185,12 @@ class Handover:
 
 
 class Wanted:
-    """Work on a job that is not entered yet: nodes are asked whether its key is used (keying.py).
+    """Work on a job that is not registered yet, while nodes are asked whether its key is used (keying.py).
 
     client, slot   the ADDJOB that waits
-    deadline_ms    until when it waits; 0: for ever
+    deadline_ms    until when it waits; 0: without a limit
     create         makes the job when no node knows the key
-    is_over        it was answered, or its client is gone
+    is_over        whether the ADDJOB was answered or its client is gone
     """
 
     __slots__ = ("client", "create", "deadline_ms", "is_over", "slot")
@@ -203,12 +205,12 @@ class Wanted:
 
 @mypyc_attr(acyclic=True)
 class JobTerms:
-    """The part of jobs that the usual jobs of a queue have in common. Many jobs share one; it never changes.
+    """The values that most jobs of a queue have in common. Many jobs share one such object, which never changes.
 
-    queue            name of the queue; b"" with no holders is a dummy ack (see `Job.is_dummy`)
-    retry_ms, delay_ms   spans as asked for; retry 0 means at most once
-    replicate        copies the producer asked for
-    topic            the topic that it was published to; None: added to its queue
+    queue            name of the queue; empty, without holders: the job is a dummy ack (see `Job.is_dummy`)
+    retry_ms, delay_ms   RETRY and DELAY; a RETRY of 0 means at most once
+    replicate        number of copies that the job should have
+    topic            the topic that the job was published to; None: it was added to its queue
     """
 
     __slots__ = ("delay_ms", "queue", "replicate", "retry_ms", "topic")
@@ -225,7 +227,7 @@ class JobTerms:
         return terms_of(known, name, self.retry_ms, self.delay_ms, self.replicate, self.topic)
 
 
-NO_TERMS: Final = JobTerms(b"", 0, 0, 0)  # Of acks for jobs that this node never held.
+NO_TERMS: Final = JobTerms(b"", 0, 0, 0)  # For acks of jobs that this node never held.
 
 
 def terms_of(
@@ -236,9 +238,9 @@ def terms_of(
     replicate: int,
     topic: bytes | None = None,
 ) -> JobTerms:
-    """Return terms with these values: the last ones of the queue if they are the same, so jobs in a row share them.
+    """Return terms with these values. If the last terms of the queue are equal, return them, so that jobs share them.
 
-    known   the last terms of each queue; forgotten when there are too many
+    known   the last terms of each queue; it is cleared when it has too many entries
     """
     terms = known.get(queue)
     if (
@@ -249,40 +251,42 @@ def terms_of(
         or terms.topic != topic
     ):
         if terms is not None:
-            queue = terms.queue  # One object for all its jobs.
+            queue = terms.queue  # All jobs of the queue share one object for the name.
         elif len(known) >= TERMS_MAX:
             known.clear()
         terms = known[queue] = JobTerms(queue, retry_ms, delay_ms, replicate, topic)
     return terms
 
 
-@mypyc_attr(acyclic=True)  # Work refers to clients and nodes, which hold no job that has work: no cycles, no GC header.
+# A job's work refers to clients and nodes, and these refer to no job with work. So there are no cycles, and a compiled
+# job needs no header for the garbage collector.
+@mypyc_attr(acyclic=True)
 class Job:
-    """One job, as this node knows it. A million may lie in memory, so each field is as narrow as its values.
+    """One job, as this node knows it. Memory may have a million jobs, so each field is as narrow as its values allow.
 
     id               its 40 bytes
     terms            queue, RETRY, DELAY, REPLICATE and topic, shared with other jobs
     body             bytes; a Spilled while they are on disk (spilling.py)
     state            constants above
-    ctime            creation, wall clock ms x 1,000,000 + sequence, never changed on the way
+    ctime            time of creation: wall clock ms x 1,000,000 + sequence; the same on every node
     expire_at_ms     when its TTL is over (monotonic clock of this node)
-    requeue_at_ms    when it is to be queued (again); 0: never
+    requeue_at_ms    when it is to be queued, first or again; 0: never
     awake_at_ms      when the schedule looks at it; 0: not scheduled (schedule.py, the horizon)
-    holders          nodes that may have a copy, us included if we have; never smaller than the truth
+    holders          nodes that may have a copy, including this node if it has one; never smaller than the truth
     nacks, deliveries   the two best-effort counters, up to COUNTER_MAX
-    attempt          deliveries known to us; merged by maximum
-    is_listed        an entry for it lies in its queue's run or heap
-    is_delivered     this node handed it to a consumer (or gave it away) at least once
-    was_queued       its next enqueue is a re-queue and is announced
-    is_leased_here   delivered by us and the lease is running: we answer for it
-    was_announced    the WILLQUEUE for the coming requeue has been sent
-    imported_at      when another node handed it to us, the low IMPORT_BITS of the millisecond; 0: it did not
-    version          how often it was changed, by any node; merged by maximum (events.py)
-    status, since_ms the state its users see, and when it entered that (wall clock); 0: not heard (events.py, census.py)
-    place            segment of the journal that holds its base; 0: none does (journaling.py)
-    era              the broker's era when it came here; lower: other nodes may have got copies since (acks.py)
+    attempt          number of deliveries known to this node; merged by maximum
+    is_listed        whether its queue's run or heap has an entry for it
+    is_delivered     whether this node delivered it to a consumer or handed it over at least once
+    was_queued       whether its next enqueue is a requeue, which is announced
+    is_leased_here   whether this node delivered it and the lease runs, so that this node is responsible for it
+    was_announced    whether the WILLQUEUE for the coming requeue has been sent
+    imported_at      when another node handed it to us, the low IMPORT_BITS of the millisecond; 0: no node did
+    version          how often any node has changed it; merged by maximum (events.py)
+    status, since_ms the status that users see, and since when (wall clock); 0: not known (events.py, census.py)
+    place            the journal's segment with its base; 0: there is none (journaling.py)
+    era              the broker's era when it arrived; in a later era, other nodes may have got copies since (acks.py)
     attributes       priority, metadata, changes and the like; None for the many jobs without any
-    work             Replication, Collection or Handover in progress; Wanted before the job is entered
+    work             Replication, Collection or Handover in progress; Wanted before the job is registered
     """
 
     __slots__ = (
@@ -322,8 +326,8 @@ class Job:
         expire_at_ms: int,
         holders: JobNodes,
     ) -> None:
-        # Wide fields come first: compiled, the object has no gaps between them. A number that is compared with a narrow
-        # field becomes as narrow, and must fit.
+        # Wide fields come first, so that the compiled object has no gaps between fields. In compiled code, a number
+        # that is compared with a narrow field is narrowed, so it must fit.
         self.id = job_id
         self.terms = terms
         self.body: Body = body
@@ -354,7 +358,7 @@ class Job:
         return f"<Job {self.id[11:19].decode('ascii', 'replace')} {STATE_NAMES[self.state]} of {self.queue!r}>"
 
     def again(self, job_id: bytes) -> Job:
-        """Return a copy under another id, as a job that came in a moment ago, without work or state."""
+        """Return a copy under another id, without work or state, like a job that has just arrived."""
         job = Job(job_id, self.terms, b"", self.ctime, self.expire_at_ms, self.holders)
         job.body = self.body
         attributes = self.attributes
@@ -369,17 +373,17 @@ class Job:
 
     @property
     def retry_ms(self) -> int:
-        """RETRY as asked for; 0: at most once."""
+        """RETRY, in milliseconds; 0: at most once."""
         return self.terms.retry_ms
 
     @property
     def delay_ms(self) -> int:
-        """DELAY as asked for."""
+        """DELAY, in milliseconds."""
         return self.terms.delay_ms
 
     @property
     def replicate(self) -> int:
-        """Copies the producer asked for."""
+        """The number of copies that the job should have."""
         return self.terms.replicate
 
     @property
@@ -393,7 +397,7 @@ class Job:
 
     @property
     def nacks(self) -> int:
-        """How often consumers gave it back, as far as we know."""
+        """How often consumers gave it back, as far as this node knows."""
         return int(self._nacks) + _COUNTER_MIDDLE
 
     @nacks.setter
@@ -402,7 +406,7 @@ class Job:
 
     @property
     def deliveries(self) -> int:
-        """How often it was delivered again, as far as we know."""
+        """How often it was delivered again, as far as this node knows."""
         return int(self._deliveries) + _COUNTER_MIDDLE
 
     @deliveries.setter
@@ -411,7 +415,7 @@ class Job:
 
     @property
     def priority(self) -> int:
-        """The priority asked for, or the creation's Unix milliseconds. Lower ones are served first (spec F1)."""
+        """PRIORITY, or the Unix milliseconds of the creation. Jobs with lower values are served first (spec F1)."""
         attributes = self.attributes
         if attributes is None or attributes.priority is None:
             return self.ctime // CTIMES_PER_MS
@@ -419,7 +423,7 @@ class Job:
 
     @property
     def meta(self) -> tuple[bytes, ...]:
-        """The pairs given with ADDJOB, and those of its dead-letter history: name, value, name, value …"""
+        """The pairs given with ADDJOB, and the pairs of its dead-letter history: name, value, name, value …"""
         attributes = self.attributes
         if attributes is None:
             return ()
@@ -427,7 +431,7 @@ class Job:
 
     @property
     def part(self) -> Changeable | None:
-        """The changeable part; None if it has none of its own."""
+        """The changeable part; None if the job has no such object (changeable.py)."""
         return None if self.attributes is None else self.attributes.part
 
     @property
@@ -437,9 +441,9 @@ class Job:
         return part is not None and part.is_errored
 
     def is_half_over(self, now_ms: int, wall_ms: int) -> bool:
-        """Whether half of its TTL is over, so its delivery can't be postponed any more (spec L7).
+        """Whether half of its TTL is over, so that its next delivery can't be postponed any more (spec L7).
 
-        The life of a job that was changed may have begun anew.
+        For a job with a changeable part, the TTL may have begun again later than at its creation.
         """
         part = self.part
         if part is not None and part.number:
@@ -448,7 +452,7 @@ class Job:
 
     @property
     def is_dummy(self) -> bool:
-        """Whether this is an ack for a job that this node never held, with no holder learned yet."""
+        """Whether this is an ack for a job that this node never held, and of which it knows no holder yet."""
         return self.state == ACKED and not self.holders and not self.terms.queue
 
 

@@ -1,13 +1,13 @@
-"""JobAttributes: fields that only some jobs have, in one object, so that other jobs don't pay for them.
+"""JobAttributes: fields that only some jobs have. They are in one object, so that other jobs need no memory for them.
 
-The fields are PRIORITY (a lower one is served first), META (pairs that mean nothing to the broker), whether the job was
-added with a KEY (keys.py), and the changeable part (changeable.py) of jobs that have one. They travel with the job. On
-the bus and in the journal the first three are one later field of a job's snapshot (job_snapshot.py): (priority or nil,
-[name, value, …], 1 if keyed). Rarer values still are *extras*: a code and a value each, in one flat list behind these,
-which only jobs with extras have. A node keeps extras whose code it does not know, and passes them on. The changeable
-part is the next field. The topic of a job travels as an extra, too. In memory it is one of the job's terms (job.py).
+The fields are PRIORITY (jobs with lower values are served first), META (pairs without a meaning for the broker),
+whether the job was added with a KEY (keys.py), and the changeable part (changeable.py). They travel with the job. On
+the bus and in the journal the first three are one of the later fields of a job's snapshot (job_snapshot.py): (priority
+or nil, [name, value, …], 1 if keyed). The changeable part is the field after it.
 
-Spec F1, G2, K6, F3, F11.
+Rarer values are *extras*: pairs of a code and a value, in one flat list at the end of that field, which only jobs with
+extras have. A node keeps extras with unknown codes, and passes them on. The topic of a job travels as an extra, too. In
+memory it is one of the job's terms (job.py). Spec F1, G2, K6, F3, F11.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from disque_py.core.changeable import Changeable
 
 INT64_LIMIT: Final = 1 << 63
 
-# The bytes of a job's attributes besides its pairs: the object, a tuple, an entry of its priority queue and of the
-# table of keys, as measured.
+# The measured bytes of a job's attributes without its pairs: the object, a tuple, and the entries in its priority queue
+# and in the table of keys.
 ATTRIBUTES_BYTES: Final = 280
 PAIR_BYTES: Final = 90
 PACKED_BYTES: Final = 12
 
-# The most bytes of names and values of one job: a snapshot must fit into a frame with its body.
+# The most bytes of names and values of one job. Its snapshot with the body must fit into a frame.
 META_BYTES_MAX: Final = 65_536
-NAME_BYTES_MAX: Final = 1_024  # A name of a pair is a name like that of a batch or a topic.
-# Trace context is added by libraries, so it counts against no limit of the user's pairs. Together these have their own.
+NAME_BYTES_MAX: Final = 1_024  # The names of pairs have the same limit as the names of batches and topics.
+# Libraries add trace context, so it does not count against the limits of the user's pairs. These two pairs have a limit
+# of their own.
 TRACE_NAMES: Final = (b"traceparent", b"tracestate")
 TRACE_BYTES_MAX: Final = 1_024
 
@@ -40,14 +41,14 @@ WINDOW: Final = 2  # How long its KEY is used (windows.py).
 TOPIC: Final = 3  # The topic that it was published to. In memory it is one of the job's terms (job.py).
 BATCH: Final = 4  # The batch that it belongs to.
 SCHEDULE: Final = 5  # The schedule that made it.
-# At most so many, of so many packed bytes together.
+# The most extras of a job. Below: the most packed bytes of all its extras.
 EXTRAS_MAX: Final = 32
 EXTRAS_BYTES_MAX: Final = 65_536
 EXTRA_BYTES: Final = 120
-# Of a job with a topic and nothing else.
+# The number of items in the packed form of a job that has only a topic.
 TOPIC_FIELD_LENGTH: Final = 4
 
-# Of the words of CLAIM: queue, name, value, flags, fence, fence of the job's own key, holder.
+# The types of the words of CLAIM: queue, name, value, flags, fence, fence of the job's own key, holder.
 STAMP_TYPES: Final = (bytes, bytes, bytes, int, int, int, bytes)
 
 Extras = dict[int, Any]
@@ -58,13 +59,13 @@ Packed = tuple[Any, ...]
 class JobAttributes:
     """The attributes of one job.
 
-    priority   as asked for; None: the job's creation time in Unix milliseconds
+    priority   PRIORITY; None: the job's creation time in Unix milliseconds
     meta       name, value, name, value …
-    is_keyed   its id says its key, and it uses that (keys.py)
-    is_open    it is a copy with a key, and the outcome of its creation wasn't heard here (keying.py)
-    extras     code -> value (bytes, a number, or a list of these); None without any
-    part       the changeable part; None for jobs of which nothing has changed, and without ATTEMPTS and BACKOFF
-    packed_bytes   about their bytes in a record
+    is_keyed   whether the job was added with a KEY, which its id contains (keys.py)
+    is_open    whether it is a copy with a key, of which this node does not know yet whether it was created (keying.py)
+    extras     code -> value (bytes, a number, or a list of these); None: there are none
+    part       the changeable part; None if nothing of it has changed and the job has no ATTEMPTS or BACKOFF
+    packed_bytes   approximate size of the attributes in a record
     size       accounted bytes
     """
 
@@ -83,7 +84,7 @@ class JobAttributes:
             self.measure()
 
     def measure(self) -> None:
-        """Compute `packed_bytes` and `size` anew, because the part or an extra has changed."""
+        """Compute `packed_bytes` and `size` again, because the part or an extra has changed."""
         words = sum(map(len, self.meta))
         self.packed_bytes = PACKED_BYTES + 3 * len(self.meta) + words
         self.size = ATTRIBUTES_BYTES + PAIR_BYTES * (len(self.meta) >> 1) + words
@@ -101,7 +102,7 @@ class JobAttributes:
         return None if self.extras is None else self.extras.get(code)
 
     def set_extra(self, code: int, value: Any) -> None:
-        """Give the job an extra, or take it away (None). The caller accounts for the memory, as after any change."""
+        """Set an extra of the job, or remove it (None). The caller accounts for the memory, as after any change."""
         if value is not None:
             if self.extras is None:
                 self.extras = {}
@@ -112,7 +113,7 @@ class JobAttributes:
         self.measure()
 
     def again(self) -> JobAttributes:
-        """Return the same for another id of the same key."""
+        """Return a copy for another id of the same key."""
         same = JobAttributes(self.priority, self.meta, is_keyed=True)
         if self.extras is not None:
             same.extras = dict(self.extras)
@@ -123,7 +124,7 @@ class JobAttributes:
         return same
 
     def like(self) -> JobAttributes:
-        """Return the same for another new job: priority, pairs and extras."""
+        """Return a copy for another new job: priority, pairs and extras."""
         same = JobAttributes(self.priority, self.meta)
         if self.extras is not None:
             same.extras = dict(self.extras)
@@ -143,17 +144,17 @@ class JobAttributes:
 
 
 def pack_topic(topic: bytes) -> Packed:
-    """Return the field of a job that has a topic and no attributes."""
+    """Return the field of a job that has a topic and no other attributes."""
     return (None, (), 0, (TOPIC, topic))
 
 
 def topic_bytes(topic: bytes) -> int:
-    """Return about the bytes of a topic in a record."""
+    """Return the approximate size of a topic in a record, in bytes."""
     return PACKED_BYTES + len(topic)
 
 
 def unpack(field: Any) -> tuple[JobAttributes | None, bytes | None]:
-    """Return the attributes of a snapshot's field, and the topic. ValueError if no node can have sent it."""
+    """Return the attributes from a snapshot's field, and the topic. Raise ValueError if the field is not valid."""
     if field is None:
         return None, None
     if len(field) == TOPIC_FIELD_LENGTH and field[0] is None and not field[1] and not field[2]:
@@ -172,11 +173,11 @@ def unpack(field: Any) -> tuple[JobAttributes | None, bytes | None]:
 def _unpack(field: Any) -> JobAttributes:
     priority, meta, is_keyed, *later = field
     if priority is not None and (type(priority) is not int or not -INT64_LIMIT <= priority < INT64_LIMIT):
-        raise ValueError("a priority that is no number of 64 bits")
+        raise ValueError("a priority that is not a 64-bit number")
     if type(meta) not in (list, tuple) or len(meta) & 1:
-        raise ValueError("metadata that are no pairs")
+        raise ValueError("metadata that are not pairs")
     if any(type(word) is not bytes for word in meta):
-        raise ValueError("metadata that are no bytes")
+        raise ValueError("metadata that are not bytes")
     if len(meta) > 2 * META_PAIRS_MAX or sum(map(len, meta)) > META_BYTES_MAX:
         _check_limits(meta)
     attributes = JobAttributes(priority, tuple(meta), is_keyed=bool(is_keyed))
@@ -187,17 +188,17 @@ def _unpack(field: Any) -> JobAttributes:
 
 
 def _unpack_extras(field: Any) -> Extras:
-    """Return the extras of a field. ValueError."""
+    """Return the extras of a field. Raise ValueError."""
     if type(field) not in (list, tuple) or len(field) & 1 or len(field) > 2 * EXTRAS_MAX:
-        raise ValueError("extras that are no pairs, or too many")
+        raise ValueError("extras that are not pairs, or too many")
     extras: Extras = {}
     for at in range(0, len(field), 2):
         code, value = field[at], field[at + 1]
         if type(code) is not int or not _is_plain(value):
-            raise ValueError("an extra that no node sends")
+            raise ValueError("an invalid extra")
         check = CHECKS.get(code)
         if check is not None and not check(value):
-            raise ValueError(f"an extra of code {code} that no node sends")
+            raise ValueError(f"an invalid extra of code {code}")
         extras[code] = value
     if _bytes_of_extras(extras) > EXTRAS_BYTES_MAX:
         raise ValueError("extras of too many bytes")
@@ -218,7 +219,7 @@ def _bytes_of_extras(extras: Extras) -> int:
 
 
 def _bytes_of(value: Any) -> int:
-    """Return about the bytes of a value in a record."""
+    """Return the approximate size of a value in a record, in bytes."""
     if type(value) is bytes:
         return len(value) + 3
     return sum(map(_bytes_of, value)) if type(value) in (list, tuple) else 9
@@ -233,14 +234,14 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_window(value: Any) -> bool:
-    """A number, or with REPLACE a list of a number and ids."""
+    """Return whether a value can be a WINDOW: a number, or with REPLACE a list of a number and ids."""
     if type(value) not in (list, tuple):
         return _is_count(value)
     return len(value) > 0 and _is_count(value[0]) and all(type(each) is bytes for each in value[1:])
 
 
 def _is_stamp(value: Any) -> bool:
-    """Return whether a value can be a claim's stamp (claim_stamps.py)."""
+    """Return whether a value can be a stamp (claim_stamps.py)."""
     if type(value) not in (list, tuple) or len(value) < len(STAMP_TYPES):
         return False
     if any(type(each) is not kind for each, kind in zip(value, STAMP_TYPES, strict=False)):
@@ -248,7 +249,7 @@ def _is_stamp(value: Any) -> bool:
     return 0 <= value[3] < 1 << 31 and 0 <= value[4] < 1 << 63 and 0 <= value[5] < 1 << 63 and len(value[6]) <= 64
 
 
-# Code -> whether a peer's value can be one. Other codes are of newer versions.
+# Code -> function that checks a value from another node. Other codes are of newer versions.
 CHECKS: Final[dict[int, Callable[[Any], bool]]] = {
     CLAIM: _is_stamp,
     WINDOW: _is_window,
@@ -259,7 +260,7 @@ CHECKS: Final[dict[int, Callable[[Any], bool]]] = {
 
 
 def _check_limits(meta: list[bytes] | tuple[bytes, ...]) -> None:
-    """ValueError if there are too many pairs or bytes, trace context and other pairs apart (spec F9)."""
+    """Raise ValueError for too many pairs or bytes. Trace context and other pairs have separate limits (spec F9)."""
     counts = [0, 0]
     sizes = [0, 0]
     for at in range(0, len(meta), 2):

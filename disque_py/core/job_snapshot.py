@@ -1,14 +1,14 @@
 """A job as plain values: one format for bus and journal.
 
-(id, header, queue, body, holders, later fields …). The header is fixed-size binary. So a receiver reads nine numbers in
-one step, and a peer can send nothing but numbers there. Nodes that don't know the positions after the holders ignore
-them. Times are spans: milliseconds of life left, and milliseconds until the first queueing.
+A snapshot is (id, header, queue, body, holders, later fields …). The header is a binary string of fixed size. So a
+receiver reads its numbers in one step, and another node can send nothing but numbers there. A node ignores later fields
+that it does not know. Times are spans: milliseconds of life left, and milliseconds until the first queueing.
 
-The header may be longer: VERSION, the job's version (events.py), follows where it is not 1.
+If the job's version (events.py) is not 1, it follows at the end of the header (VERSION).
 
-Later fields, by position; a missing field equals its default:
+The later fields have these positions. A missing field has its default:
 
-5   on the bus milliseconds until the taker of a hand-over queues the job, default 0; in the journal its state
+5   on the bus, milliseconds until the taker of a hand-over queues the job, default 0; in the journal, the job's state
 6   attributes (job_attributes.py), default None
 7   the changeable part (changeable.py), default None
 """
@@ -39,16 +39,17 @@ AFTER: Final = 5
 ATTRIBUTES: Final = ATTRIBUTES_AT
 PART: Final = PART_AT
 
-# A client's spans are at most 2^63 / 1000 milliseconds. Those from other nodes may be no more than about that: a record
-# has 63 bits for the sum of some of them.
+# The most bits of a span. A client's spans are at most 2^63 / 1000 milliseconds. Spans from other nodes must not be
+# much longer, because a record has 63 bits for the sum of some of them.
 SPAN_BITS: Final = 54
 
 
 def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
-    """Return the job's snapshot as it leaves this node, with the values that mean the same on every node.
+    """Return the job's snapshot for another node, with values that have the same meaning on every node.
 
-    after_ms   the taker of a hand-over queues it only then
-    Its body must be in memory. The codec would refuse a Spilled, and passing one is the caller's mistake.
+    The body must be in memory, because the codec refuses a Spilled.
+
+    after_ms   milliseconds until the taker of a hand-over queues the job
     """
     snapshot = (job.id, header_of(job, broker.now_ms), job.terms.queue, job.body, broker.sets.pack(job.holders))
     attributes = job.attributes
@@ -62,7 +63,7 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
 
 
 def header_of(job: Job, now_ms: int) -> bytes:
-    """Return the job's numbers, packed for the bus or the journal."""
+    """Return the job's numbers in packed form, for the bus or the journal."""
     left_ms = job.expire_at_ms - now_ms
     header = _pack(
         job.ctime,
@@ -78,7 +79,7 @@ def header_of(job: Job, now_ms: int) -> bytes:
 
 
 def pack_part(broker: Broker, job: Job, part: Changeable) -> changeable.Packed:
-    """Return the job's changeable part as a field, with spans from now on."""
+    """Return the job's changeable part as a field of the snapshot. Times are spans from now on."""
     now_ms = broker.now_ms
     attributes = job.attributes
     left_ms = job.expire_at_ms - now_ms
@@ -92,10 +93,10 @@ def pack_part(broker: Broker, job: Job, part: Changeable) -> changeable.Packed:
 
 
 def set_part(broker: Broker, job: Job, attributes: JobAttributes, field: Any, elapsed_ms: int = 0) -> None:
-    """Set the changeable part of a job that is in no table and no queue. ValueError if it is malformed.
+    """Set the changeable part of a job that is not registered and in no queue. Raise ValueError if it is malformed.
 
-    The snapshot names the queue, the priority and the end of life itself. A change number that no honest node gives is
-    cut, so that the next change has one.
+    Queue, priority and end of life are fields of the snapshot, so they are not read from the part. A change number that
+    is too high is lowered, so that the next change can have a higher one.
     """
     attributes.part = part = changeable.unpack(field)
     part.number = min(part.number, changeable.NUMBER_STEP_MAX)
@@ -107,16 +108,17 @@ def set_part(broker: Broker, job: Job, attributes: JobAttributes, field: Any, el
 
 
 def job_of(broker: Broker, snapshot: Any) -> Job:
-    """Return a Job from its snapshot, ACTIVE, with the holders that the snapshot names; ValueError if it is malformed.
+    """Return a Job from its snapshot: ACTIVE, with the holders that the snapshot names.
 
-    The receiver counts the life left from now, so clocks need not agree (spec T4).
+    Raise ValueError if the snapshot is malformed. The life left counts from now on, so the clocks of nodes need not
+    agree (spec T4).
     """
     try:
         length = len(snapshot)
         job_id, header, queue, body, holders = snapshot if length == 5 else snapshot[:5]
         ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
         if (left_ms | retry_ms | delay_ms) >> SPAN_BITS or ctime >> 63:
-            raise ValueError("a span or a time that no producer can have asked for")
+            raise ValueError("a span or a time out of range")
         if (
             type(body) is bytes
             and type(queue) is bytes

@@ -1,22 +1,22 @@
-"""Waiting for the ends of jobs: WAITJOB, and what nodes tell each other for it.
+"""Waiting for the ends of jobs: WAITJOB, and the messages of nodes for it.
 
 A client waits until jobs are completed, canceled, errored or expired. Its node *registers* each id on all linked nodes
-(WAITFOR). A node that knows an end says so at once, or as soon as it hears of it (JOBOVER). A registration lasts until
-the sender takes it back (NOWAIT), or until its link breaks. It is made anew when a link comes up. A node that was asked
-repeats its answers when its own link comes up. So no node asks again and again, and a wait costs one registration per
+(WAITFOR). A node that knows the end of a job answers with JOBOVER, immediately or as soon as it hears of the end. A
+registration lasts until the sender takes it back (NOWAIT) or its link breaks. It is repeated when a link comes up. The
+asked node repeats its answers when its own link comes up. So nodes do not poll, and a wait costs one registration per
 linked node and id.
 
-A node that is asked also says what it has of each job: WAITIS at once, JOBHAS when that changes later. A job is
-*unknown* when every known node is linked and none of them has it. A job may move from one node to another while they
-are asked. So they are all asked twice. A job is *expired* when a node says so and no linked node has it any more:
-another node may have given the job a fresh life.
+A node that is asked also says what it has of each job: immediately (WAITIS), and when that changes later (JOBHAS). A
+job is *unknown* when every known node is linked and none of them has it. All nodes are asked twice before that, because
+a job may move from one node to another between their answers. A job is *expired* when a node says so and no linked node
+has it any more. The second condition is needed because another node may have given the job a new TTL.
 
-The first end that is told counts, and stays told. The result of a completed job comes with it (results.py). A node
-that knows an end in doubt (ends.py) says so. Such an end counts when all linked nodes were asked again, and no node
-knows a result.
+The first end that arrives counts and is never replaced. The result of a completed job comes with it (results.py). A
+node may know an end in doubt (ends.py), and says so. Such an end counts only after all linked nodes were asked again
+and no node knows a result.
 
-A client's time-out asks once more for the present statuses, because those of the registration are old. Spec RW5, RW6,
-RW7, RW8, RW10.
+When a client's wait times out, its node asks once more for the present statuses, because those from the registration
+are old. Spec RW5, RW6, RW7, RW8, RW10.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from disque_py.core.results import BYTES_MAX
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, STATUS_NAMES
 from disque_py.resp.replies import array, bulk, error, nil_bulk
 
-# Ids of one message, and ids that a node may register on another one.
+# The most ids of one message. Below: the most ids that a node may register on another one.
 IDS_PER_MESSAGE: Final = 500
 IDS_MAX: Final = 100_000
-# The statuses at a time-out are waited for so long.
+# How long a time-out waits for the present statuses.
 REFRESH_MS: Final = 500
 ERROR_BYTES_MAX: Final = 65_536
 
-# The knowledge of a node of a job, as one byte: NOTHING, or a rank of asking.py times 16 and the status.
+# A node's knowledge of a job in one byte: NOTHING, or a rank of asking.py times 16 plus the status.
 NOTHING: Final = 0
 RANK_SHIFT: Final = 4
 STATUS_MASK: Final = 15
-IS_OVER: Final = 255  # A JOBOVER went before.
-IS_DOUBTED: Final = 254  # The same, with an end in doubt; never in a message.
+IS_OVER: Final = 255  # A JOBOVER was sent.
+IS_DOUBTED: Final = 254  # A JOBOVER with an end in doubt was sent. This value is never in a message.
 ENDS: Final = (COMPLETED, CANCELED, ERRORED, EXPIRED)
 
 
@@ -57,7 +57,7 @@ ENDS: Final = (COMPLETED, CANCELED, ERRORED, EXPIRED)
 
 
 def outcome_here(broker: Broker, job_id: bytes) -> Outcome | None:
-    """Return the end of a job as this node knows it; None if it knows none."""
+    """Return the end of a job as this node knows it; None if it knows of no end."""
     job = broker.find(job_id)
     if job is not None:
         if job.state == ACKED:
@@ -87,12 +87,12 @@ def is_doubted(broker: Broker, job_id: bytes, outcome: Outcome) -> bool:
 
 
 def has_here(broker: Broker, job_id: bytes) -> int:
-    """Return what this node has of a job that is not over here."""
+    """Return this node's knowledge of a job that is not over here."""
     job = broker.find(job_id)
     if job is None:
         return NOTHING
     if job.state == ACKED and not job.holders:
-        # A result that came with the ack of a job that was never here is on its way to the holders.
+        # The ack of a job that was never here may have come with a result, which is on its way to the holders.
         return COPY << RANK_SHIFT if job_id in broker.results.by_id else NOTHING
     return _rank(broker, job)
 
@@ -109,7 +109,7 @@ def _rank(broker: Broker, job: Job) -> int:
 
 
 def begin(broker: Broker, client: Client, ids: list[bytes], timeout_ms: int, *, is_any: bool) -> bytes | None:
-    """Let a client wait for the ends of jobs; return the reply if nothing is to be waited for."""
+    """Let a client wait for the ends of jobs. Return the reply if there is no need to wait."""
     state = broker.job_waits
     wait = Wait(client, ids, is_any=is_any)
     fresh = []
@@ -149,12 +149,12 @@ def begin(broker: Broker, client: Client, ids: list[bytes], timeout_ms: int, *, 
 
 
 def _is_final(broker: Broker, job_id: bytes, outcome: Outcome) -> bool:
-    """Return whether this end may be told without asking other nodes."""
+    """Return whether this end may be reported without asking other nodes."""
     return outcome[0] != EXPIRED and not is_doubted(broker, job_id, outcome)
 
 
 def _is_told(broker: Broker, wait: Wait) -> bool:
-    """Return whether the statuses of its jobs that are not over are known: all linked nodes have said theirs."""
+    """Return whether each open job of a wait has a status: this node has the job, or all linked nodes have answered."""
     linked = broker.cluster.linked
     for job_id in wait.open:
         waited = broker.job_waits.waited[job_id]
@@ -164,7 +164,7 @@ def _is_told(broker: Broker, wait: Wait) -> bool:
 
 
 def has_room(broker: Broker, ids: list[bytes]) -> bool:
-    """Return whether clients of this node may wait for these jobs, too."""
+    """Return whether clients of this node may wait for these jobs in addition."""
     return len(broker.job_waits.waited) + len(ids) <= IDS_MAX
 
 
@@ -193,7 +193,7 @@ def step(broker: Broker, count_max: int) -> int:
 
 
 def _refresh(broker: Broker, wait: Wait) -> bool:
-    """Ask for the present statuses of jobs that are not over. Return whether answers are to be waited for."""
+    """Ask for the present statuses of jobs that are not over. Return whether the wait must go on for the answers."""
     asked = [job_id for job_id in wait.open if broker.job_waits.waited[job_id].has_here >> RANK_SHIFT < HAS_QUEUED]
     if not asked or not broker.cluster.linked:
         return False
@@ -205,7 +205,7 @@ def _refresh(broker: Broker, wait: Wait) -> bool:
 
 
 def _end_soon(broker: Broker, wait: Wait) -> None:
-    """Let a wait end as soon as the statuses of its jobs that are not over are told."""
+    """End a wait as soon as the statuses of its open jobs have arrived, after REFRESH_MS at the latest."""
     wait.is_ending = True
     broker.job_waits.deadlines.set(wait, broker.now_ms + REFRESH_MS)
 
@@ -251,7 +251,7 @@ def _reply(broker: Broker, wait: Wait) -> bytes:
 
 
 def _unfinished(broker: Broker, job_id: bytes) -> Outcome:
-    """Return the status of a job whose end was not told: that of the node which knows it best."""
+    """Return the status of a job without a reported end. It is the status on the node with the most knowledge."""
     waited = broker.job_waits.waited.get(job_id)
     outcome = outcome_here(broker, job_id)
     if outcome is not None and _is_final(broker, job_id, outcome):
@@ -267,7 +267,7 @@ def _unfinished(broker: Broker, job_id: bytes) -> Outcome:
 
 
 def _leave(broker: Broker, wait: Wait) -> None:
-    """End a wait: its ids may be waited for by no client any more."""
+    """End a wait, and forget those of its ids for which no other client waits."""
     state = broker.job_waits
     state.deadlines.cancel(wait)
     state.by_client.pop(wait.client, None)
@@ -287,7 +287,7 @@ def _leave(broker: Broker, wait: Wait) -> None:
 
 
 def _over(broker: Broker, job_id: bytes, outcome: Outcome) -> None:
-    """Tell the clients of this node the end of a job. The first one told counts."""
+    """Report the end of a job to the clients of this node. The first reported end counts."""
     waited = broker.job_waits.waited.get(job_id)
     if waited is None:
         return
@@ -309,7 +309,7 @@ def _over(broker: Broker, job_id: bytes, outcome: Outcome) -> None:
 
 
 def _evaluate(broker: Broker, job_id: bytes) -> None:
-    """Decide whether the end of a job is known, by what this node and the others say."""
+    """Decide whether the end of a job is known, from the knowledge of this node and of the others."""
     waited = broker.job_waits.waited.get(job_id)
     if waited is None:
         return
@@ -327,7 +327,7 @@ def _evaluate(broker: Broker, job_id: bytes) -> None:
     if waited.has_here or not is_answered or any(known[node] not in (NOTHING, IS_OVER) for node in linked):
         return
     if waited.is_doubted or (outcome is not None and outcome[0] == COMPLETED):
-        # An answer of before may be older than the end. So all are asked once more for the result.
+        # An earlier answer may be older than the end. So all nodes are asked once more for the result.
         if not linked or waited.was_asked_twice:
             _over(broker, job_id, (COMPLETED, None, None))
         else:
@@ -337,7 +337,7 @@ def _evaluate(broker: Broker, job_id: bytes) -> None:
         _over(broker, job_id, (EXPIRED, None, None))
         return
     if len(linked) < broker.cluster.size - 1:
-        return  # A node that is not linked may know it.
+        return  # A node that is not linked may know the job.
     if linked and not waited.was_asked_twice:
         _ask_again(broker, job_id, waited)
         return
@@ -357,7 +357,7 @@ def _is_refreshed(broker: Broker, wait: Wait) -> bool:
 
 
 def settle(broker: Broker) -> None:
-    """At the end of a turn: tell the ends of jobs that changed in it, and take registrations back."""
+    """End a turn: report the jobs that changed in it, and take back registrations."""
     state = broker.job_waits
     noted = broker.ends.noted
     if noted:
@@ -375,7 +375,7 @@ def settle(broker: Broker) -> None:
 
 
 def _tell(broker: Broker, job_id: bytes) -> None:
-    """Tell those that wait for a job what this node knows of it now."""
+    """Tell clients and nodes that wait for a job what this node knows of it now."""
     state = broker.job_waits
     outcome = outcome_here(broker, job_id)
     has = NOTHING if outcome is not None else has_here(broker, job_id)
@@ -400,7 +400,7 @@ def _tell(broker: Broker, job_id: bytes) -> None:
 def _tell_over(
     broker: Broker, nodes: tuple[Node, ...], job_id: bytes, outcome: Outcome, *, is_again: bool = False
 ) -> int:
-    """Tell a node an end, unless it was told in doubt before and still is. Return what it knows now."""
+    """Tell nodes an end, unless they know that it is in doubt and it still is. Return what they know now."""
     if not is_doubted(broker, job_id, outcome):
         broker.send(nodes, JOBOVER, (job_id, *outcome))
         return IS_OVER
@@ -429,13 +429,13 @@ def _ask(broker: Broker, nodes: tuple[Node, ...], ids: list[bytes]) -> None:
 
 
 def on_waitfor(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Register jobs that clients of another node wait for, and say what is known of them."""
+    """Register jobs for which clients of another node wait, and answer what this node knows of them."""
     state = broker.job_waits
     for number, ids, *_ in items:
         if type(number) is not int or type(ids) not in (list, tuple) or len(ids) > IDS_PER_MESSAGE:
-            raise ValueError("a registration that is none")
+            raise ValueError("an invalid registration")
         if any(type(job_id) is not bytes or not is_valid_id(job_id) for job_id in ids):
-            raise ValueError("an id that is none")
+            raise ValueError("an invalid job id")
     if broker.is_loading:
         state.early.append((sender, [(number, list(ids)) for number, ids, *_ in items]))
         return
@@ -459,7 +459,7 @@ def on_waitfor(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_waitis(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note what another node has of jobs that clients here wait for."""
+    """Note another node's knowledge of jobs for which clients here wait."""
     state = broker.job_waits
     for number, answer, *_ in items:
         asked = state.asked.get(number)
@@ -477,7 +477,7 @@ def on_waitis(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_jobhas(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that another node has a job now, or has it no more."""
+    """Note that another node has a job now, or no longer has it."""
     for job_id, has, *_ in items:
         if type(has) is not int or not NOTHING <= has < IS_OVER:
             raise ValueError("a byte for a job was expected")
@@ -495,17 +495,17 @@ def _note_has(broker: Broker, node: Node, job_id: bytes, has: int) -> None:
 
 
 def on_jobover(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Hear the end of a job that clients here wait for."""
+    """Note the end of a job for which clients here wait."""
     for job_id, status, result, reason, *later in items:
         if status not in ENDS:
-            raise ValueError("an end of a job that is none")
+            raise ValueError("an invalid end of a job")
         if result is not None and (type(result) is not bytes or len(result) > BYTES_MAX):
-            raise ValueError("a result that is none")
+            raise ValueError("an invalid result")
         if reason is not None and (type(reason) is not bytes or len(reason) > ERROR_BYTES_MAX):
-            raise ValueError("an error that is none")
+            raise ValueError("an invalid error of a job")
         waited = broker.job_waits.waited.get(job_id)
         if waited is None:
-            broker.job_waits.given_up.append(job_id)  # The sender has not heard that.
+            broker.job_waits.given_up.append(job_id)  # The sender does not know that our clients no longer wait.
         elif status == EXPIRED or (later and later[0] == 1):
             waited.is_expired = waited.is_expired or status == EXPIRED
             waited.is_doubted = waited.is_doubted or status == COMPLETED
@@ -519,13 +519,13 @@ def on_nowait(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Forget registrations of another node."""
     for ids in items:
         if type(ids) not in (list, tuple) or any(type(job_id) is not bytes for job_id in ids):
-            raise ValueError("ids that are none")
+            raise ValueError("invalid job ids")
         for job_id in ids:
             broker.job_waits.forget(broker.ends, sender, job_id)
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Register all ids on a node that is linked now, and tell it again what it waits for here, a part at a time."""
+    """Register all ids on a newly linked node, and repeat our answers to its registrations, one part at a time."""
     state = broker.job_waits
     if state.waited:
         broker.schedule.walk(_registered(broker, node, list(state.waited)))
@@ -558,7 +558,7 @@ def _told_again(broker: Broker, node: Node, ids: list[bytes]) -> Iterator[None]:
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Forget what a node said whose link broke in either direction: it is asked again when it is linked."""
+    """Forget the answers of a node whose link broke in either direction. It is asked again when it is linked."""
     state = broker.job_waits
     for number, (_, nodes) in list(state.asked.items()):
         nodes.pop(node, None)
@@ -571,9 +571,9 @@ def on_link_lost(broker: Broker, node: Node) -> None:
 
 
 def on_incoming_lost(broker: Broker, node: Node) -> None:
-    """Forget the registrations of a node whose link to us broke. Ours are made anew there: its answers may be lost.
+    """Forget the registrations of a node whose link to us broke, and repeat our own, because its answers may be lost.
 
-    If it can't answer yet, it does so when its link is up again.
+    If the node can't answer yet, it answers when its link is up again.
     """
     broker.job_waits.forget_node(broker.ends, node)
     on_link_lost(broker, node)
@@ -582,6 +582,6 @@ def on_incoming_lost(broker: Broker, node: Node) -> None:
 
 
 def forgotten(broker: Broker, node: Node) -> None:
-    """Look at all jobs again: a node left the table, so fewer nodes have to be asked."""
+    """Look at all jobs again, because a node has left the table and fewer nodes have to be asked."""
     broker.job_waits.forget_node(broker.ends, node)
     on_link_lost(broker, node)

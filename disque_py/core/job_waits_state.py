@@ -1,7 +1,7 @@
 """State of clients that wait for the ends of jobs, here and on other nodes (job_waits.py).
 
-`waited` has the ids that clients of this node wait for, and `elsewhere` those that other nodes registered here. An id
-of either is in `broker.ends.watched`. Spec RW5, RW6.
+`waited` has the ids for which clients of this node wait. `elsewhere` has the ids that other nodes registered here. All
+these ids are in `broker.ends.watched`. Spec RW5, RW6.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ UNKNOWN_JOB: Final[Outcome] = (0, None, None)
 class Wait:
     """One WAITJOB.
 
-    ids          in the order of the reply
-    open         those that are not over
-    outcomes     the ends of the others
-    is_any       one end is enough
-    is_ending    its time is over, and the present statuses are asked for
+    ids          the ids in the order of the reply
+    open         ids of jobs that are not over
+    outcomes     id -> end, for the other jobs
+    is_any       whether one end is enough
+    is_ending    whether the wait is about to end, and only needs the present statuses of the open jobs
     awake_at_ms  when its time is over; 0: never
     """
 
@@ -49,15 +49,15 @@ class Wait:
 
 
 class Waited:
-    """A job that clients of this node wait for.
+    """A job for which clients of this node wait.
 
-    waits            their waits
-    outcome_here     its end as this node knows it
-    has_here         what this node has of it
-    known            node -> what that has of it, as far as it answered
-    is_doubted       a node said that it is completed, and that another one may have a result
-    is_expired       a node said that its TTL is over
-    was_asked_twice  no node knew it, and all are asked once more
+    waits            the waits of these clients
+    outcome_here     the job's end as this node knows it
+    has_here         this node's knowledge of the job
+    known            node -> its knowledge of the job, for the nodes that have answered
+    is_doubted       whether a node said that the job is completed, and that another node may have a result
+    is_expired       whether a node said that the TTL of the job is over
+    was_asked_twice  whether all nodes were asked for the second time, because the first answers were not enough
     """
 
     __slots__ = ("has_here", "is_doubted", "is_expired", "known", "outcome_here", "waits", "was_asked_twice")
@@ -75,15 +75,15 @@ class Waited:
 class JobWaits:
     """All waits of a node.
 
-    waited     id -> what clients here wait for
-    by_client  the wait of each client
+    waited     id -> job for which clients here wait
+    by_client  client -> its wait
     deadlines  waits with a time-out
-    elsewhere  id -> node that waits -> what it was told that we have
-    counts     node -> how many ids it registered here
+    elsewhere  id -> (node that waits -> our knowledge of the job, as we told it)
+    counts     node -> number of ids that it registered here
     asked      number of a registration -> its ids, and the nodes that have not answered
-    number     the number of the last one
-    given_up   ids that clients here wait for no more: linked nodes hear of that at the end of the turn
-    early      registrations that came while the journal was read
+    number     the number of the last registration
+    given_up   ids for which no client here waits any more; linked nodes are told at the end of the turn
+    early      registrations that arrived while the journal was read
     """
 
     __slots__ = ("asked", "by_client", "counts", "deadlines", "early", "elsewhere", "given_up", "number", "waited")
@@ -104,7 +104,7 @@ class JobWaits:
         self.by_client[wait.client] = wait
 
     def may_register(self, node: Node, job_id: bytes, count_max: int) -> bool:
-        """Count one more id of a node; return whether it may wait for that, too."""
+        """Count one more id of a node. Return whether the node may register it."""
         if node in self.elsewhere.get(job_id, ()):
             return True
         count = self.counts.get(node, 0)
@@ -128,7 +128,7 @@ class JobWaits:
                 ends.watched.pop(job_id, None)
 
     def forget_node(self, ends: Ends, node: Node) -> None:
-        """Forget all that a node waits for."""
+        """Forget all registrations of a node."""
         self.early = [(sender, items) for sender, items in self.early if sender is not node]
         if self.counts.get(node):
             for job_id in [job_id for job_id, nodes in self.elsewhere.items() if node in nodes]:

@@ -1,16 +1,16 @@
 """Journaling: the records of a turn.
 
-Code that changes a job's state, timer, counters or holders marks it *dirty*. At the end of the turn each dirty job is
-looked at once. A job that the journal doesn't know gets a *base*, with everything about it. Any other job gets a STATE
-with the fields that may have changed. A job that came and went within the turn leaves no trace. So the journal always
-says what memory says, however many rules had a hand in it.
+Code that changes a job's state, timer, counters or holders marks it *dirty*. The end of the turn looks at each dirty
+job once. A job that the journal doesn't know gets a *base*, which has everything about the job. Any other job gets a
+STATE with the fields that may have changed. A job that came and went within the turn leaves no record. So the journal
+always agrees with memory, no matter how many rules changed a job in a turn.
 
-`job.place` is the segment that holds its base, 0 while it has none. A place below `broker.journal.first_place` is a
-segment of an earlier journal, and counts as none. Forgetting a job that has a place leaves a GONE, with the place: as
-long as that segment exists, a record must say that the job is over.
+`job.place` is the segment with the job's base, or 0 while there is no base. A place below `broker.journal.first_place`
+is a segment of an earlier journal, and counts as 0. When a job with a place is forgotten, a GONE with this place is
+recorded. As long as that segment exists, a record must say that the job is over.
 
-Times are spans, counted from the wall clock in the block's head (spec T3). A job that still waits for its copies never
-gets a base: its producer has no promise yet.
+Times are spans, counted from the wall clock in the block's head (spec T3). A job that still waits for its copies gets
+no base, because its producer has no promise yet.
 """
 
 from __future__ import annotations
@@ -50,18 +50,21 @@ from persistence.records import GONE as GONE_RECORD
 _pack_base = BASE_STATE.pack
 _pack_state = STATE_FIELDS.pack
 
-# The end of nearly every new job's base.
+# The last field of the base of nearly every new job.
 QUEUED_BASE: Final = _pack_base(IS_QUEUED | WAS_QUEUED, -1)
 
 
 def mark_holders_dirty(broker: Broker, job: Job) -> None:
-    """Have the whole set of holders recorded: more nodes may hold a copy, or fewer."""
+    """Mark a job as dirty, including its holders, because more or fewer nodes may hold a copy."""
     if broker.is_journaling:
         broker.dirty[job] = True
 
 
 def collect(broker: Broker) -> list[list[Any]]:
-    """Return the turn's records as runs, in the order of reading: a job that is gone may come again."""
+    """Return the turn's records as runs, in the order in which they must be read.
+
+    GONE records come first, because a job that is gone may have come back in the same turn.
+    """
     runs: list[list[Any]] = []
     outbox = broker.outbox
     if outbox.gone:
@@ -94,9 +97,10 @@ def collect(broker: Broker) -> list[list[Any]]:
 
 
 def _unplace(broker: Broker) -> None:
-    """Let jobs that need a new base have none from now on. Not earlier: one forgotten meanwhile leaves a GONE.
+    """Take the place from jobs that need a new base, so that they get one in this turn.
 
-    The base of a job that came back may be in another segment than the GONE that moves it. That segment stays.
+    This happens only now, because a job that is forgotten earlier in the turn must still leave a GONE. The old base may
+    be in another segment than the record that caused the new base. That segment becomes a stale place.
     """
     moved, broker.outbox.moved = broker.outbox.moved, {}
     for job in moved:
@@ -110,7 +114,7 @@ def _unplace(broker: Broker) -> None:
 
 
 def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
-    """Collect bases and states of dirty jobs in one loop, because every job comes here."""
+    """Collect bases and states of dirty jobs. This is one loop for speed, because every job comes here."""
     bases: list[Any] = [JOB]
     states: list[Any] = [STATE]
     place = broker.journal.place
@@ -139,7 +143,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
                 flags |= IS_CANCELED
             due_ms = -1
         else:
-            continue  # It is over, or its producer has no promise yet.
+            continue  # The job is over, or its producer has no promise yet.
         if job.is_delivered:
             flags |= IS_DELIVERED
         if job.is_leased_here:
@@ -159,7 +163,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
         if type(body) is Spilled:
             lent = broker.spill.lent.get(job)
             if lent is None:
-                # The journal was switched on a moment ago and hasn't reached this job yet.
+                # The journal was switched on a moment ago, and the job's body was not read for it yet.
                 broker.spill.readings.append((job, record_read))
                 continue
             body = lent
@@ -202,7 +206,7 @@ def _with_part(broker: Broker, job: Job, record: tuple[Any, ...]) -> tuple[Any, 
 
 
 def _with_claim(broker: Broker, job: Job, record: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a job's STATE with its changeable part, and with the newest claim behind it. Spec EX6."""
+    """Return a job's STATE with its changeable part and, after that, its newest claim. Spec EX6."""
     stamp = stamp_of(job)
     record = _with_part(broker, job, record)
     if stamp is None or not stamp.fence or job.part is None:
@@ -229,7 +233,7 @@ def flags_of(job: Job) -> int:
 
 
 def base_bytes(job: Job) -> int:
-    """Return about the bytes of the job's base in its segment, as long as it has its body."""
+    """Return the approximate size of the job's base in its segment, in bytes."""
     size = BASE_BYTES + len(job.terms.queue) + size_of(job.body)
     if job.terms.topic is not None:
         size += topic_bytes(job.terms.topic)
@@ -237,7 +241,7 @@ def base_bytes(job: Job) -> int:
 
 
 def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes, int]:
-    """Return how a queue is paused here; with version and flags, if there is one, of the state set with BCAST."""
+    """Return the record of a queue's pause: its flags here, and version and flags of the state set with BCAST."""
     queue = broker.queues.get(name)
     flags = queue.paused if queue is not None else 0
     known = broker.pauses.versions.get(name)
@@ -248,9 +252,9 @@ def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes, int]:
 
 
 def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool) -> None:
-    """Record again what still counts of a record, because its segment is to go.
+    """Record the contents of a record again, as far as they are still needed, because its segment will be dropped.
 
-    may_matter  (of a GONE) files that may hold a base of this id exist still
+    may_matter  for a GONE: whether there still are files that may have a base of this id
     """
     if kind == JOB:
         job = broker.find(item[ID_AT])
@@ -265,12 +269,13 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
     elif kind == GONE_RECORD and may_matter:
         job = broker.find(item[ID_AT])
         if job is not None and job.place >= broker.journal.first_place and type(job.body) is Spilled:
-            # Recorded when the body of the job that came back is read; until then the base that it has now stands.
+            # The job came back, and its body is on disk. GONE and base are recorded when the body is read. Until then
+            # the present base is valid.
             broker.spill.readings.append((job, partial(_gone_read, item)))
             return
         broker.outbox.gone.append((item[ID_AT], item[SEGMENT_AT]))
         if job is not None and job.place >= broker.journal.first_place:
-            rebase(broker, job)  # It came back meanwhile: its base follows the GONE.
+            rebase(broker, job)  # The job came back meanwhile. Its base must follow the GONE.
     elif kind == PAUSE:
         broker.outbox.pauses[item[PAUSED_AT]] = None
     elif kind == TOKEN:
@@ -284,7 +289,7 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
 
 
 def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
-    """Record a job that came back after the GONE that is copied on: its body is read."""
+    """Copy a GONE, and record the base of the job that came back after it, because its body has been read."""
     if not broker.is_journaling:
         return
     broker.outbox.gone.append((item[ID_AT], item[SEGMENT_AT]))
@@ -296,12 +301,12 @@ def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
 
 
 def record_read(broker: Broker, job: Job, body: bytes | None) -> None:
-    """Record a job whose body is read for that, and stays on disk."""
+    """Record a job whose body was read from disk for this purpose. The body stays on disk."""
     if broker.is_journaling and body is not None and job.place < broker.journal.first_place and job.state != GONE:
         broker.spill.lent[job] = body
         broker.dirty[job] = True
 
 
 def rebase(broker: Broker, job: Job) -> None:
-    """Write the job's base anew at the end of the turn, where the journal ends then."""
+    """Write a new base of the job at the end of the turn, in the segment that is written then."""
     broker.outbox.moved[job] = None

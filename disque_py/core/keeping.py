@@ -1,14 +1,16 @@
-"""Keeping batches: nodes that record the ids of a batch, and what they tell each other. BATCHADD, BATCHGOT, BATCHSUM.
+"""The keepers of a batch record the ids of its jobs, and compare them: BATCHADD, BATCHGOT, BATCHSUM.
 
-The *keepers* of a batch are the node that made it and two others. The shared state names them. Reports of other nodes
-come as BATCHADD, and a keeper answers BATCHGOT when they are recorded. Reports go to all linked keepers, and one answer
-is enough. A report that is not answered is repeated. Where no keeper is linked, the node that reports becomes one.
+The *keepers* of a batch are the node that made it and two others. The batch's shared state names them. Each node
+*reports* jobs of the batch to all linked keepers with BATCHADD. A keeper answers BATCHGOT once it has recorded the
+report, and one answer is enough. A report without an answer is repeated. If no keeper is linked, the node that reports
+becomes a keeper.
 
-Keepers compare digests (BATCHSUM) when a link between them comes up, and when the list of keepers changes. Each tells
-the other its entries of the parts that differ. Sets of ids merge, so both have the same afterwards. A node with ids may
-be no keeper any more, because another list won. It gives its ids to the keepers and forgets them then.
+Keepers compare digests (BATCHSUM) when a link between them comes up, and when the list of keepers changes. Each sends
+the other its entries of the parts that differ. Sets of ids merge, so both have the same entries afterwards. If two
+nodes change the list of keepers at the same time, one list wins. A node that has ids and is not in that list pushes its
+ids to a keeper, and forgets them when the keeper has recorded them.
 
-batch_state.py has the state, and batch_ends.py says when a batch is done. Spec BT1, BT2, BT3.
+batch_state.py has the state, and batch_ends.py decides when a batch is done. Spec BT1, BT2, BT3.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ NAME_BYTES_MAX: Final = 1_024
 # Entries of one message.
 ENTRIES_MAX: Final = 500
 RETRY_MS: Final = 1_000
-# The keepers of a batch that a node has never heard of are asked for so often.
+# A node that has reports for a batch whose shared state it does not know asks for that state this often.
 ASK_MS: Final = 10_000
 LOOKED_PER_PART: Final = 500
 TOO_MANY: Final = f"ERR too many batches, at most {BATCHES_MAX}"
@@ -43,16 +45,16 @@ CLOSED_ERROR: Final = "CLOSED The batch is closed"
 
 
 def _nothing(failure: OSError | None) -> None:
-    """Do nothing: the change is repeated with the next look, if it failed."""
+    """Ignore the result. The next look at the batch repeats a change that failed."""
 
 
 def install(broker: Broker) -> None:
-    """Begin to follow the shared state of batches."""
+    """Subscribe to changes of the shared state of batches."""
     broker.queue_settings.watch(BATCH_STATE, partial(_changed, broker))
 
 
 def change(broker: Broker, batch: Batch, values: list[tuple[bytes, bytes]]) -> None:
-    """Give fields of a batch's shared state new values."""
+    """Set fields of a batch's shared state."""
     settings_sync.change(broker, state_key(BATCH_STATE, batch.name), values, _nothing)
 
 
@@ -79,7 +81,7 @@ def begin(broker: Broker, name: bytes) -> None:
         batches = broker.batches
         batch.is_spreading = False
         held = [key for key, held in batches.held.items() if _batch_of(held.job) == name]
-        # Meanwhile others may have become keepers, and a report be on its way to them.
+        # Other nodes may have become keepers meanwhile. Jobs whose reports are on their way to them are not released.
         unreported = batches.pending.keys() | batches.noted.get(name, {}).keys()
         release(broker, [key for key in held if key not in unreported])
 
@@ -92,7 +94,7 @@ def _batch_of(job: Job) -> bytes | None:
 
 
 def chosen_keepers(broker: Broker, keepers: list[Node]) -> list[Node]:
-    """Return these keepers and further nodes, as many as a batch should have."""
+    """Return these keepers, filled up with other nodes to the number that a batch should have."""
     others = [node for node in broker.cluster.linked if node not in keepers and not node.flags & (FAIL | LEAVING)]
     broker.rng.shuffle(others)
     return [*keepers, *others[: max(0, KEEPERS_MAX - len(keepers))]]
@@ -103,7 +105,7 @@ def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
     batches = broker.batches
     if MADE not in fields:
         if fields and not _is_deleted(broker, name):
-            return  # Fields come one by one. Reports wait until all of the state is here.
+            return  # Fields arrive one by one. Reports wait until the whole state is here.
         known = batches.by_name.get(name)
         if known is not None:
             known.fields = {}
@@ -131,7 +133,7 @@ def _drop_reports(broker: Broker, name: bytes) -> None:
 
 
 def wake(broker: Broker, name: bytes) -> None:
-    """Let the clients go on that wait for a batch."""
+    """Wake the clients that wait for a batch."""
     for client in broker.batches.waiting.pop(name, {}):
         stalling.go_on(broker, client)
 
@@ -150,7 +152,7 @@ def is_primary(broker: Broker, batch: Batch) -> bool:
 
 
 def settle(broker: Broker) -> None:
-    """At the end of a turn: record reports, or send them to keepers."""
+    """At the end of a turn, record reports or send them to keepers."""
     batches = broker.batches
     for name, old in batches.to_sync.items():
         _keepers_changed(broker, name, old)
@@ -158,15 +160,20 @@ def settle(broker: Broker) -> None:
     noted, batches.noted = batches.noted, {}
     for name, ids in noted.items():
         report_ids(broker, name, ids)
-    answers, batches.flush_answers = batches.flush_answers, []
+    answers, batches.flush_answers = batches.flush_answers, {}
     for node, number, name in answers:
+        if name in batches.reporting:
+            batches.flush_answers[node, number, name] = None  # Its answer comes behind these reports, too.
+            continue
         batch = batches.by_name.get(name)
+        if batch is not None and batch.is_known and node not in batch.keepers:
+            continue  # The node repeats its question. Other keepers make this one report its jobs again, first.
         live = batch.live if batch is not None else 0
         broker.send(broker.sets.only(node), BATCHFLUSHED, (number, live, batch.count if batch is not None else 0))
 
 
 def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -> None:
-    """Record the statuses and versions of a batch's jobs, if this node is a keeper. Tell the linked keepers."""
+    """Report the statuses and versions of a batch's jobs to the linked keepers. A keeper also records them itself."""
     batches = broker.batches
     batch = batches.by_name.get(name)
     if batch is None or (not batch.is_known and _is_deleted(broker, name)):
@@ -175,7 +182,7 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -
     others = broker.sets.others(broker.sets.of([node for node in batch.keepers if node.is_linked]))
     is_keeper = broker.me in batch.keepers
     if not is_keeper and not others and batch.is_known:
-        _become_keeper(broker, batch)
+        become_keeper(broker, batch)
         is_keeper = True
         others = broker.sets.others(broker.sets.of([node for node in batch.keepers if node.is_linked]))
     if is_keeper:
@@ -197,7 +204,7 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -
 
 
 def repeat_reports(broker: Broker) -> None:
-    """Send reports again that no keeper has answered for a second. Ask for batches that this node has not heard of."""
+    """Repeat reports that no keeper has answered for RETRY_MS. Ask other nodes about batches that are unknown here."""
     batches = broker.batches
     is_unknown = False
     for number, report in list(batches.reports.items()):
@@ -216,14 +223,14 @@ def _is_deleted(broker: Broker, name: bytes) -> bool:
     return state is not None and state.reset[0] > 0
 
 
-def _become_keeper(broker: Broker, batch: Batch) -> None:
-    """Become a keeper, because none can be reached."""
+def become_keeper(broker: Broker, batch: Batch) -> None:
+    """Become a keeper, because no keeper can be reached, or none is left."""
     keepers = chosen_keepers(broker, [broker.me])
     change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
 
 
 def release(broker: Broker, keys: list[bytes]) -> None:
-    """Answer producers, and collect ended jobs, that waited for these reports."""
+    """Answer the producers, and collect the ended jobs, that waited for these reports to be recorded."""
     batches = broker.batches
     for key in keys:
         batches.pending.pop(key, None)
@@ -247,11 +254,11 @@ def _confirmed(broker: Broker, number: int) -> None:
 
 
 def on_batchadd(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Record what another node reports."""
+    """Record the reports of another node."""
     batches = broker.batches
     for number, name, data, *_ in items:
         if type(number) is not int or type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
-            raise ValueError("a report of a batch that is none")
+            raise ValueError("a malformed report about a batch")
         check_entries(data)
         if len(data) > ENTRIES_MAX * ENTRY_BYTES:
             raise ValueError("a report of too many jobs")
@@ -265,7 +272,7 @@ def on_batchadd(broker: Broker, sender: Node, items: list[Any]) -> None:
                 version = int.from_bytes(data[tail + 1 : tail + 5], "little")
                 batches.enter(batch, data[at:tail], data[tail], version)
             if batch.is_known and broker.me not in batch.keepers:
-                batches.to_sync.setdefault(name, batch.keepers)  # Another list won: they are passed on.
+                batches.to_sync.setdefault(name, batch.keepers)  # Another list of keepers won: push the entries to it.
         if number:
             broker.send(broker.sets.only(sender), BATCHGOT, number)
 
@@ -275,7 +282,7 @@ def on_batchgot(broker: Broker, sender: Node, items: list[Any]) -> None:
     batches = broker.batches
     for number in items:
         if type(number) is not int:
-            raise ValueError("a number of a report that is none")
+            raise ValueError("a malformed number of a report")
         push = batches.push_of.pop(number, None)
         if push is None:
             _confirmed(broker, number)
@@ -288,7 +295,7 @@ def on_batchgot(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _keepers_changed(broker: Broker, name: bytes, old: tuple[Node, ...]) -> None:
-    """Bring the sets of the keepers together, because others are keepers now."""
+    """Synchronize the keepers' sets of ids, because the list of keepers has changed."""
     batches = broker.batches
     batch = batches.by_name.get(name)
     if batch is None or not batch.is_known:
@@ -300,6 +307,7 @@ def _keepers_changed(broker: Broker, name: bytes, old: tuple[Node, ...]) -> None
     if old and not any(node in batch.keepers for node in old):
         batch.is_renewed = True
         if batch.held:
+            batches.reporting[name] = batches.reporting.get(name, 0) + 1
             broker.schedule.walk(_reported_again(broker, name))
     for number, report in list(batches.reports.items()):
         if report.name == name:
@@ -308,18 +316,18 @@ def _keepers_changed(broker: Broker, name: bytes, old: tuple[Node, ...]) -> None
 
 
 def send_digests(broker: Broker, batch: Batch, nodes: tuple[Node, ...]) -> None:
-    """Let keepers compare their ids of a batch with those of this node."""
+    """Send digests of a batch's ids to these keepers, which compare them with their own."""
     others = broker.sets.others(broker.sets.of([node for node in nodes if node.is_linked]))
     if others:
         broker.send(others, BATCHSUM, (batch.name, batch.digests(), 0))
 
 
 def on_batchsum(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Tell another keeper the entries of parts that differ."""
+    """Send another keeper the entries of the parts whose digests differ."""
     batches = broker.batches
     for name, digests, is_answer, *_ in items:
         if type(name) is not bytes or type(digests) not in (list, tuple) or len(digests) != PARTS:
-            raise ValueError("digests of a batch that are none")
+            raise ValueError("malformed digests of a batch")
         batch = batches.by_name.get(name)
         ours = batch.digests() if batch is not None else [0] * PARTS
         if not is_answer and list(digests) != ours:
@@ -330,7 +338,7 @@ def on_batchsum(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _told(broker: Broker, batch: Batch, node: Node, parts: list[int], push: Push | None) -> Iterator[None]:
-    """Tell a node the entries of parts, a message per step."""
+    """Send a node the entries of these parts, about one message per step."""
     only = broker.sets.only(node)
     batches = broker.batches
     rest = b""
@@ -347,7 +355,7 @@ def _told(broker: Broker, batch: Batch, node: Node, parts: list[int], push: Push
                 if batches.by_name.get(batch.name) is not batch or not node.is_linked:
                     return
                 if push is not None and batches.pushes.get(batch.name) is not push:
-                    return  # Another one has begun.
+                    return  # Another push has replaced this one.
     if rest:
         _tell(broker, only, batch.name, rest, push)
     if push is not None:
@@ -366,7 +374,7 @@ def _tell(broker: Broker, only: tuple[Node, ...], name: bytes, data: bytes, push
 
 
 def push_ids(broker: Broker, batch: Batch) -> None:
-    """Give the ids of a batch to a keeper: this node is none."""
+    """Send the ids of a batch to a keeper, because this node is not a keeper any more."""
     target = next((node for node in batch.keepers if node.is_linked), None)
     if target is None:
         return
@@ -378,7 +386,7 @@ def push_ids(broker: Broker, batch: Batch) -> None:
 
 
 def _end_push(broker: Broker, push: Push) -> None:
-    """Forget ids that a keeper has recorded."""
+    """Forget the ids when a keeper has recorded all of them."""
     batches = broker.batches
     if push.unanswered or not push.is_sent or batches.pushes.get(push.name) is not push:
         return
@@ -393,10 +401,11 @@ def _end_push(broker: Broker, push: Push) -> None:
 
 
 def _reported_again(broker: Broker, name: bytes) -> Iterator[None]:
-    """Report all jobs of a batch that this node has, because all its keepers are others now.
+    """Report all jobs of a batch that this node has, because all keepers of the batch are new.
 
-    A job whose producer still waits is reported when the producer is told (spec BT1). A copy of such a job on another
-    node looks like any other one. If the ADDJOB fails, that node reports this, too (`note_aborted`, spec BT8).
+    A job whose producer still waits is reported later, before the producer is answered (spec BT1). Another node can't
+    tell its copy of such a job from other copies, and reports it. If the ADDJOB fails, that node reports the failure,
+    too (`note_aborted`, spec BT8).
     """
     looked = 0
     for number in range(SHARDS):
@@ -410,10 +419,15 @@ def _reported_again(broker: Broker, name: bytes) -> Iterator[None]:
         if looked >= LOOKED_PER_PART:
             looked = 0
             yield
+    reporting = broker.batches.reporting
+    reporting[name] -= 1
+    if not reporting[name]:
+        del reporting[name]
+        broker.batches.due[name] = None
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Compare the sets of batches that both nodes keep; give it the ids that it should keep."""
+    """Compare the ids of batches that both nodes keep. Push the ids of batches that only the other node keeps."""
     if broker.batches.by_name:
         broker.schedule.walk(_compared(broker, node))
 
@@ -431,7 +445,7 @@ def _compared(broker: Broker, node: Node) -> Iterator[None]:
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Look at the batches that the node keeps: another keeper may have to say that they are done."""
+    """Look at the batches that the lost node keeps, because another keeper may have to declare them done."""
     if broker.batches.by_name:
         broker.schedule.walk(_lost(broker, node))
 

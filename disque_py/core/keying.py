@@ -1,36 +1,38 @@
 """ADDJOB … KEY: one job per key, as long as nodes can ask each other: ISKEY, KEYIS, OUTCOME, OUTCOME_IS.
 
 Before a node creates a job with a key, it asks every linked node whether the key is used (ISKEY). It creates the job
-only when all have said that they don't know the key (KEYIS with no id). A node that knows the key names its job. A job
-is named only when it is sure to exist. So a node that is asked delays its answer in three cases:
+only when all of them have answered that they don't know the key (KEYIS without an id). A node that knows the key
+answers with the id of the key's job. It *names* a job in this way only when the job certainly exists. So a node delays
+its answer in three cases:
 
-* Its own job with that key waits for copies. The answer waits until that has an outcome.
-* It asks for the key itself, and its id is the lower one. The answer waits until its own question has an outcome. Of
-  two askers the higher one waits for the lower one: it answers "not known" and adds the lower one to the nodes that it
-  asks.
-* It has a copy whose outcome it hasn't heard. The answer waits until the creator has said that there is one (OUTCOME).
-  If the creation failed, the creator's DELJOB travels before that. So a copy that is still here afterwards exists.
+* Its own job with that key waits for copies. The answer waits until the creation has succeeded or failed.
+* It asks about the key itself, and its id is the lower one. The answer waits until its own question has an outcome. Of
+  two nodes that ask, the one with the higher id waits: it answers "not known", and also asks the node with the lower
+  id.
+* It has a copy and hasn't heard whether the creation succeeded. It asks the creator (OUTCOME), and the answer waits for
+  the creator's OUTCOME_IS. If the creation failed, the creator has sent a DELJOB before that. So a copy that is still
+  here after OUTCOME_IS exists.
 
-An answer is therefore a node's last word on the key, and nodes wait for answers only. Callers of one node wait for one
-another. The node asks for the first caller. If the job of that caller is not created, it asks all nodes anew for the
-next one. When a link to or from a node that was asked breaks, all are asked again. Unanswered questions are repeated,
-because a node that loads its journal hears none.
+An answer is therefore final, and a node that asks waits for answers only. The *callers* of a node are its ADDJOBs that
+wait for the same key. The node asks on behalf of the first caller. If that caller's job is not created, the node asks
+all nodes again, for the next caller. If a link to or from a node that was asked breaks, it asks all nodes again, too.
+Unanswered questions are repeated, because a node that is loading its journal does not receive them.
 
-A node that could not be asked may have the key. Then there are two jobs, which are never merged. If the job is
-delivered at most once, such an ADDJOB is refused instead (-UNREACHABLE).
+A node that could not be asked may know the key. In that case there are two jobs, which are never merged. An
+at-most-once job must not exist twice, so its ADDJOB is refused instead (-UNREACHABLE).
 
 Two nodes that couldn't ask each other may both send copies to a third node. A node that knows another job with the key
-refuses the copy of a new one. The creator drops its job and asks that node.
+refuses the copy of a new one. The creator of the refused copy drops its job and asks again.
 
-Every change of a job with a key leaves its id in `broker.producers.key_events`. At the end of the turn `settle` finds
-the nodes and producers that waited for it.
+Every change of a job with a key adds the job's id to `broker.producers.key_events`. At the end of the turn, `settle`
+finds the nodes and producers that waited for the change.
 
-With REPLACE (spec TP6) a used key is no end of the search: if its job still waits for its DELAY, the new job takes its
-place. So the node asks all others, and waits for all answers. An answer that names a job says whether that one waits
-for its DELAY (KEYIS). Two nodes that want this are put in order as above, and while the new job waits for copies nodes
-that ask wait, too. replacing.py then cancels the old job.
+With REPLACE (spec TP6), a used key does not end the search: if the key's job still waits for its DELAY, the new job
+takes its place. So the node asks all other nodes and waits for all answers. A KEYIS that names a job says whether that
+job waits for its DELAY. Two nodes that both want to replace the job are ordered by id, as above. While the new job
+waits for copies, answers to other nodes wait as well. Afterwards replacing.py cancels the old job.
 
-JOBID asks the same question and creates nothing (`look_up`). Spec K2, K3, K4, K5, K7, Z5.
+JOBID asks the same question and creates no job (`look_up`). Spec K2, K3, K4, K5, K7, Z5.
 """
 
 from __future__ import annotations
@@ -52,31 +54,31 @@ from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
 from disque_py.resp.replies import error
 
 REPEAT_MS: Final = 1_000
-# JOBID waits so long for answers.
+# JOBID waits this long for answers.
 LOOK_UP_MS: Final = 1_000
 LOOK_UP_UNREACHABLE: Final = "UNREACHABLE The key may be used on a node that can't be asked now"
-# A caller that waits longer is looked at this often. The task that looks keeps the caller in memory, so this is short.
+# A caller's deadline is checked this often. A scheduled check keeps the caller in memory, so none is far in the future.
 WATCH_MS: Final = 1_000
-# While memory is full, at most this many callers may ask other nodes whether a key is used.
+# While memory is full, at most this many callers may ask other nodes about keys.
 CALLERS_SPARE: Final = 1_000
 UNREACHABLE: Final = "UNREACHABLE The key may be used on a node that can't be asked now, and RETRY is 0"
 
-# Makes the job and returns the reply, or None if its client waits. The reply goes into the slot, if there is one.
+# Creates the job and returns the reply, or None if its client waits. In that case the reply goes into the slot.
 Create = Callable[[Broker, Client, Job, list[bytes | None] | None], bytes | None]
 
 
 class Search:
     """The state of this node's question about one key.
 
-    callers      ADDJOBs of this node that wait for the answer, as jobs that are not entered yet (work: Wanted)
-    asked        nodes that were asked for the first of them -> number of the question; empty: none yet
-    unanswered   the nodes whose answer is due
-    answers_due  nodes that asked us and must hear the outcome -> number of their question
-    making       the job of a caller, waiting for its copies; None: none
-    wanted       its Wanted, in case it has to begin again
+    callers      ADDJOBs of this node that wait for the answer, as jobs that are not registered yet (work: Wanted)
+    asked        nodes that were asked for the first caller -> number of the question; empty: none yet
+    unanswered   nodes that have not answered yet -> number of the question
+    answers_due  nodes that asked us and must be told the outcome -> number of their question
+    making       the job of a caller while it waits for its copies; None: there is none
+    wanted       the Wanted of `making`, in case its creation has to begin again
     named        id of a job that has the key elsewhere -> whether it waits for its DELAY (REPLACE)
-    replaced     ids of jobs whose place others have taken
-    creator      the node that was asked whether the copy that we have exists; None: none
+    replaced     ids of jobs that other jobs have replaced
+    creator      the node that was asked whether our copy's job exists; None: no node was
     """
 
     __slots__ = ("answers_due", "asked", "callers", "creator", "making", "named", "replaced", "unanswered", "wanted")
@@ -96,8 +98,8 @@ class Search:
 class Lookup:
     """A question about a key for a client that creates nothing (JOBID).
 
-    unanswered   nodes whose answer is due
-    missed       a node that was asked did not answer, because its link broke or the time is over
+    unanswered   nodes that have not answered yet
+    missed       whether a node can't answer any more, because its link broke
     """
 
     __slots__ = ("chars", "client", "missed", "named", "unanswered")
@@ -116,9 +118,9 @@ class Lookup:
 def add(
     broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create, slot: list[bytes | None] | None = None
 ) -> bytes | None:
-    """Handle ADDJOB of a job with a key: return the reply, or None if its client waits. CommandError refuses it.
+    """Handle an ADDJOB with a key. Return the reply, or None if its client waits. CommandError if it is refused.
 
-    slot   where the reply comes, if the client waits for it already (fanout.py)
+    slot   the reply slot in which the client waits already, if it does (fanout.py)
     """
     chars = job.id[KEY_AT:KEY_END]
     search = broker.producers.searches.get(chars)
@@ -143,7 +145,7 @@ def add(
 
 
 def _may_change(broker: Broker, job_id: bytes) -> bool:
-    """Whether another node may have replaced this job of ours a moment ago."""
+    """Whether another node may have replaced this job without our knowing yet."""
     job = broker.find(job_id)
     if job is None or not windows.is_replacing(job) or not broker.cluster.linked:
         return False
@@ -151,13 +153,13 @@ def _may_change(broker: Broker, job_id: bytes) -> bool:
 
 
 def caller_in(broker: Broker, job: Job) -> None:
-    """Count a caller that waits from now on; its job takes memory although it is not entered yet."""
+    """Count a caller that starts to wait. Its job takes memory although it is not registered yet."""
     broker.producers.caller_count += 1
     broker.used_memory += memory_of(job)
 
 
 def is_known(broker: Broker, chars: bytes) -> bool:
-    """Whether an ADDJOB with this key is answered at once, with the id of its job."""
+    """Whether an ADDJOB with this key is answered immediately, with the id of the key's job."""
     named = broker.producers.keys.named(chars)
     return bool(named) and chars not in broker.producers.searches and not _is_open(broker, named)
 
@@ -170,7 +172,7 @@ def may_ask(broker: Broker) -> bool:
 def _create_alone(
     broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create, slot: list[bytes | None] | None
 ) -> bytes | None:
-    """Create the job at once, because there is no node to ask."""
+    """Create the job immediately, because there is no node to ask."""
     _refuse_unsure(broker, job, {})
     reply = create(broker, client, job, slot)
     if reply is None and _is_waiting(job):
@@ -182,7 +184,7 @@ def _create_alone(
 
 
 def _watch(broker: Broker, job: Job, deadline_ms: int) -> None:
-    """Watch the caller's deadline. A far one is looked at in steps: a task keeps the job in memory."""
+    """Schedule the next check of a caller's deadline, at most WATCH_MS from now."""
     at_ms = min(deadline_ms, broker.now_ms + WATCH_MS)
     broker.schedule.call_at(at_ms, partial(_on_deadline, broker, job))
 
@@ -199,16 +201,16 @@ def _on_deadline(broker: Broker, job: Job) -> None:
 
 
 def _answer(broker: Broker, job: Job, work: Wanted, reply: bytes) -> None:
-    """Answer a caller, which waits no longer."""
+    """Answer a caller and end its wait."""
     work.is_over = True
     replication.caller_out(broker, job)
-    job.body = b""  # A watch may keep the job for a while.
+    job.body = b""  # A scheduled check of the deadline may keep the object for a while.
     broker.producers.key_events[job.id] = None
     replication.answer(broker, work.client, job, work.slot, reply)
 
 
 def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
-    """Refuse an at-most-once job, which must not exist twice, if a node that can't be asked might have the key."""
+    """Refuse an at-most-once job if a node that can't be asked may know the key. Such a job must not exist twice."""
     if job.terms.retry_ms:
         return
     for node in broker.members():
@@ -220,11 +222,11 @@ def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
 
 
 def look_up(broker: Broker, client: Client, keys: list[bytes]) -> Generator[None, None, list[bytes]]:
-    """Return the id of each key's job, empty where no node knows one. CommandError if a node could not be asked.
+    """Return the id of each key's job, empty if no node knows one. CommandError if a node did not answer. Spec Z5.
 
-    The other nodes can't tell this question from that of a node which wants to create the job. So their answers are
-    last words here, too, and one of them may wait until a creation under way has an outcome. This node answers them as
-    one that wants nothing. Spec Z5.
+    For the other nodes this question looks like that of a node that wants to create the job. So their answers are final
+    here, too, and one of them may wait until a creation in progress has an outcome. Meanwhile this node answers their
+    questions as if it had asked none.
     """
     producers = broker.producers
     found: list[bytes] = []
@@ -244,7 +246,7 @@ def look_up(broker: Broker, client: Client, keys: list[bytes]) -> Generator[None
             producers.lookups[producers.question_number] = lookup
             broker.send(linked, ISKEY, (producers.question_number, chars))
     if producers.lookups:
-        # A client that waits for something else by then looks again, and waits on.
+        # If the client waits for something else by then, it checks its condition once more and continues to wait.
         broker.schedule.call_at(until_ms, partial(stalling.go_on, broker, client))
 
     def is_over() -> bool:
@@ -261,7 +263,7 @@ def look_up(broker: Broker, client: Client, keys: list[bytes]) -> Generator[None
 
 
 def forget_client(broker: Broker, client: Client) -> None:
-    """End the look-ups of a client that is gone or waits no longer."""
+    """End the look-ups of a client that has disconnected or waits no longer."""
     open_questions.forget_client(broker.producers.lookups, client)
 
 
@@ -289,10 +291,10 @@ def _search(broker: Broker, chars: bytes) -> Search:
 
 
 def _is_open(broker: Broker, job_id: bytes) -> bool:
-    """Whether this job, which is known here, may still turn out not to exist. If not, it is about to be named.
+    """Whether the creation of this job, which is known here, may still fail. If not, the caller may name the job.
 
-    A copy whose creator can't be asked is named, and exists from then on. A late message of the creator, on a link that
-    goes the other way, does not take it back (acks.on_deljob).
+    A copy whose creator can't be asked may be named, and exists from then on. A late DELJOB, which travels on the
+    creator's own link, does not undo that (acks.on_deljob).
     """
     job = broker.find(job_id)
     if job is None:
@@ -307,9 +309,10 @@ def _is_open(broker: Broker, job_id: bytes) -> bool:
 
 
 def _creator_to_ask(broker: Broker, job: Job) -> Node | None:
-    """Return the node to ask whether the copy that we have exists. None: it does, or no node can say.
+    """Return the node to ask whether our copy's job exists. None if it certainly does, or if no node can tell.
 
-    A copy may wait in a queue by then, because its retry came first. It exists as soon as a consumer got it.
+    The copy may already wait in a queue, because its retry timer fired first. Once a consumer has received the job, it
+    exists.
     """
     attributes = job.attributes
     if attributes is None or not attributes.is_open or job.attempt or job.is_delivered:
@@ -327,12 +330,12 @@ def _creator_to_ask(broker: Broker, job: Job) -> Node | None:
 
 
 def settle(broker: Broker) -> None:
-    """Go on with searches whose keys had news of their jobs in this turn."""
+    """Continue the searches for those keys whose jobs changed in this turn."""
     while broker.producers.key_conflicts:
         _begin_again(broker, broker.producers.key_conflicts.pop())
     while broker.producers.key_events:
         events, broker.producers.key_events = broker.producers.key_events, {}
-        looked: dict[bytes, None] = {}  # Thousands may wait for one key: one look is enough for all of them.
+        looked: dict[bytes, None] = {}  # Thousands of callers may wait for one key. One look serves all of them.
         for job_id in events:
             waiting = broker.producers.outcome_waits.get(job_id)
             if waiting is not None and not _is_undecided(broker, job_id):
@@ -347,7 +350,7 @@ def settle(broker: Broker) -> None:
 
 
 def _look(broker: Broker, chars: bytes, search: Search) -> None:
-    """Go on with a search as far as possible now."""
+    """Take a search as far as it can go now."""
     search.callers = [job for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over]
     if search.making is not None and not _is_waiting(search.making):
         _made(broker, search.making)
@@ -369,7 +372,7 @@ def _look(broker: Broker, chars: bytes, search: Search) -> None:
             return
         search.creator = None
         if not search.asked:
-            # No node was asked yet, or the creation that followed failed.
+            # No node was asked yet, or the nodes were asked and the creation failed.
             _tell(broker, chars, search, b"")
             if not search.callers:
                 del broker.producers.searches[chars]
@@ -384,7 +387,7 @@ def _look(broker: Broker, chars: bytes, search: Search) -> None:
 
 
 def _asks_all(broker: Broker, search: Search, named: bytes) -> bool:
-    """Whether the first caller needs the answers of all nodes: its job, or the one that is known, replaces another."""
+    """Whether the first caller needs the answers of all nodes, because its job or a known one replaces another."""
     job = search.callers[0]
     if windows.is_replacing(job) or search.named:
         return True
@@ -393,7 +396,7 @@ def _asks_all(broker: Broker, search: Search, named: bytes) -> bool:
 
 
 def _decide(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
-    """Go on for a first caller that needs the answers of all nodes. Return whether there is more to do."""
+    """Continue for a first caller that needs the answers of all nodes. Return whether there is more to do."""
     if search.making is not None:
         return False
     if not search.asked:
@@ -434,7 +437,7 @@ def _decide(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
 
 
 def _made(broker: Broker, job: Job) -> None:
-    """Let the jobs be canceled whose place a new one has taken, if that came to be."""
+    """Have the jobs canceled that this new job replaces, if it was created."""
     if job.state != GONE and broker.find(job.id) is job:
         for old in windows.replaced_ids(job):
             broker.producers.replaced.append((old, job.id))
@@ -445,7 +448,7 @@ def _is_waiting(job: Job) -> bool:
 
 
 def _make(broker: Broker, search: Search) -> bool:
-    """Create the job of the first caller: no node that could be asked knows the key. Return whether it waits."""
+    """Create the first caller's job, because no node that could be asked knows the key. Return whether it waits."""
     job = search.callers.pop(0)
     wanted = job.work
     assert isinstance(wanted, Wanted)
@@ -466,7 +469,7 @@ def _make(broker: Broker, search: Search) -> bool:
 
 
 def _end(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
-    """Tell all that wait that a job which exists uses this key, or that no caller is left.
+    """End a search: answer its callers and the nodes that asked. An existing job uses the key, or no caller is left.
 
     Return whether callers are left that want to replace that job.
     """
@@ -492,7 +495,7 @@ def _tell(broker: Broker, chars: bytes, search: Search, named: bytes) -> None:
 
 
 def _answer_of(broker: Broker, number: int, chars: bytes, named: bytes) -> tuple[Any, ...]:
-    """Return a KEYIS: the job that has the key, whether it waits for its DELAY, and the jobs whose place it took."""
+    """Return a KEYIS: the job that has the key, whether it waits for its DELAY, and the jobs that it replaced."""
     job = broker.find(named) if named else None
     if job is not None and windows.is_delayed(broker, job):
         return (number, chars, named, 1, windows.replaced_ids(job))
@@ -500,7 +503,7 @@ def _answer_of(broker: Broker, number: int, chars: bytes, named: bytes) -> tuple
 
 
 def _begin_again(broker: Broker, job: Job) -> None:
-    """Drop our job and let its caller ask again: a node refused a copy because another job has this key."""
+    """Drop our job and make its caller ask again, because a node refused a copy: another job has this key."""
     work = job.work
     if job.state != WAIT_REPL or not isinstance(work, Replication):
         return
@@ -512,7 +515,7 @@ def _begin_again(broker: Broker, job: Job) -> None:
         return
     client = work.client
     slot = client.waiting_jobs[job]
-    again = job.again(broker.ids.keyed(chars, job.id))  # Before `give_up`, which may take its body away.
+    again = job.again(broker.ids.keyed(chars, job.id))  # Before `give_up`, which may free its body.
     replication.give_up(broker, job, None)
     client.waiting_jobs[again] = slot
     broker.waits.blocked_count += 1
@@ -560,11 +563,11 @@ def _ask_creator(broker: Broker, search: Search, job_id: bytes) -> None:
 
 
 def on_iskey(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Say whether we know the key of a job that a node wants to create. The module says when the answer waits."""
+    """Answer whether this node knows a key. The module's docstring says when the answer waits."""
     only = broker.sets.only(sender)
     for number, chars, *_ in items:
         if type(number) is not int or type(chars) is not bytes or len(chars) != KEY_LENGTH:
-            raise ValueError("a question for a key that is none")
+            raise ValueError("a question about a malformed key")
         named = broker.producers.keys.named(chars)
         search = broker.producers.searches.get(chars)
         is_replacing = search is not None and bool(search.callers) and windows.is_replacing(search.callers[0])
@@ -585,10 +588,10 @@ def on_iskey(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note a node's last word on a key: the id of its job, or that it knows none."""
+    """Note a node's final answer about a key: the id of its job, or that it knows none."""
     for number, chars, named, *later in items:
         if type(named) is not bytes or (named and (len(named) != ID_BYTES or not is_valid_id(named))):
-            raise ValueError("an answer that is no id")
+            raise ValueError("an answer with a malformed id")
         lookup = broker.producers.lookups.get(number)
         if lookup is not None:
             _heard(broker, lookup, sender, chars, named)
@@ -610,7 +613,7 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_outcome(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that a node has a copy of our job and must know whether it exists; it hears the decision."""
+    """Answer a node that has a copy of our job and asks whether the job exists, as soon as that is decided."""
     for job_id, *_ in items:
         if _is_undecided(broker, job_id):
             broker.producers.outcome_waits.setdefault(job_id, {})[sender] = None
@@ -624,7 +627,7 @@ def _is_undecided(broker: Broker, job_id: bytes) -> bool:
 
 
 def on_outcome_is(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that a copy that is still here exists: the creator has sent all its deletions before."""
+    """Note that our copy's job exists. If its creation had failed, the creator would have sent a DELJOB before this."""
     for job_id, *_ in items:
         job = broker.find(job_id)
         if job is not None and job.attributes is not None:
@@ -636,14 +639,14 @@ def on_outcome_is(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Ask another node, which may know the key."""
+    """Ask a newly linked node, because it may know the keys of open searches."""
     for chars, search in broker.producers.searches.items():
         if search.callers and search.asked and search.making is None:
             _ask_one(broker, chars, search, node)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Ask all nodes again where this node was asked: a link to or from it broke, and answers may be lost."""
+    """For each search that asked this node, ask all nodes again. A link to or from it broke, so answers may be lost."""
     for lookup in open_questions.without(broker.producers.lookups, node).values():
         lookup.missed = True
         if not lookup.unanswered:
@@ -659,7 +662,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
 
 
 def _repeat(broker: Broker) -> None:
-    """Repeat unanswered questions: a node that loads its journal heard none."""
+    """Repeat unanswered questions, because a node that is loading its journal does not receive them."""
     for chars, search in list(broker.producers.searches.items()):
         for node, number in search.unanswered.items():
             broker.send(broker.sets.only(node), ISKEY, (number, chars))
@@ -671,7 +674,7 @@ def _repeat(broker: Broker) -> None:
 
 
 def forget_all(broker: Broker) -> None:
-    """Tell all waiting callers and nodes that all jobs are gone (reset.py)."""
+    """Answer all callers and nodes that wait, because this node has forgotten all jobs (reset.py)."""
     searches, broker.producers.searches = broker.producers.searches, {}
     for chars, search in searches.items():
         _tell(broker, chars, search, b"")

@@ -1,17 +1,16 @@
-"""Keys: the keys that ADDJOB … KEY used here, and the jobs that have them.
+"""Keys: the keys of ADDJOB … KEY that are used on this node, and the jobs that have them.
 
-The id of a job says its key: 18 of its 24 random characters come from queue and key. Nodes look a key up by those
-characters, and no node stores the key itself. A key is *used* from the moment its job is entered until the job's TTL is
+A job's id contains a hash of queue and key, in 18 of its 24 random characters. Nodes look a key up by those characters,
+and no node stores the key itself. A key is *used* from the moment when its job is registered until the job's TTL is
 over, even if the job is done earlier. A node that held the job remembers its id until then, and so does the journal.
-Only a job that was not created (its copies could not be made) frees its key.
+The key is free earlier only if the job was not created, because its copies could not be made.
 
-One key may name several jobs, when nodes could not ask each other. They are never merged. The first that was known here
-is the one named.
+If nodes could not ask each other, several jobs may have the same key. They are never merged. `named` returns the one
+that this node knew first.
 
-A job with a window uses its key for another time (windows.py). A job that takes the place of another one is the one
-that is named.
+A job with a window uses its key for a different time (windows.py). If a job replaces another one, the new one is named.
 
-Which node asks which is keying.py. Spec K1, K6, TP5.
+keying.py has the conversation between nodes. Spec K1, K6, TP5.
 """
 
 from __future__ import annotations
@@ -31,25 +30,25 @@ KEY_AT: Final = 11
 KEY_END: Final = 29
 KEY_LENGTH: Final = 18
 
-# The bytes of a key whose job is over: its id and its entries, as measured; and about the bytes of its record.
+# The bytes of a key whose job is over (its id and entries, as measured), and about the bytes of its record.
 USED_BYTES: Final = 420
 RECORD_BYTES: Final = 52
-# Keys whose TTL is over are forgotten this much later at most …
+# Keys whose TTL is over are forgotten at most 2**SPAN_SHIFT milliseconds late.
 SPAN_SHIFT: Final = 14
-# … and at most this many at a time.
+# At most this many are forgotten at a time.
 FORGOTTEN_PER_PART: Final = 2_000
 
 
 def key_chars(queue: bytes, key: bytes) -> bytes:
-    """Return the characters of a job's id that its key decides (spec K1)."""
+    """Return the characters of a job's id that depend on its queue and key (spec K1)."""
     return b64encode(sha256(len(queue).to_bytes(4, "big") + queue + key).digest())[:KEY_LENGTH]
 
 
 class Keys:
-    """All keys that are used here.
+    """All keys that are used on this node.
 
-    jobs   characters -> ids of jobs, the first that was known first
-    over   id of a job that is no longer here -> (when its key is free, segment of the journal that says so; 0: none)
+    jobs   characters -> ids of jobs, in the order in which this node learned of them
+    over   id of a job that is no longer here -> (when its key is free, segment of the journal with its record or 0)
     """
 
     __slots__ = ("_broker", "_ends", "jobs", "over")
@@ -64,7 +63,7 @@ class Keys:
         return len(self.jobs)
 
     def named(self, chars: bytes) -> bytes:
-        """Return the id of the job that has this key; empty if none has, as far as this node knows."""
+        """Return the id of the job that has this key; empty if this node knows none."""
         ids = self.jobs.get(chars, ())
         broker = self._broker
         found = b""
@@ -79,13 +78,13 @@ class Keys:
                 continue
             if len(ids) == 1:
                 return job_id
-            # Of a job and the one that takes its place, the latter is named.
+            # If a job replaces another one, the new one is named.
             if not found or (job is not None and found in windows.replaced_ids(job)):
                 found = job_id
         return found
 
     def enter(self, job: Job) -> None:
-        """Enter the key of a job that is entered."""
+        """Add the key of a job that is registered."""
         job_id = job.id
         if job_id in self.over:
             self._forget_over(job_id)
@@ -115,7 +114,7 @@ class Keys:
             broker.outbox.keys[job.id] = None
 
     def restored(self, job_id: bytes, expire_at_ms: int, place: int) -> None:
-        """Enter a key from the journal, of a job that is over."""
+        """Add a key from the journal, whose job is over."""
         broker = self._broker
         if expire_at_ms <= broker.now_ms or job_id in self.over or broker.find(job_id) is not None:
             return
@@ -125,7 +124,7 @@ class Keys:
         broker.journal.add_live(place, RECORD_BYTES)
 
     def record_again(self, job_id: bytes, number: int) -> None:
-        """Write the record anew, because its segment is to go. 0: the journal is new."""
+        """Have the record written again, because segment `number` will be dropped, or because the journal is new: 0."""
         known = self.over.get(job_id)
         if known is not None and (not number or known[1] == number):
             self._broker.journal.drop_live(known[1], RECORD_BYTES)
@@ -133,7 +132,7 @@ class Keys:
             self._broker.outbox.keys[job_id] = None
 
     def take_records(self) -> list[tuple[bytes, int]]:
-        """Return the keys that the journal must record: (id, ms left)."""
+        """Return the records for the journal: (id, milliseconds left)."""
         broker = self._broker
         ids, broker.outbox.keys = broker.outbox.keys, {}
         journal = broker.journal
@@ -161,7 +160,7 @@ class Keys:
         self._ends.add(job_id, expire_at_ms)
 
     def _end(self, ids: list[bytes]) -> None:
-        """Forget keys whose TTL is over."""
+        """Forget those of these keys whose TTL is over."""
         now_ms = self._broker.now_ms
         for job_id in ids:
             known = self.over.get(job_id)

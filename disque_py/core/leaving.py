@@ -1,15 +1,16 @@
-"""LEAVING: a node gives its jobs away, down to zero.
+"""LEAVING: a node passes on all its jobs, until it has none.
 
 Queued jobs go by hand-over. A copy goes by REPLJOB to a node that is not a holder yet. Once that node has *taken* it,
-LEFT tells all holders which node replaces us. When every one of them has answered, our copy is dropped.
+LEFT tells all holders which node replaces this one. When all holders have answered, the copy here is dropped.
 
-If every usable node is said to hold the job already, LEFT without a new holder asks them whether they do. One that does
-is enough, and the missing copy is counted; if none does, ours stays. A holder that says that it has no copy lost it.
-The node that replaces us may have asked it for other jobs already. So a node with a copy is told to take a turn.
+Every usable node may be in the holder set already. Then LEFT names no new holder and asks the holders whether they have
+the job. If at least one does, the copy here is dropped, and the missing copy is counted. If none does, the copy stays.
+A holder that answers that it has no copy has lost it. The node that replaces this one may have asked that holder about
+its copies before it had this job, and does not ask again. So this node asks a node with a copy to take a repair turn
+for the job (repair_turns.py).
 
 Leased jobs wait for their ack or for the end of the lease. Delivered at-most-once jobs are dropped. Acks are collected
-or passed on. Jobs that can't go stay, and `blocked_by` says why.
-Spec V1, V2, V3, V4, V5, RC3.
+or passed on. Other jobs that can't go stay, and `blocked_by` gives the reason. Spec V1, V2, V3, V4, V5, RC3.
 """
 
 from __future__ import annotations
@@ -33,20 +34,21 @@ MOVING_MAX: Final = 5_000
 PENDING_BATCHES_MAX: Final = 8
 ASK_AGAIN_MS: Final = 1_000
 
-# LEFT_OK says this of the job at the node that answers.
+# In LEFT_OK: whether the node that answers has the job.
 HAS_NOT: Final = 0
 HAS: Final = 1
-HAS_ACK: Final = 2
+HAS_ACK: Final = 2  # It knows that the job is done.
 
 
 class Move:
-    """One copy on its way out.
+    """The move of one copy to another node.
 
-    new           the node that shall replace us; None if every node seems to hold the job
-    is_taken      `new` has it, or no node has to take it: LEFT has been sent
-    has_other     another node is known to have a copy
-    is_short      a holder has lost its copy
+    new           the node that will replace us as holder; None if every usable node seems to hold the job
+    is_taken      whether LEFT was sent, because `new` has taken the copy or no node has to
+    has_other     whether another node is known to have a copy
+    is_short      whether a holder has lost its copy
     unanswered    holders that have not answered LEFT
+    asked_ms      when REPLJOB or LEFT was last sent
     """
 
     __slots__ = ("asked_ms", "has_other", "is_short", "is_taken", "new", "unanswered")
@@ -61,7 +63,7 @@ class Move:
 
 
 class Drain:
-    """The state of leaving: copies on their way, and the reasons why other jobs can't go."""
+    """The state of leaving: the moves of copies, and the reason why another job can't go."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -71,7 +73,7 @@ class Drain:
         self.blocked_ms = 0
 
     def block(self, reason: str) -> None:
-        """Note why a job can't go now; CLUSTER INFO shows the reason until it is outdated."""
+        """Note why a job can't go now. CLUSTER INFO shows the reason until it is outdated."""
         self.blocked_by = reason
         self.blocked_ms = self._broker.now_ms
 
@@ -83,13 +85,13 @@ class Drain:
             tell_left(self._broker, job, move)
 
     def known(self, job: Job, node: Node) -> None:
-        """Look for another node, or go without a new copy: this node has had the job all along."""
+        """End the move, because `node` had the job before. The next look finds another node, or none is needed."""
         move = self.moving.get(job)
         if move is not None and move.new is node and not move.is_taken:
             del self.moving[job]
 
     def refused(self, job: Job, node: Node) -> None:
-        """Note that the node takes no copy: it is no holder, and its queue is left alone for a while."""
+        """End the move, because `node` takes no copy. It is no holder, and gets no jobs of this queue for a while."""
         move = self.moving.get(job)
         if move is not None and move.new is node and not move.is_taken:
             del self.moving[job]
@@ -98,13 +100,13 @@ class Drain:
 
 
 def begin(broker: Broker) -> None:
-    """Begin to leave (CLUSTER LEAVING yes)."""
+    """Start leaving (CLUSTER LEAVING yes)."""
     if broker.drain is None:
         broker.drain = Drain(broker)
 
 
 def end(broker: Broker) -> None:
-    """Stop leaving (CLUSTER LEAVING no): copies on their way stay, and holders that were told otherwise learn so."""
+    """Stop leaving (CLUSTER LEAVING no). Copies stay here, and the holders that received LEFT are told so."""
     drain = broker.drain
     broker.drain = None
     if drain is not None:
@@ -113,7 +115,7 @@ def end(broker: Broker) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Give away a bounded number of jobs."""
+    """Pass on a bounded number of jobs."""
     begin(broker)
     drain = broker.drain
     assert drain is not None
@@ -132,7 +134,7 @@ def _give_queued(broker: Broker, drain: Drain, targets: list[Node]) -> None:
     given = 0
     for queue in list(broker.queues.values()):
         if queue.parking is not None and queue.parking.length:
-            queue.parking.offer(JOBS_PER_STEP)  # A hand-over needs no room.
+            queue.parking.offer(JOBS_PER_STEP)  # Jobs that are set aside are handed over, too.
         if not queue.length:
             continue
         takers = [node for node in targets if not handover.exchange(node).refuses(queue.name, broker.now_ms)]
@@ -174,11 +176,11 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         _move_once(broker, drain, job, targets)
         return
     if not job.was_queued and job.requeue_at_ms > broker.now_ms:
-        # Its DELAY is not over, and only we know when it will be.
+        # The job's DELAY is not over, and only this node knows when it will be.
         _hand_on(broker, drain, job, targets)
         return
     if job.is_leased_here and job.requeue_at_ms > broker.now_ms:
-        # A worker has it: the ack or the end of the lease decides.
+        # A worker has the job. It goes after its ack, or after the end of the lease.
         if not drain.blocked_by:
             drain.block("a job is with a worker; it goes with its ack, or when its lease ends")
         return
@@ -199,7 +201,7 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
 
 
 def _read_back(broker: Broker, drain: Drain, job: Job) -> None:
-    """Read its body back from disk; then the job is looked at again, if it is still to go."""
+    """Have the body read back from disk, and move the copy afterwards."""
     if len(broker.spill.readings) >= MOVING_MAX:
         return
 
@@ -221,7 +223,7 @@ def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
 
 
 def _hand_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
-    """Hand over a job that is queued later, or never was, with the moment of its first queueing."""
+    """Hand over a job that has not been queued yet, with the moment of its first queueing."""
     for node in targets:
         state = handover.exchange(node)
         if len(state.pending) < PENDING_BATCHES_MAX * 8 and not state.refuses(job.terms.queue, broker.now_ms):
@@ -232,7 +234,7 @@ def _hand_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> Non
 
 
 def tell_left(broker: Broker, job: Job, move: Move) -> None:
-    """Send LEFT to every other holder; the copy goes when all have answered and one has it."""
+    """Send LEFT to every other holder. Our copy is dropped when all have answered and one of them has the job."""
     move.unanswered = tuple(node for node in broker.sets.others(job.holders) if not node.flags & FORGOTTEN)
     move.asked_ms = broker.now_ms
     _send_left(broker, job, move)
@@ -248,10 +250,10 @@ def _send_left(broker: Broker, job: Job, move: Move) -> None:
 
 
 def _ask_again(broker: Broker, drain: Drain) -> None:
-    """Ask again where the answer is late, and name a silent holder."""
+    """Send messages again whose answers are late, and report a silent holder as the reason."""
     for job, move in list(drain.moving.items()):
         if job.state != ACTIVE or job.work is not None:
-            del drain.moving[job]  # Queued, acknowledged or gone meanwhile: it leaves another way.
+            del drain.moving[job]  # The job was queued, acknowledged or removed meanwhile, and goes in another way.
             _take_back(broker, job, move)
         elif broker.now_ms - move.asked_ms >= ASK_AGAIN_MS:
             move.asked_ms = broker.now_ms
@@ -262,7 +264,7 @@ def _ask_again(broker: Broker, drain: Drain) -> None:
                 _send_left(broker, job, move)
                 _drop_if_answered(broker, job, move)
             elif type(job.body) is Spilled:
-                del drain.moving[job]  # It begins again with its body.
+                del drain.moving[job]  # The move starts again, and reads the body back first.
             elif move.new is not None and move.new in broker.cluster.usable and move.new.is_linked:
                 broker.send(broker.sets.only(move.new), REPLJOB, (snapshot_of(broker, job), 0))
             else:
@@ -284,7 +286,7 @@ def _drop_if_answered(broker: Broker, job: Job, move: Move) -> None:
 
 
 def _take_back(broker: Broker, job: Job, move: Move) -> None:
-    """Tell holders that our copy stays after all: they must not finish a collection without us."""
+    """Tell holders that our copy stays after all, so that they don't finish a collection without us."""
     others = broker.sets.others(job.holders)
     if move.is_taken and others and job.state not in (ACKED, GONE):
         job.holders = broker.sets.add(job.holders, broker.me)
@@ -293,7 +295,10 @@ def _take_back(broker: Broker, job: Job, move: Move) -> None:
 
 
 def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
-    """Note that the node has no copy, as it said itself; our earlier messages reached it before that."""
+    """Remove a node from the holders, because it has answered that it has no copy.
+
+    This is safe, because the node had received all our earlier messages before it answered.
+    """
     assert node is not broker.me
     job.holders = broker.sets.of(holder for holder in broker.sets.others(job.holders) if holder is not node)
     job.holders = broker.sets.add(job.holders, broker.me)
@@ -301,7 +306,7 @@ def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
 
 
 def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
-    """Pass on an ack that a silent holder keeps here: a node that stays collects it."""
+    """Pass an ack on to a node that stays and will collect it, because a silent holder keeps it from ending here."""
     if not job.holders:
         drain.block("an ack whose job no reachable node knows; it stays until its TTL")
         return
@@ -317,17 +322,18 @@ def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) ->
     changing.send_ack(broker, collector, job)
     mark_holders_dirty(broker, job)
     if collector in acks.confirmed_by(job):
-        broker.tombstones.add(job.id, broker.now_ms)  # We may stay after all, and the silent holder give us its copy.
+        # This node may stay after all, and the silent holder may send it a copy.
+        broker.tombstones.add(job.id, broker.now_ms)
         lifecycle.forget(broker, job)
 
 
 def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Merge what a holder knows that gives up its copy, perhaps for another node's, and say whether we have one."""
+    """Merge the holders of a job whose copy the sender drops, and answer whether this node has the job."""
     only = broker.sets.only(sender)
     sets = broker.sets
     for job_id, old, new, packed, *more in items:
         if len(old) != ID_BYTES or len(new) not in (0, ID_BYTES):
-            raise ValueError("a node id that is none")
+            raise ValueError("a malformed node id")
         holders = sets.unpack(packed)
         job = broker.find(job_id)
         if job is None:
@@ -339,7 +345,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.send(only, LEFT_OK, (job_id, HAS_ACK))
         else:
             if more:
-                events.heard(job, more[0])  # The leaver may hold the job again one day, and go on from a copy of ours.
+                events.heard(job, more[0])  # So that versions continue if the leaver gets the job from us again.
             merged = sets.union(job.holders, holders)
             if new:
                 merged = sets.add(merged, broker.cluster.intern(new))
@@ -352,14 +358,14 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.send(only, LEFT_OK, (job_id, HAS))
             move = broker.drain.moving.get(job) if broker.drain is not None else None
             if move is not None and move.is_taken:
-                # Our copy goes, too. The leaver may have told us that it has one, and the node that took ours may have
-                # given its copy up since, because the leaver had one. So the others are asked anew.
+                # Our copy is being moved, too. The leaver may have told us that it has one. The node that took ours may
+                # have dropped its copy since, because the leaver had one. So all others are asked again.
                 move.has_other = False
                 move.unanswered = tuple(node for node in sets.others(job.holders) if not node.flags & FORGOTTEN)
 
 
 def on_left_ok(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that a holder knows that our copy goes, and whether it has one."""
+    """Note a holder's answer to LEFT: whether it has the job."""
     drain = broker.drain
     for job_id, has, *_ in items:
         job = broker.find(job_id)

@@ -1,14 +1,14 @@
 """A job's life on this node: register, enqueue, fetch, deliver, acknowledge, forget.
 
-Only this module writes `job.state`, and restoring.py does while a journal is read. Each function does one step
-completely: index, queue, timer, memory and counters agree when it returns. No function here talks to other nodes. The
-modules that do so call these functions.
+Only this module writes `job.state`. The one exception is restoring.py, while it reads a journal. Each function does one
+step completely: index, queue, timer, memory and counters agree when it returns. No function here talks to other nodes.
+The modules that do so call these functions.
 
 The meaning of `requeue_at_ms` depends on the state:
-  ACTIVE     when the job is to be queued (0: never)
-  QUEUED     when to tell the other holders that it still waits here
-  WAIT_REPL  when to ask one more node
-  ACKED      when to ask the other holders again whether they know the ack
+  ACTIVE     when the job is queued again (0: never)
+  QUEUED     when the other holders are told that the job still waits here
+  WAIT_REPL  when one more node is asked to take a copy
+  ACKED      when the other holders are asked again whether they know the ack
 """
 
 from __future__ import annotations
@@ -49,21 +49,22 @@ from disque_py.event_format import (
 )
 from persistence.layouts import BASE_BYTES
 
-# WILLQUEUE goes out this long before a job is requeued, so that a node that has it can object (spec N8).
+# WILLQUEUE is sent this long before a job is requeued, so that a node that has it queued or delivered can object
+# (spec N8).
 WILLQUEUE_LEAD_MS: Final = 500
-# A job that waits in our queue is announced before the timers of the other holders come near. The margin covers the
-# batching of announcements (one a second), the lead of their WILLQUEUE and a slow network.
+# A job that waits in our queue is announced this long before the timers of the other holders fire. The margin covers
+# the batching of announcements (one a second), the lead of their WILLQUEUE and a slow network.
 ANNOUNCE_MARGIN_MS: Final = 2_500
 # A job with a shorter RETRY is not announced: the batch would come too late, and WILLQUEUE has the same effect.
 ANNOUNCE_RETRY_MS_MIN: Final = 2 * ANNOUNCE_MARGIN_MS
-# Expired jobs removed from a queue's head in one call; their timers remove the rest.
+# One call removes at most this many expired jobs from a queue's head. The timers of the others remove them.
 EXPIRED_PER_FETCH: Final = 1_000
-# A queue's next jobs are read back from disk when fewer than this are known to be in memory.
+# A queue's next jobs are read back from disk when fewer than this many are known to be in memory.
 AHEAD_MIN: Final = 128
 
 
 def register(broker: Broker, job: Job) -> None:
-    """Enter a job that is not known here. It is ACTIVE, and the caller sets its timer."""
+    """Register a job that is not known here. It is ACTIVE, and the caller sets its timer."""
     assert job.state == ACTIVE
     job_id = job.id
     shard = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
@@ -83,9 +84,9 @@ def register(broker: Broker, job: Job) -> None:
 
 
 def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
-    """Enter a new job of which we hold the only copy, and queue it: register and enqueue in one.
+    """Register and queue a new job of which this node holds the only copy.
 
-    It repeats their code, because nearly every ADDJOB of REPLICATE 1 comes here.
+    This repeats the code of `register` and `enqueue`, because nearly every ADDJOB with REPLICATE 1 calls it.
     """
     assert job.state == ACTIVE
     job_id = job.id
@@ -125,14 +126,14 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         if job.attributes is not None or broker.settings.events_body:
             added(broker, job, ADDED)
         else:
-            # The same as `added`, written out.
+            # `events.added` inlined.
             events.added(job, len(job.body))
     job.status = PENDING
     job.since_ms = broker.wall_ms
 
 
 def register_waiting(broker: Broker, job: Job) -> None:
-    """Enter a job whose producer waits for copies. It repeats the code of `register`."""
+    """Register a job whose producer waits for copies. This repeats the code of `register`, for speed."""
     assert job.state == ACTIVE
     job_id = job.id
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
@@ -148,7 +149,7 @@ def register_waiting(broker: Broker, job: Job) -> None:
 
 
 def register_acked(broker: Broker, job: Job) -> None:
-    """Enter a record that is only an ack. It does not say whether there is a result."""
+    """Register a record that is only an ack. It does not say whether the job had a result."""
     register(broker, job)
     job.state = ACKED
     job.work = work = Collection()
@@ -158,7 +159,7 @@ def register_acked(broker: Broker, job: Job) -> None:
 
 
 def attributes_in(broker: Broker, job: Job, attributes: JobAttributes) -> None:
-    """Account for the attributes of a job that is entered."""
+    """Account for the attributes of a job that is registered."""
     broker.used_memory += attributes.size
     if attributes.extras is not None:
         batch = attributes.extra(BATCH)
@@ -186,7 +187,7 @@ def attributes_out(broker: Broker, job: Job, attributes: JobAttributes) -> None:
 
 
 def creation_aborted(broker: Broker, job: Job) -> None:
-    """Free the key of a job that is about to be forgotten, because its creation failed. Tell keepers of its batch."""
+    """Free the key of a job whose creation failed, and tell the keepers of its batch. The caller forgets the job."""
     attributes = job.attributes
     if attributes is not None and attributes.extras is not None:
         broker.batches.note_aborted(job)
@@ -210,7 +211,7 @@ def achieve(broker: Broker, job: Job) -> None:
 
 
 def enqueue(broker: Broker, job: Job) -> Queue:
-    """Put an ACTIVE job into its queue. The caller has checked that it may be queued (pause, at-most-once)."""
+    """Put an ACTIVE job into its queue. The caller has checked that the job may be queued (pause, at-most-once)."""
     assert job.state == ACTIVE
     if broker.caps.running:
         broker.caps.ended(job)
@@ -241,7 +242,7 @@ def enqueue(broker: Broker, job: Job) -> Queue:
 
 
 def arm_queued(broker: Broker, job: Job) -> None:
-    """Set a QUEUED job's timer: its announcement if other nodes hold copies, else only the end of its TTL."""
+    """Set a QUEUED job's timer: to its announcement if other nodes hold copies, else to the end of its TTL."""
     if job.terms.retry_ms >= ANNOUNCE_RETRY_MS_MIN and job.holders is not broker.sets.mine:
         job.requeue_at_ms = at_ms = broker.now_ms + announce_span_ms(job)
         horizon_ms = broker.schedule.horizon_ms
@@ -254,24 +255,25 @@ def arm_queued(broker: Broker, job: Job) -> None:
 
 
 def announce_span_ms(job: Job) -> int:
-    """Return how long a job may wait in our queue before the other holders hear of it (again)."""
+    """Return how long a job waits in our queue before the next announcement to the other holders."""
     retry_ms = job.terms.retry_ms
     margin_ms = retry_ms // 10
     if margin_ms < ANNOUNCE_MARGIN_MS:
         margin_ms = ANNOUNCE_MARGIN_MS
-    # Spread over half of the margin by the job's own random part, so a burst of jobs is not announced in one burst.
+    # The random part of the id spreads announcements over half of the margin, so that a burst of jobs does not become
+    # a burst of announcements.
     return retry_ms - margin_ms - (job.id[20] & 63) * margin_ms // 128
 
 
 def fetch(broker: Broker, queue: Queue, *, is_picky: bool = False, is_capped: bool = True) -> Job | None:
-    """Take the oldest job out of a queue: it becomes ACTIVE and keeps its timer. Expired jobs are forgotten on the way.
+    """Take the first job out of a queue. It becomes ACTIVE and keeps its timer. Forget expired jobs before it.
 
-    Return None if there is none, or if its body is not in memory (the queue is stalled then). Also return None after
-    very many expired jobs, because going on would keep other clients waiting.
+    Return None if the queue has none, or if the body is not in memory (the queue is stalled then). Also return None
+    after EXPIRED_PER_FETCH expired jobs, because a longer call would keep other clients waiting.
 
-    is_picky   skip at-most-once jobs. While the disk fails, they can't be delivered, so all consumers skip them: spec
-               O7, P5
-    is_capped  set jobs aside for which there is no slot (caps.py); not for a hand-over
+    is_picky   skip at-most-once jobs. All consumers skip them while the disk fails, because such a job can't be
+               delivered then: spec O7, P5
+    is_capped  set jobs aside for which there is no slot (caps.py); False for a hand-over
     """
     if broker.journal.disk_level:
         is_picky = True
@@ -307,7 +309,10 @@ def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
 def fetch_matching(
     broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bool, is_capped: bool = True
 ) -> Job | None:
-    """Take the first job that carries all pairs out of a queue, as `fetch` does; its index must be there."""
+    """Take the first job that has all pairs of `wanted` out of a queue, as `fetch` does.
+
+    The queue must have an index for the filter; otherwise this returns None.
+    """
     is_picky = is_picky or bool(broker.journal.disk_level)
     left = EXPIRED_PER_FETCH
     while queue.filters is not None and (group := queue.filters.group(wanted)) is not None:
@@ -317,7 +322,7 @@ def fetch_matching(
         if job is None:
             return None
         if type(job.body) is Spilled and job.expire_at_ms > broker.now_ms:
-            # The job stays where it is: to put it back would mark its clients as due at once, again and again.
+            # The job stays where it is. Putting it back would mark its clients as due again, in an endless loop.
             if not queue.is_stalled:
                 queue.is_stalled = True
                 broker.spill.heads[queue] = job
@@ -339,7 +344,7 @@ def fetch_matching(
 
 
 def _has_slot(broker: Broker, queue: Queue, job: Job) -> bool:
-    """Return whether a fetched job of a queue with caps may be delivered. If not, it is set aside. Spec CP3."""
+    """Return whether a fetched job of a queue with caps may be delivered. If not, set it aside. Spec CP3."""
     caps = broker.caps
     if caps.admit(job, broker.now_ms, caps.wanted(queue, broker.now_ms)):
         return True
@@ -360,7 +365,7 @@ def _no_room(value: bytes) -> int:
 
 
 def set_aside(queue: Queue, job: Job, key: bytes) -> None:
-    """Let a fetched job wait aside under this key (parking.py). It is pending, and keeps its timer."""
+    """Set a fetched job aside under this key (parking.py). It is pending and keeps its timer."""
     assert job.state == ACTIVE
     assert queue.parking is not None
     job.state = QUEUED
@@ -372,19 +377,20 @@ def set_aside(queue: Queue, job: Job, key: bytes) -> None:
 
 
 def _forget_expired(broker: Broker, job: Job) -> None:
-    """Forget a job that was taken out of its queue and is over."""
+    """Forget a job that was taken out of its queue and has expired."""
     broker.stats.jobs_expired += 1
     note(broker, job, EXPIRED_EVENT)
     forget(broker, job)
 
 
 def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
-    """Return the fetched job. If its body is on disk, make it the head again, and let the queue wait for the body."""
+    """Return the fetched job, or None if its body is on disk: the job becomes the head again and the queue stalls."""
     assert job.state == ACTIVE
     if type(job.body) is Spilled:
         job.state = QUEUED
         if not queue.is_stalled:
-            queue.is_stalled = True  # Before the push: it would mark clients with a filter as due, again and again.
+            # Set before the push, which would otherwise mark clients with a filter as due, in an endless loop.
+            queue.is_stalled = True
             broker.spill.heads[queue] = job
         queue.push(job)
         return None
@@ -395,7 +401,7 @@ def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
 
 
 def put_back(broker: Broker, job: Job) -> None:
-    """Undo a `fetch`: the job is in its queue again, as before."""
+    """Undo a `fetch`: put the job back into its queue."""
     assert job.state == ACTIVE
     job.state = QUEUED
     queue = broker.queue(job.terms.queue)
@@ -409,18 +415,18 @@ def put_back(broker: Broker, job: Job) -> None:
 
 
 def undo_fetch(broker: Broker, queue: Queue, job: Job) -> None:
-    """Undo a `fetch`, without looking for a client again: none can get the job now."""
+    """Undo a `fetch` without looking for another client, because none can get the job now."""
     assert job.state == ACTIVE
     job.state = QUEUED
     if broker.caps.admitted:
         broker.caps.give_back(job)
-    is_stalled, queue.is_stalled = queue.is_stalled, True  # Clients with a filter are not marked as due.
+    is_stalled, queue.is_stalled = queue.is_stalled, True  # So that the push marks no client with a filter as due.
     queue.push(job)
     queue.is_stalled = is_stalled
 
 
 def take_aside(queue: Queue, job: Job) -> None:
-    """Take a job that is aside, to deliver it."""
+    """Take a job that was set aside, to deliver it."""
     assert job.state == QUEUED
     assert not job.is_listed
     queue.removed(job)
@@ -428,7 +434,7 @@ def take_aside(queue: Queue, job: Job) -> None:
 
 
 def dequeue(broker: Broker, job: Job) -> None:
-    """Take a QUEUED job out of its queue without delivering it; the caller sets its timer."""
+    """Take a QUEUED job out of its queue without delivering it. The caller sets its timer."""
     assert job.state == QUEUED
     job.state = ACTIVE
     queue = broker.queues.get(job.terms.queue)
@@ -446,7 +452,7 @@ def lease(broker: Broker, job: Job) -> None:
     events = broker.events
     if events is not None:
         if job.attributes is None:
-            # events.note, written out, because every GETJOB comes here. Only a queued job is leased to a consumer.
+            # `events.note` inlined, because every GETJOB calls this. Only a queued job is leased to a consumer.
             events.delivered(job, len(job.body))
         else:
             events.append(event_of(job, DELIVERED))
@@ -470,7 +476,7 @@ def lease(broker: Broker, job: Job) -> None:
 
 
 def extend(broker: Broker, job: Job, lease_ms: int) -> None:
-    """Let the job's lease last `lease_ms` from now (LEASE, EXTENDTOKEN, WORKING)."""
+    """Make the job's lease end `lease_ms` from now (LEASE, EXTENDTOKEN, WORKING)."""
     assert job.state == ACTIVE
     assert job.terms.retry_ms > 0
     job.requeue_at_ms = broker.now_ms + lease_ms
@@ -480,17 +486,17 @@ def extend(broker: Broker, job: Job, lease_ms: int) -> None:
 
 
 def postpone(broker: Broker, job: Job, until_ms: int) -> None:
-    """Keep an ACTIVE job from being queued before `until_ms`."""
+    """Queue an ACTIVE job no earlier than at `until_ms`."""
     assert job.state == ACTIVE
     job.requeue_at_ms = until_ms
     job.was_announced = False
-    # The timer may stay as it is only if it comes before the WILLQUEUE, which needs its lead.
+    # The timer may stay only if it fires in time for the WILLQUEUE, which is sent before `until_ms`.
     if job.awake_at_ms == 0 or job.awake_at_ms > until_ms - willqueue_lead_ms(job):
         arm(broker, job)
 
 
 def rest(broker: Broker, job: Job) -> None:
-    """Let an ACTIVE job wait for nothing but the end of its life, because it is errored."""
+    """Stop queueing an ACTIVE job because it is errored. Its timer now waits only for the end of its TTL."""
     assert job.state == ACTIVE
     job.requeue_at_ms = 0
     job.was_announced = False
@@ -502,7 +508,7 @@ def rest(broker: Broker, job: Job) -> None:
 
 
 def go_on(broker: Broker, queue: Queue) -> None:
-    """Serve the clients of a stalled queue: its head is in memory, or another job is the head."""
+    """End a queue's stall and serve its clients, because its head is in memory or is another job now."""
     queue.is_stalled = False
     broker.waits.stalled.clear()
     broker.wake(queue)
@@ -511,19 +517,19 @@ def go_on(broker: Broker, queue: Queue) -> None:
 
 
 def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
-    """Let a job that is in no queue belong to another queue."""
+    """Assign a job that is in no queue to another queue."""
     assert job.state != QUEUED
     known = broker.queues.get(name)
     if known is not None:
-        name = known.name  # One object for all its jobs.
+        name = known.name  # All jobs of a queue share one object.
     old = job.terms.queue
     if job.is_listed:
         queue = broker.queues.get(old)
         if queue is not None:
-            queue.unlist(job)  # Its dead entry would count again when the job is queued elsewhere.
+            queue.unlist(job)  # Its dead entry would count as living when the job is queued elsewhere.
     left = broker.queues.get(old)
     if left is not None and left.is_stalled:
-        go_on(broker, left)  # It may wait for this job's body, which comes back to the other queue.
+        go_on(broker, left)  # The queue may be stalled by this job, whose body now returns to the other queue.
     if len(old) > NAME_BYTES_FREE:
         broker.used_memory -= len(old)
     if len(name) > NAME_BYTES_FREE:
@@ -534,20 +540,21 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
 
 
 def set_priority(broker: Broker, job: Job, attributes: JobAttributes, priority: int | None) -> None:
-    """Give a job that is in no queue another priority."""
+    """Change the priority of a job that is in no queue."""
     assert job.state != QUEUED
     if job.is_listed:
         queue = broker.queues.get(job.terms.queue)
         if queue is not None:
-            queue.unlist(job)  # Its dead entry would count again at its old place.
+            queue.unlist(job)  # Its dead entry would count again, at the old place.
     attributes.priority = priority
 
 
 def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> None:
-    """Take an acknowledged job out of its queue, and keep it until every holder knows (acks.py).
+    """Take an acknowledged job out of its queue, and keep its record until every holder knows the ack (acks.py).
 
-    work   the Cancellation of a job that was canceled
-    Not for WAIT_REPL jobs.
+    The job must not be in state WAIT_REPL.
+
+    work   the Cancellation, if the job was canceled
     """
     assert job.state == QUEUED or job.state == ACTIVE
     if broker.caps.running:
@@ -559,7 +566,8 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
     if job.terms.retry_ms == 0 and job.is_delivered:
         broker.memory.once_delivered_count -= 1
         assert broker.memory.once_delivered_count >= 0
-    # An ack needs an id and a set: one dead holder must not keep the bodies of all acknowledged jobs in memory.
+    # The record of an ack needs only the id and the holders. The body is freed, because one unreachable holder would
+    # otherwise keep the bodies of all acknowledged jobs in memory.
     body = job.body
     size = len(body)
     broker.used_memory -= size
@@ -585,7 +593,7 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
 
 
 def forget(broker: Broker, job: Job) -> None:
-    """Remove every trace of the job here. The caller has answered waiting producers before."""
+    """Remove every trace of the job from this node. The caller has already answered waiting producers."""
     state = job.state
     assert state != GONE
     if broker.caps.running:
@@ -615,7 +623,7 @@ def forget(broker: Broker, job: Job) -> None:
         attributes_out(broker, job, job.attributes)
     if type(body) is Spilled:
         size = released(broker, body)
-    # A queue, a hand-over or a list may name the object for a while; the body is freed now.
+    # A queue, a hand-over or a list may keep the object for a while, so the body is freed here.
     job.body = b""
     if broker.repairs.named:
         broker.repairs.named.pop(job, None)
@@ -638,7 +646,7 @@ def forget(broker: Broker, job: Job) -> None:
 
 
 def _note_end(broker: Broker, job: Job) -> None:
-    """Remember how a job ended that is about to be forgotten, if it did (ends.py)."""
+    """Remember how a job ended, if it did, before it is forgotten (ends.py)."""
     status = job.status
     ends = broker.ends
     if job.state == ACKED:
@@ -654,14 +662,15 @@ def _note_end(broker: Broker, job: Job) -> None:
             ends.doubts[job.id] = None
     if ends.watched:
         ends.note(job.id)
-    if broker.results.by_id and (not status or job.id not in ends.noted):  # Those that wait are told first.
+    # A result for which clients wait is kept until they are told.
+    if broker.results.by_id and (not status or job.id not in ends.noted):
         broker.results.job_is_over(job.id)
     if broker.progress.by_job:
         broker.progress.drop(job)
 
 
 def arm(broker: Broker, job: Job) -> None:
-    """Set the timer to the earliest moment that matters for this job."""
+    """Set the job's timer to the earliest moment at which something is due for it."""
     at_ms = job.expire_at_ms
     due_ms = job.requeue_at_ms
     if due_ms:
@@ -675,7 +684,7 @@ def arm(broker: Broker, job: Job) -> None:
 
 
 def willqueue_lead_ms(job: Job) -> int:
-    """Return how long before its requeueing a job is announced with WILLQUEUE; never more than half of RETRY."""
+    """Return how long before its requeueing WILLQUEUE is sent for a job: at most half of its RETRY."""
     half_ms = job.terms.retry_ms // 2
     return half_ms if half_ms < WILLQUEUE_LEAD_MS else WILLQUEUE_LEAD_MS
 
@@ -696,7 +705,7 @@ def acked_again(broker: Broker, job: Job) -> None:
 
 
 def show_due(broker: Broker, queue: Queue) -> None:
-    """Offer more jobs of values from which a job left the queue (parking.py)."""
+    """Offer jobs that were set aside, where a job that left has made room for others of its value (parking.py)."""
     if queue.parking is not None and queue.parking.show_due():
         broker.wake(queue)
         if queue.interested:

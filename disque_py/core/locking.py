@@ -1,11 +1,12 @@
 """Locks: claims on a name, on behalf of an owner outside the cluster. Spec CL9.
 
-A lock belongs to no connection and to no node. Its holder is the owner's name, so an owner may ask any node again after
-a reply was lost: it gets the same fence and the same attempt. Attempts are counted by the voters, with the grant and
-for `claim-lease-max` longer.
+A lock belongs to no connection and no node. Its holder is the owner's name. So an owner that missed a reply may ask any
+node again, and gets the same fence and the same attempt. The voters count attempts, during the grant and for
+`claim-lease-max` after it.
 
-`acquire` is the whole conversation of one LOCK ACQUIRE. It claims the name. If a grant of the same owner runs, it
-renews that one. If a majority says that it has no such grant, it claims anew and replaces it.
+`acquire` is the whole conversation of one LOCK ACQUIRE. It claims the name. If the same owner has a grant already, it
+renews that grant. If a majority of voters answers that it does not have this grant, it claims the name again, which
+replaces the grant.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from disque_py.resp.glob import matches
 TOPIC_LOCKS: Final = b"locks"
 PREFIX: Final = b"L"
 NAME_BYTES_MAX: Final = 1_024
-# An ACQUIRE that waits asks again after this, at the latest.
+# An ACQUIRE that waits asks again after a random time in this range, or earlier if the other grant ends before.
 POLL_MS: Final = (100, 200)
 NAMES_MAX: Final = 10_000
-# Keys that one part of a share looks at.
+# The number of keys that are examined per part of a share.
 KEYS_PER_PART: Final = 1_000
 PART_ITEMS: Final = 1_000
 
@@ -39,11 +40,11 @@ def wish_of(broker: Broker, name: bytes, owner: bytes, lease_ms: int, limit: int
 
 
 class Acquiring(NamedTuple):
-    """A LOCK ACQUIRE under way.
+    """A LOCK ACQUIRE in progress.
 
-    until_ms    until when it waits for another owner; monotonic
-    is_wanted   whether the client is still there
-    done        gets the result: GRANTED, HELD, DONE, or one of claiming.py
+    until_ms    until when to wait while another owner has the lock; monotonic
+    is_wanted   returns whether the client is still connected
+    done        is called with the result: GRANTED, HELD, DONE, or an outcome of claiming.py
     """
 
     wish: Wish
@@ -53,7 +54,7 @@ class Acquiring(NamedTuple):
 
 
 def acquire(broker: Broker, acquiring: Acquiring) -> None:
-    """Claim the lock, renew it if this owner has it, and wait for it as long as asked."""
+    """Claim the lock, or renew it if this owner has it. If another owner has it, wait until `until_ms`."""
     claiming.claim(broker, acquiring.wish, partial(_claimed, broker, acquiring))
 
 
@@ -72,14 +73,14 @@ def _claimed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
 
 
 def _give_back(broker: Broker, acquiring: Acquiring, result: Result) -> None:
-    """Release a lock that no client was told of: the client is gone, or the lease is over."""
+    """Release a lock that was granted too late, because the client has disconnected or the lease is over."""
     wish = acquiring.wish
     claiming.release(broker, wish, result.fence, _ignore, gives_back=True)
     acquiring.done(Result(claiming.NO_MAJORITY))
 
 
 def _ignore(result: Result) -> None:
-    """Do nothing: a release that failed leaves the lock to the end of its lease."""
+    """Ignore the result. If the release failed, the lock ends with its lease."""
 
 
 def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
@@ -93,7 +94,8 @@ def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
 
 def _replaced(broker: Broker, acquiring: Acquiring, result: Result) -> None:
     if result.outcome == GRANTED and result.until_ms <= broker.now_ms:
-        acquiring.done(Result(claiming.NO_MAJORITY))  # It is not released: the owner may believe in the first grant.
+        # The lock is not released, because the owner may still rely on its first grant.
+        acquiring.done(Result(claiming.NO_MAJORITY))
     elif result.outcome == HELD:
         _held(broker, acquiring, result)
     else:
@@ -101,7 +103,7 @@ def _replaced(broker: Broker, acquiring: Acquiring, result: Result) -> None:
 
 
 def _held(broker: Broker, acquiring: Acquiring, result: Result) -> None:
-    """Another owner has the lock: wait, or say so."""
+    """Ask again later, because another owner has the lock, or end with this result if the wait is over."""
     low, high = POLL_MS
     at_ms = broker.now_ms + max(1, min(result.until_ms, broker.rng.randint(low, high)))
     if result.outcome == HELD and broker.now_ms < acquiring.until_ms and acquiring.is_wanted():
@@ -110,16 +112,16 @@ def _held(broker: Broker, acquiring: Acquiring, result: Result) -> None:
         acquiring.done(result)
 
 
-# -- what voters know -------------------------------------------------------------------------------
+# -- LOCK SHOW and LOCK LIST ------------------------------------------------------------------------
 
 
 def share(broker: Broker, words: list[Any]) -> gathering.Share:
-    """Make this voter's answer to LOCK SHOW (a grant, or None) or LOCK LIST (names). A node that may not vote has none.
+    """Return this voter's answer to LOCK SHOW (a grant, if it has one) or LOCK LIST (names); None if it may not vote.
 
-    The words are b"show" and a name, or b"list" and a pattern. ValueError.
+    words   b"show" and a name, or b"list" and a pattern. ValueError for others
     """
     if len(words) < 2 or any(type(word) is not bytes for word in words[:2]):
-        raise ValueError("a question about locks that is none")
+        raise ValueError("a malformed question about locks")
     what, word = words[:2]
     memory = broker.claims.memory
     if not voting.may_vote(broker) or memory.list is None:
@@ -147,7 +149,10 @@ def _is_known(record: Grant, now_ms: int) -> bool:
 
 
 def held_by_majority(items: list[GrantItem], least: int) -> GrantItem | None:
-    """Return the grant that at least so many of the voters have that told theirs; None if there is none."""
+    """Return the running grant that at least `least` of these voters have; None if there is none.
+
+    items   the answers of the voters, one grant each
+    """
     for item in items:
         if item[9] and sum(1 for other in items if other[1:3] == item[1:3] and other[9]) >= least:
             return item

@@ -1,11 +1,11 @@
-"""GETJOB … FROMMATCH: jobs of every queue whose name matches, in turns by name.
+"""GETJOB … FROMMATCH: take jobs from all queues whose names match, round robin by name.
 
-A client takes one job of a queue, then one of the next queue by name. It begins behind the queue that it was served
-from last, so no queue starves however full the others are. Queues without jobs are not visited: the group lists those
-that had some, and a visit that finds none takes the queue off the list (patterns.py). A walk over very many queues that
-can't be served now, such as paused ones, is done in parts.
+A client gets one job of a queue, then one of the next queue by name. It begins behind the queue from which it was last
+served. So no queue starves, regardless of how full the others are. Queues without jobs are not visited: the group lists
+the queues that had jobs, and a visit that finds none removes the queue from the list (patterns.py). If very many queues
+can't be served now, for example because they are paused, the walk over them is done in parts.
 
-A client with a filter waits in the line of each matching queue, and joins those of new queues. Spec TP2, TP4.
+A client with a filter waits in each matching queue, and in new ones as they come. Spec TP2, TP4.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from disque_py.core.fetch_options import FetchOptions
 from disque_py.core.patterns import GONE, PatternGroup
 from disque_py.core.queue import LINE_BYTES, PAUSED_OUT, Queue
 
-# Queues that are looked at in one part.
+# The number of queues that one part visits.
 LOOKED_PER_PART: Final = 250
 
 
@@ -32,11 +32,11 @@ class Visit:
     """The state of one client's walk over the queues of its group.
 
     entries, size      the jobs so far, as entries of the reply, and their bytes
-    cursor             the queue that was looked at last
-    missed             queues in a row that gave none
-    is_stalled         a queue's next body is on disk
-    is_held            a queue's jobs wait for better ones of another node
-    is_refused         jobs are held up by the disk's trouble
+    cursor             the queue that was visited last
+    missed             the number of queues in a row that gave no job
+    is_stalled         whether a queue's next body is on disk
+    is_held            whether a queue's jobs wait for better ones of another node
+    is_refused         whether jobs can't be delivered because of disk errors
     """
 
     __slots__ = ("cursor", "entries", "is_held", "is_refused", "is_stalled", "missed", "size")
@@ -52,7 +52,7 @@ class Visit:
 def collect(
     broker: Broker, client: Client, group: PatternGroup, count: int, options: FetchOptions, visit: Visit
 ) -> bool:
-    """Take up to `count` jobs in turns. Return whether the walk is over; if not, it goes on with the next call."""
+    """Take up to `count` jobs, round robin. Return whether the walk is over. If not, the next call continues it."""
     where = options.where
     looked = 0
     at = bisect_right(group.names, visit.cursor)
@@ -94,7 +94,7 @@ def collect(
                 visit.is_refused = True
             continue
         if queue.parking is not None and needed(broker, job) is not None:
-            lifecycle.undo_fetch(broker, queue, job)  # It needs a claim (claimed_fetch.py).
+            lifecycle.undo_fetch(broker, queue, job)  # The job needs a claim first (claimed_fetch.py).
             continue
         visit.missed = 0
         entry = delivery.deliver(broker, queue, job, options)
@@ -107,7 +107,7 @@ def collect(
 
 
 def wait(broker: Broker, client: Client, group: PatternGroup, timeout_ms: int, options: FetchOptions) -> None:
-    """Block the client; `timeout_ms` 0 waits for ever. CommandError if there are too many filters."""
+    """Block the client. With `timeout_ms` 0 it waits for ever. CommandError if there are too many waiting filters."""
     if options.where is None:
         delivery.wait_in_group(broker, client, group, timeout_ms, options)
         _ask_again(broker, group)
@@ -136,7 +136,7 @@ def _ask_again(broker: Broker, group: PatternGroup) -> None:
 
 
 def asked(broker: Broker, group: PatternGroup, options: FetchOptions) -> None:
-    """Note that a client asked in vain and did not wait."""
+    """Note that a client asked, got no job and did not wait."""
     now_ms = broker.now_ms
     broker.patterns.due[group] = None
     if options.where is not None:
@@ -150,14 +150,14 @@ def asked(broker: Broker, group: PatternGroup, options: FetchOptions) -> None:
 
 
 def _join(broker: Broker, client: Client, queues: list[Queue]) -> None:
-    """Let a client with a filter wait for more queues."""
+    """Make a client with a filter wait in more queues."""
     where = client.options.where
     assert where is not None
     joined = dict.fromkeys(client.queues)
     before = len(joined)
     for queue in queues:
         lines = filters.filters_of(broker, queue)
-        if queue not in joined and lines.may_index(where.names):  # Else it has as many indexes as it may have.
+        if queue not in joined and lines.may_index(where.names):  # The number of indexes per queue is limited.
             joined[queue] = None
             lines.wait(client, where)
             lines.build_soon(lines.index(where.names))
@@ -166,7 +166,7 @@ def _join(broker: Broker, client: Client, queues: list[Queue]) -> None:
 
 
 def join_new(broker: Broker) -> None:
-    """Let clients with filters wait for queues that have jobs now."""
+    """Make clients with filters wait in matching queues that have jobs now."""
     to_join, broker.patterns.to_join = broker.patterns.to_join, {}
     for queue in to_join:
         for group in queue.patterns or () if not queue.is_dropped else ():
@@ -178,7 +178,7 @@ def join_new(broker: Broker) -> None:
 
 
 def on_queue(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Let clients with filters wait for a queue of the sender, which makes it known here."""
+    """Make clients with filters wait in a queue of the sender. The queue is made here if it does not exist."""
     for name, *_ in items:
         if type(name) is not bytes:
             raise ValueError("a queue without a name")

@@ -1,10 +1,12 @@
 """Memory: the rules of a node above 75, 95 and 100 % of maxmemory.
 
-Above 75 % a node keeps no copy of a new job if enough others are below their own 75 %. Otherwise it goes on as usual,
-so a full cluster or a lone node can be filled to 95 %. Above 95 % it forgets results of jobs, oldest first, whatever
-the policy. Then it evicts records that are safe to lose, at once: acknowledged records, and at-most-once jobs that were
-delivered. At 100 % commands that need memory get -OOM. Spec M1,
-M3, M4, Q5.
+* Above 75 %, a node keeps no copy of a new job if enough other nodes are below their own 75 %. Otherwise it keeps
+  copies as usual, so a full cluster or a single node can be filled to 95 %.
+* Above 95 %, it first forgets results of jobs, oldest first, under every `maxmemory-policy`. Then it evicts records
+  that are safe to lose, unless the policy is `noeviction`: acknowledged records, and delivered at-most-once jobs.
+* At 100 %, commands that need memory get -OOM.
+
+Spec M1, M3, M4, Q5.
 """
 
 from __future__ import annotations
@@ -18,21 +20,21 @@ from disque_py.core.errors import OOM, CommandError
 from disque_py.core.job import ACKED, Job
 from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
 
-# Jobs looked at per attempt: about a millisecond of work.
+# The number of jobs that one attempt examines, which takes about a millisecond.
 LOOKED_PER_ATTEMPT: Final = 3_000
-# However full memory is, this many queues may exist, and a client may wait in this many lines. Consumers of a node
-# whose
-# memory is full go on waiting, because they empty it.
+# This many queues may exist, and a client may wait in this many queues, even if memory is full. Consumers must be able
+# to wait on such a node, because they empty it.
 QUEUES_SPARE: Final = 1_000
 LINES_SPARE: Final = 64
-# Names of queues that are made beyond the limit are no longer than this, all names of one command together.
+# Queues that are made while memory is full have names of at most this many bytes, summed over one command.
 NAMES_SPARE: Final = 4_096
 
 
 def make_room(broker: Broker) -> bool:
-    """Evict until memory is at 95 %, or nothing safe is within reach. Return whether it is at or below 95 %.
+    """Evict until memory is at or below 95 %, and return whether it is.
 
-    With very many jobs each attempt looks at the next part of them.
+    If there are very many jobs, each attempt examines only the next part of them. It may find no job that is safe to
+    lose.
     """
     limit = broker.memory.limits[1]
     if broker.used_memory <= limit:
@@ -68,13 +70,13 @@ def make_room(broker: Broker) -> bool:
 def may_evict(job: Job) -> bool:
     """Whether a job is safe to lose.
 
-    A lost ack costs at most one more delivery. A delivered at-most-once job is never delivered again anyway.
+    A lost ack causes at most one more delivery. A delivered at-most-once job is never delivered again.
     """
     return job.state == ACKED or (job.terms.retry_ms == 0 and job.is_delivered)
 
 
 def is_full(broker: Broker) -> bool:
-    """Whether memory is at 100 %, and eviction could not help: commands that need memory are refused."""
+    """Whether memory is still at 100 % after an attempt to evict. Commands that need memory are refused then."""
     limits = broker.memory.limits
     if broker.used_memory <= limits[1]:
         return False
@@ -83,7 +85,7 @@ def is_full(broker: Broker) -> bool:
 
 
 def has_room(broker: Broker, size: int) -> bool:
-    """Whether this many bytes more stay below 100 %."""
+    """Whether memory stays below 100 % with this many bytes more."""
     limits = broker.memory.limits
     if broker.used_memory + size > limits[1]:
         make_room(broker)
@@ -91,12 +93,12 @@ def has_room(broker: Broker, size: int) -> bool:
 
 
 def has_spare_queues(broker: Broker, names: list[bytes]) -> bool:
-    """Whether queues of these names may be made however full memory is."""
+    """Whether queues of these names may be made even if memory is full."""
     return _is_spare(broker, len(names), sum(map(len, names)))
 
 
 def refuse_queue(broker: Broker, name: bytes) -> None:
-    """Raise CommandError if a queue of this name would have to be made and there is no room for it."""
+    """Raise CommandError if no queue of this name exists and there is no room for one."""
     if name in broker.queues or _is_spare(broker, 1, len(name)):
         return
     if not has_room(broker, QUEUE_BYTES + len(name)):
@@ -104,7 +106,7 @@ def refuse_queue(broker: Broker, name: bytes) -> None:
 
 
 def refuse_lines(broker: Broker, names: list[bytes]) -> None:
-    """Raise CommandError if there is no room for a client that waits in the lines of all these queues."""
+    """Raise CommandError if there is no room for a client that waits in all these queues."""
     distinct = dict.fromkeys(names)
     missing = [name for name in distinct if name not in broker.queues]
     name_bytes = sum(map(len, missing))
@@ -115,12 +117,12 @@ def refuse_lines(broker: Broker, names: list[bytes]) -> None:
 
 
 def _is_spare(broker: Broker, count: int, name_bytes: int) -> bool:
-    """Whether this many new queues may be made however full memory is."""
+    """Whether this many new queues may be made even if memory is full."""
     return not count or (len(broker.queues) + count <= QUEUES_SPARE and name_bytes <= NAMES_SPARE)
 
 
 def replicates_externally(broker: Broker, replicate: int) -> bool:
-    """Whether a new job is held by `replicate` other nodes and not by us."""
+    """Whether `replicate` other nodes hold a new job, and this node keeps no copy of it."""
     if broker.is_leaving:
         return True
     if broker.used_memory <= broker.memory.limits[0]:

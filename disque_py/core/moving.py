@@ -1,11 +1,11 @@
 """Changes of single jobs that an operator asks for: promote, reschedule, move, redrive.
 
-Each is one change of the job's changeable part (changing.py), and one event. The caller has found the node that is to
-act: asking.py for commands that name jobs, tasks.py for commands that name a queue. A job that a worker has, or that is
-being handed over, is left as it is. A function returns whether it changed the job.
+Each of these is one change of the job's changeable part (changing.py), and one event. The caller has determined the
+node that must act: asking.py for commands that name jobs, tasks.py for commands that name a queue. A job that a worker
+has or that is being handed over does not change. Each function returns whether it changed the job.
 
-While the input of the job's queue is paused, a job that would be pending is invisible until the pause ends. A job keeps
-its id, its KEY and its place in the order. Spec MV1, MV2, MV3, MV4.
+If the input of the job's queue is paused, a job that would become pending is invisible until the pause ends. A job
+keeps its id, its KEY and its place in the order. Spec MV1, MV2, MV3, MV4.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from disque_py.core import census, changing, events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import ACTIVE, COUNTER_MAX, QUEUED, Job
 
-# DELAY and PRIORITY of a RESCHEDULE that does not name them.
+# The delay of a RESCHEDULE without DELAY.
 NO_DELAY: Final = -1
 
 
@@ -34,7 +34,7 @@ def is_delayed(broker: Broker, job: Job) -> bool:
 
 
 def promote(broker: Broker, job_id: bytes) -> int:
-    """End the delay of a job; return 1 if one lasted, else 0. Spec MV1."""
+    """End the delay of a job. Return 1 if it was delayed, else 0. Spec MV1."""
     job = broker.find(job_id)
     if job is None or not is_delayed(broker, job):
         return 0
@@ -52,7 +52,7 @@ def _end_delay(broker: Broker, job: Job, code: int, paused_code: int) -> None:
 
 
 def _show(broker: Broker, job: Job, *, is_paused: bool) -> None:
-    """Queue an ACTIVE job that was changed, or let it wait for the end of the pause."""
+    """Queue an ACTIVE job that was changed, or make it wait for the end of the pause."""
     if is_paused:
         pausing.defer(broker, job)
         lifecycle.mark_dirty(broker, job)
@@ -62,9 +62,10 @@ def _show(broker: Broker, job: Job, *, is_paused: bool) -> None:
 
 
 def reschedule(broker: Broker, job_id: bytes, delay_ms: int, priority: int | None) -> int:
-    """Give a pending or invisible job another delay (ms from now; NO_DELAY: none) or priority; return 1, else 0.
+    """Change the delay or the priority of a pending or invisible job. Return 1 if it was changed, else 0. Spec MV2.
 
-    Spec MV2.
+    delay_ms   milliseconds from now; NO_DELAY leaves the delay as it is
+    priority   None leaves it as it is
     """
     job = broker.find(job_id)
     if job is None or not is_changeable(broker, job):
@@ -101,7 +102,7 @@ def reschedule(broker: Broker, job_id: bytes, delay_ms: int, priority: int | Non
 
 
 def is_changeable(broker: Broker, job: Job) -> bool:
-    """Whether no worker has the job, it is not being handed over, and it is not over; as far as this node knows."""
+    """Whether the job may be changed: as far as this node knows, it is not running, handed over or finished."""
     if job.state == QUEUED:
         return True
     if job.state != ACTIVE or job.work is not None:
@@ -140,15 +141,15 @@ def move(broker: Broker, job: Job, name: bytes) -> bool:
 
 
 def is_redrivable(job: Job) -> bool:
-    """Whether QREDRIVE acts on jobs like this: an errored one, or a dead letter that no worker has."""
+    """Whether QREDRIVE acts on this job, because it is errored or a dead letter."""
     part = job.part
     return part is not None and (part.is_errored or part.is_dead_letter)
 
 
 def redrive(broker: Broker, job: Job, to: bytes) -> bool:
-    """Give an errored job or a dead letter fresh attempts and a fresh TTL, and queue it. Spec MV4.
+    """Give an errored job or a dead letter new attempts and a new TTL, and queue it. Spec MV4.
 
-    to   the queue that it goes to; empty: a dead letter goes where it came from, another job stays
+    to   the queue that the job moves to; empty: a dead letter returns to its former queue, other jobs stay
     """
     if not is_changeable(broker, job) or not is_redrivable(job):
         return False

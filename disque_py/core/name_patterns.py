@@ -1,12 +1,13 @@
-r"""Patterns of the names that a user may use: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that means itself.
+r"""Patterns of the names that a user may use: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal character.
 
-They work on bytes, as names do: `?` is one byte. A pattern is cut at its stars. The first part must stand at the start
-of the name and the last one at its end. Each part between them is looked for once, from left to right, at the first
-place where it fits. No part is looked for again, so the time is linear in the name: a pattern full of stars can't stall
-the node.
+Patterns and names are bytes, so `?` is one byte. A pattern is split at its stars. The first part must match the start
+of the name, and the last part its end. The parts between them are searched for from left to right, each at the first
+place where it matches. No part is searched for twice, so the time is linear in the length of the name. A pattern with
+many stars can't stall the node.
 
-A part without `?` and sets is found by `bytes.find`. Another one has a fixed length, and becomes a regular expression
-without repetition. Such a pattern matches names of at most 1,024 bytes, so its time is bounded. Spec US3.
+A part without `?` and sets is found by `bytes.find`. Any other part has a fixed length, and becomes a regular
+expression without repetition. A pattern with such parts matches only names of at most 1,024 bytes, so its time is
+bounded. Spec US3.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import re
 from typing import Final
 
 PATTERN_BYTES_MAX: Final = 1_024
-# A name that a pattern with `?` or sets may match.
+# The longest name that a pattern with `?` or sets can match.
 NAME_BYTES_MAX: Final = 1_024
 
-# A part of a pattern between two stars: its text if all of it is text, else an expression; and its length.
+# A part of a pattern between two stars: its text, its expression (None if the part is plain text), and its length.
 _Part = tuple[bytes, re.Pattern[bytes] | None, int]
 
 
@@ -26,10 +27,10 @@ class NamePattern:
     """A pattern, ready for matching.
 
     text     the pattern as it was given
-    is_all   it is `*`, which matches each name
+    is_all   whether it is `*`, which matches every name
 
     `_parts` are the parts that are not empty, and `_size` is the sum of their lengths. `_starts_open` and `_ends_open`
-    say whether a star stands at the start and at the end.
+    say whether the pattern begins and ends with a star.
     """
 
     __slots__ = ("_ends_open", "_has_sets", "_parts", "_size", "_starts_open", "is_all", "text")
@@ -47,10 +48,10 @@ class NamePattern:
             self.is_all = True  # Several stars mean the same as one.
 
     def covers(self, pattern: bytes) -> bool:
-        """Return whether each name that matches `pattern` surely matches this one. False says that it is not known.
+        """Return whether every name that matches `pattern` certainly matches this pattern. False may mean "unknown".
 
-        `pattern` may be one that a command compares with characters (resp/glob.py). There `?` and sets stand for
-        characters of several bytes.
+        `pattern` may be one of a command, which matches characters instead of bytes (resp/glob.py). In such a pattern,
+        `?` and sets may match characters of several bytes.
         """
         if self.is_all:
             return True
@@ -63,7 +64,7 @@ class NamePattern:
         return own_rest == b"*" and literal.startswith(own)
 
     def is_apart(self, pattern: bytes) -> bool:
-        """Return whether surely no name matches both patterns: they begin with different texts."""
+        """Return whether certainly no name matches both patterns, because they begin with different texts."""
         own, other = _literal_of(self.text)[0], _literal_of(pattern)[0]
         return not (own.startswith(other) or other.startswith(own))
 
@@ -101,7 +102,7 @@ class NamePattern:
 
 
 def _literal_of(pattern: bytes) -> tuple[bytes, bytes]:
-    """Return the text that each matching name begins with, and the rest of the pattern."""
+    """Return the text with which every matching name begins, and the rest of the pattern."""
     literal = bytearray()
     at = 0
     while at < len(pattern) and pattern[at : at + 1] not in (b"*", b"?", b"["):
@@ -128,7 +129,7 @@ def _find(part: _Part, name: bytes, at: int, end: int) -> int:
 
 
 def _cut(text: bytes) -> list[_Part]:
-    """Return the parts between the stars. Parts at the ends may be empty: then the name may begin or end freely."""
+    """Return the parts between the stars. The first or last part is empty if the pattern begins or ends with a star."""
     parts: list[_Part] = []
     literal = bytearray()
     expression: list[bytes] = []
@@ -165,7 +166,7 @@ def _cut(text: bytes) -> list[_Part]:
 
 
 def _read_set(text: bytes, at: int) -> tuple[int, bytes]:
-    """Read `…]` from `at` on. Return the position behind it, and its expression. The pattern's end closes the set."""
+    """Read a set `…]` from `at` on. Return the position behind it and its expression. A missing `]` is allowed."""
     is_excluded = text[at : at + 1] == b"^"
     at += is_excluded
     fitting = [False] * 256

@@ -15,11 +15,11 @@ from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 NodeSet = frozenset[Node]
 EMPTY: Final[NodeSet] = frozenset()
 
-# Peers choose the sets that we see; past this many, the memory of them starts afresh.
+# Other nodes choose the sets that this node sees. Beyond this many sets, all are forgotten.
 SETS_MAX: Final = 50_000
-# … or past this many members of all of them: some hundred bytes each, with derived values.
+# They are also forgotten beyond this many members of all sets. A member takes some hundred bytes, with derived values.
 MEMBERS_MAX: Final = 500_000
-# A set of a thousand holders; no real REPLICATE goes further.
+# A set of a thousand holders. No real REPLICATE is larger.
 SET_BYTES_MAX: Final = 20_000
 
 
@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 
 class _Memory(dict[K, V]):
-    """The values of `compute` by key, each computed once. A dict that fills itself: a look-up needs no Python call."""
+    """A dict that computes missing values with `compute`. Finding a known value needs no Python call."""
 
     __slots__ = ("_compute",)
 
@@ -45,12 +45,14 @@ class _Memory(dict[K, V]):
 
 
 class NodeSets:
-    """The sets that this broker has met; `me` is in `mine`, and `intern` turns an id into its Node.
+    """The sets of nodes that this broker has met.
 
-    others(nodes)   all but us, by id; always the same tuple for the same set (see cluster_bus/outgoing.py)
-    only(node)      the tuple of this one node, the same object each time
-    pack(nodes)     the ids, sorted and joined: NODES on the bus. A forgotten node is left out
-    unpack(data)    NODES from the bus; ValueError if it is not a whole number of ids
+    mine            the set of this node alone
+    others(nodes)   all nodes but this one, in the order of their ids; equal sets give the same tuple object
+                    (see cluster_bus/outgoing.py)
+    only(node)      a tuple of this one node, the same object each time
+    pack(nodes)     the sorted ids, joined, as NODES on the bus. Forgotten nodes are left out
+    unpack(data)    the set of such bytes; ValueError if they are not a whole number of ids
     """
 
     def __init__(self, me: Node, intern: Callable[[bytes], Node]) -> None:
@@ -71,7 +73,7 @@ class NodeSets:
         self.forget_all()
 
     def forget_all(self) -> None:
-        """Start afresh: our own id changed, or there are too many sets."""
+        """Forget all sets, because our own id has changed or there are too many."""
         for memory in (self._known, self._added, self._united, self._others, self._packed, self._unpacked):
             memory.clear()
         self._member_count = 0
@@ -79,11 +81,11 @@ class NodeSets:
         self._known[self.mine] = self.mine
 
     def forget_packed(self) -> None:
-        """Name a node again in packed sets, because it came back after it had been forgotten."""
+        """Compute packed sets again, because a forgotten node has returned and must be in them."""
         self._packed.clear()
 
     def of(self, nodes: Iterable[Node]) -> NodeSet:
-        """Return the one object for this set."""
+        """Return the one object that represents this set."""
         found = frozenset(nodes)
         known = self._known.get(found)
         if known is None:
@@ -100,7 +102,7 @@ class NodeSets:
             if len(self._added) > SETS_MAX:
                 self._added.clear()
             if node not in nodes:
-                # From now on jobs name it. A newcomer may tell us of a node that no job named before.
+                # A newcomer may mention a node that was in no job's holder set before.
                 result = self.of((*nodes, self._intern(node.id)))
             else:
                 result = nodes
@@ -132,11 +134,11 @@ class NodeSets:
         if type(data) is not bytes or len(data) % ID_BYTES or len(data) > SET_BYTES_MAX:
             raise ValueError("a set of nodes is not a multiple of 20 bytes")
         nodes = [self._intern(data[at : at + ID_BYTES]) for at in range(0, len(data), ID_BYTES)]
-        self._member_count += len(nodes)  # The same set, named in another order, is other bytes.
+        self._member_count += len(nodes)  # The same set in another order is another key.
         return self.of(nodes)
 
     def names(self, nodes: Iterable[Node]) -> list[bytes]:
-        """Return the ids as clients see them, sorted."""
+        """Return the sorted ids as clients see them."""
         return sorted(node.name for node in nodes)
 
 

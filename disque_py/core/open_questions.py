@@ -1,8 +1,8 @@
-"""Questions to several nodes that clients wait with: the nodes whose answers are due.
+"""Open questions to several nodes, for whose answers a client waits.
 
-Several conversations ask nodes for a client: asking.py, gathering.py, electing.py, and keying.py for JOBID. Each keeps
-its open questions by number, decides what an answer means, and when a question is over. They have this in common: a
-node whose link broke is not waited for, and a client that is gone has no questions.
+Several conversations ask nodes on behalf of a client: asking.py, gathering.py, electing.py, and keying.py for JOBID.
+Each keeps its open questions by number, and decides what an answer means and when a question is over. This module has
+their common part: no question waits for a node whose link broke, and a client that has disconnected has no questions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class OpenQuestion(Protocol):
     """A question to several nodes.
 
     client       the client that waits
-    unanswered   the nodes whose answer is due
+    unanswered   nodes that have not answered yet
     """
 
     client: Client
@@ -29,7 +29,7 @@ Q = TypeVar("Q", bound=OpenQuestion)
 
 
 def without(questions: dict[int, Q], node: Node) -> dict[int, Q]:
-    """Wait no longer for a node whose link broke. Return the questions that waited for it."""
+    """Stop waiting for a node whose link broke. Return the questions that waited for it."""
     found = {number: question for number, question in questions.items() if node in question.unanswered}
     for question in found.values():
         del question.unanswered[node]
@@ -37,6 +37,6 @@ def without(questions: dict[int, Q], node: Node) -> dict[int, Q]:
 
 
 def forget_client(questions: dict[int, Q], client: Client) -> None:
-    """Forget the questions of a client that is gone or waits no longer."""
+    """Forget the questions of a client that has disconnected or waits no longer."""
     for number in [number for number, question in questions.items() if question.client is client]:
         del questions[number]

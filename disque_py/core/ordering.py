@@ -1,15 +1,16 @@
-"""Order across nodes: better jobs of other nodes come before worse ones of our own.
+"""Order across nodes: a node delivers better jobs of other nodes before its own worse ones.
 
-A node tells nodes whose clients ask for a queue's jobs of the best job that it has, in a HINT. Such a node counts the
-jobs that it delivers while a better one is known elsewhere. It pulls the better ones with a NEEDJOBS that names a place
-in the order, and the answer is a hand-over with a HINT of the best job that is left. When WORSE_MAX worse jobs were
-delivered, the next ones wait for that answer. Spec F6, F7, F8.
+A job is *better* than another if it comes first in the order of the queue. A node sends a HINT with its best job to the
+nodes whose clients ask for the queue's jobs. Such a node counts the jobs that it delivers while it knows of a better
+one on another node. It pulls the better ones with a NEEDJOBS that names a place in the order. The answer is a hand-over
+and a HINT with the best job that is left. After WORSE_MAX worse jobs, the next ones wait for that answer. Spec F6, F7,
+F8.
 
-A faulty node could tell of better jobs for ever, and never give one. So jobs wait a second at most, and a node that
-does not give what it told of is not believed for DOUBT_MS. Spec F10.
+A faulty node could announce better jobs for ever and never hand one over. So jobs wait a second at most. If a node does
+not hand over a job that it announced, its hints are ignored for DOUBT_MS. Spec F10.
 
-Plain first-in-first-out queues pay little for this. A job without PRIORITY is told of when it is NOTABLE_MS old. Then
-nodes whose queues are about as old exchange two messages per PULL_AFTER jobs.
+Plain first-in-first-out queues pay little for this. A job without PRIORITY is announced when it is NOTABLE_MS old. Then
+nodes whose queues are about equally old exchange two messages per PULL_AFTER jobs.
 """
 
 from __future__ import annotations
@@ -26,22 +27,24 @@ from disque_py.core.pulls import RETRIED_ONLY, notable, place_of
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.rivals import NOWHERE, Place, Rivals
 
-# A node delivers so many jobs that are worse than one that it knows elsewhere. Then it waits for that one.
+# A node delivers this many jobs while it knows of a better one on another node. Then it waits for that one.
 WORSE_MAX: Final = 60
-# A queue that is hardly older elsewhere is not asked at once: nodes with equal backlogs would ask for every job.
+# If the better job is older by at most CLEARLY_MS, the node asks only after PULL_AFTER worse jobs. Otherwise, nodes
+# with equal backlogs would ask for every job.
 PULL_AFTER: Final = 32
 CLEARLY_MS: Final = 1_000
-# Jobs asked for: more if the last ones were delivered within so long, else fewer.
+# The number of jobs asked for doubles if the last question was within BATCH_MS, and else halves.
 BATCH_MIN: Final = 4
 BATCH_MAX: Final = 100
 BATCH_MS: Final = 200
-# Without an answer for so long, a node's better jobs are forgotten.
+# If a node does not answer for this time, its better jobs are forgotten.
 ANSWER_MS: Final = 1_000
-# A node that did not give the better jobs of which it told is not believed for so long.
+# If a node did not hand over better jobs that it announced, its hints are ignored for this time.
 DOUBT_MS: Final = 5_000
-# A queue's best job is told at most so often.
+# A queue's best job is announced at most this often.
 TELL_MS: Final = 100
-# The time of a queue's last delivery is noted so often. Consumers are busy if it was noted before within BUSY_MS.
+# The time of a queue's last delivery is noted this often. Consumers are busy if the previous note is younger than
+# BUSY_MS.
 SERVED_MS: Final = 250
 BUSY_MS: Final = 1_250
 
@@ -50,7 +53,7 @@ BUSY_MS: Final = 1_250
 
 
 def note_served(broker: Broker, queue: Queue) -> None:
-    """Note that clients get jobs here; if they go on for a while, other nodes hear of it."""
+    """Note that clients get jobs here. If they continue for a while, other nodes are told."""
     now_ms = broker.now_ms
     if queue.served_ms and now_ms - queue.served_ms < BUSY_MS:
         queue.busy_ms = now_ms
@@ -58,11 +61,11 @@ def note_served(broker: Broker, queue: Queue) -> None:
     queue.served_ms = now_ms
 
 
-# -- telling ----------------------------------------------------------------------------------------
+# -- announcements to other nodes -------------------------------------------------------------------
 
 
 def tell(broker: Broker, queue: Queue) -> None:
-    """Tell nodes whose clients fetch of our best job, if it is better than they know."""
+    """Announce our best job to nodes whose clients fetch, if it is better than the one that they know."""
     rivals = queue.rivals
     if queue.is_dropped or not queue.length or queue.paused & PAUSED_OUT:
         return
@@ -94,7 +97,7 @@ def tell(broker: Broker, queue: Queue) -> None:
 
 
 def look_again(broker: Broker, queue: Queue, rivals: Rivals, at_ms: int) -> None:
-    """Look at that moment whether there is a job to tell of."""
+    """Check at that moment whether there is a job to announce."""
     if not rivals.is_timed:
         rivals.is_timed = True
         broker.schedule.call_at(at_ms, partial(_look, broker, queue, rivals))
@@ -106,11 +109,14 @@ def _look(broker: Broker, queue: Queue, rivals: Rivals) -> None:
         broker.owe_hint(queue)
 
 
-# -- hearing ----------------------------------------------------------------------------------------
+# -- announcements of other nodes -------------------------------------------------------------------
 
 
 def heard(broker: Broker, queue: Queue, sender: Node, best: Place | None, given: int | None) -> None:
-    """Note the best job of another node; `given` jobs are on their way if this is an answer to us."""
+    """Note the best job of another node.
+
+    given   the number of jobs that are on their way, if this answers our question; else None
+    """
     rivals = queue.rivals
     if rivals is None:
         if best is None:
@@ -131,7 +137,7 @@ def heard(broker: Broker, queue: Queue, sender: Node, best: Place | None, given:
 
 
 def settle(broker: Broker, queue: Queue, rivals: Rivals) -> None:
-    """End a question whose answer is complete; until then, the better jobs are still elsewhere."""
+    """End our question if its answer is complete. Until then, the better jobs are still on the other node."""
     if rivals.is_answered and rivals.coming <= 0:
         node, rivals.asked = rivals.asked, None
         if node is not None:
@@ -147,21 +153,21 @@ def settle_all(broker: Broker) -> None:
 
 
 def _note(broker: Broker, queue: Queue, rivals: Rivals, node: Node, best: Place | None) -> None:
-    """Note a node's best job, and serve the clients that waited for the word."""
+    """Note a node's best job, and serve the clients that waited for this message."""
     if best is None:
         broker.consumers.rivals.get(node, {}).pop(queue, None)
     else:
         broker.consumers.rivals.setdefault(node, {})[queue] = None
     rivals.note(node, best)
     if rivals.best is None or rivals.best >= rivals.highest:
-        rivals.worse = 0  # No job that is known elsewhere was overtaken.
+        rivals.worse = 0  # No job known on another node was overtaken.
         rivals.highest = NOWHERE
         rivals.held_ms = 0
     broker.wake(queue)
 
 
 def _doubt(broker: Broker, queue: Queue, rivals: Rivals, node: Node, told: Place | None) -> None:
-    """Go on as if the node had told of no job. It is believed again after a while (spec F10)."""
+    """Ignore a node's hints for DOUBT_MS, as if it had announced no job. Spec F10."""
     if rivals.asked is node:
         rivals.asked = None
     rivals.worse = 0
@@ -175,14 +181,14 @@ def _doubt(broker: Broker, queue: Queue, rivals: Rivals, node: Node, told: Place
 
 
 def _believe(broker: Broker, queue: Queue, rivals: Rivals, node: Node) -> None:
-    """Believe a node again, beginning with its last word."""
+    """Stop ignoring a node's hints, and use the last one."""
     told = rivals.doubted.pop(node, None)
     if told is not None and node.is_linked and not queue.is_dropped and rivals.asked is not node:
         _note(broker, queue, rivals, node, told)
 
 
 def forget_node(broker: Broker, node: Node) -> None:
-    """Forget the jobs that a node told us of: they end with the link that carried the word."""
+    """Forget the jobs that a node announced. Announcements end with the link that carried them."""
     for queue in list(broker.consumers.rivals.pop(node, {})):
         rivals = queue.rivals
         if rivals is not None and not queue.is_dropped:
@@ -195,7 +201,7 @@ def forget_node(broker: Broker, node: Node) -> None:
 
 
 def may_serve(broker: Broker, queue: Queue, rivals: Rivals, *, is_picky: bool) -> bool:
-    """Whether our next job may be delivered now. It may not if too many worse ones came before one elsewhere."""
+    """Whether our next job may be delivered now. It must wait if too many jobs have overtaken one of another node."""
     best = rivals.best
     if best is None:
         return True
@@ -221,7 +227,7 @@ def may_serve(broker: Broker, queue: Queue, rivals: Rivals, *, is_picky: bool) -
 
 
 def _end_hold(broker: Broker, queue: Queue, rivals: Rivals, held_ms: int) -> None:
-    """Serve the queue's clients again if no job was served for long, though nodes answered."""
+    """End the wait of our jobs if none was delivered for ANSWER_MS, although nodes answered."""
     if rivals.held_ms == held_ms and not queue.is_dropped:
         node = rivals.asked or rivals.best_node
         rivals.held_ms = 0
@@ -230,7 +236,7 @@ def _end_hold(broker: Broker, queue: Queue, rivals: Rivals, held_ms: int) -> Non
 
 
 def is_held_back(broker: Broker, queue: Queue) -> bool:
-    """Whether the queue has jobs here that wait for better ones of another node."""
+    """Whether jobs of the queue wait here for better ones of another node."""
     rivals = queue.rivals
     return (
         rivals is not None
@@ -248,7 +254,7 @@ def _is_clearly_worse(job: Job, own: Place, best: Place) -> bool:
 
 
 def _ask(broker: Broker, queue: Queue, rivals: Rivals, own: Place, *, is_picky: bool) -> None:
-    """Ask the node with the best job for those that are better than our own; or first a nearer node that has such."""
+    """Ask for jobs that are better than our own: the node with the best job, or before that the nearest node."""
     node = rivals.best_node if rivals.worse >= PULL_AFTER else _nearest(broker, rivals, own)
     if node is None or not node.is_linked:
         return
@@ -268,7 +274,7 @@ def _ask(broker: Broker, queue: Queue, rivals: Rivals, own: Place, *, is_picky: 
 
 
 def _nearest(broker: Broker, rivals: Rivals, own: Place) -> Node | None:
-    """Return the nearest node with better jobs than this, of equally near ones the one with the best. Spec ZN6."""
+    """Return the nearest node with a better job than `own`. Of equally near nodes, the best job decides. Spec ZN6."""
     found: Node | None = None
     found_rank = (zones.REMOTE, own)
     for node, place in rivals.known.items():
@@ -280,7 +286,7 @@ def _nearest(broker: Broker, rivals: Rivals, own: Place) -> Node | None:
 
 
 def _give_up(broker: Broker, queue: Queue, rivals: Rivals, asked_ms: int) -> None:
-    """Go on without an answer."""
+    """Give up a question that is not answered yet."""
     node = rivals.asked
     if node is not None and rivals.asked_ms == asked_ms and not queue.is_dropped:
         _doubt(broker, queue, rivals, node, rivals.known.get(node))

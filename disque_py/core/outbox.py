@@ -1,6 +1,7 @@
-"""Outbox: the work that a turn wants done outside. The driver empties it: journal, then bus, then replies.
+"""Outbox: the work of a turn that must be done outside of the core.
 
-The core never calls the journal, the bus or a socket; it leaves its work here.
+The core never calls the journal, the bus or a socket. It leaves the work here, and the driver empties the outbox:
+journal first, then bus, then replies.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ if TYPE_CHECKING:
 
 
 class Outbox:
-    """Records for the journal, messages for nodes, clients with replies.
+    """Records for the journal, messages for nodes, and clients with replies.
 
-    gone      (id, place) of jobs with a base in the journal that were forgotten this turn
+    gone      (id, place) of jobs with a base in the journal that were forgotten in this turn
     pauses    queues whose pause changed
-    moved     jobs whose base is to be written anew, although the journal has one
+    moved     jobs whose base must be written again, although the journal has one
     tokens    tokens with deliveries that must be recorded (tokens.py)
-    keys      keys of jobs that are over (keys.py)
+    keys      ids of finished jobs whose keys must be recorded (keys.py)
     results   ids of jobs with results that must be recorded (results.py)
-    clients   clients with replies, or with more to run
-    served    clients whose request was run at once, as it came; some may be among `clients`, too
-    is_void   all jobs and queues were reset: the journal begins anew before the other records of this turn
+    messages, send   messages for other nodes, and the function that adds one
+    clients   clients with replies, or with more requests to run
+    served    clients whose request was run directly when it came; some may be in `clients`, too
+    is_void   whether all jobs and queues were reset, so that the journal starts again before this turn's other records
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
-"""An ADDJOB that the node makes itself: the job of a schedule's tick, the callback of a batch.
+"""An ADDJOB that the node itself runs, for the job of a schedule's tick or the callback of a batch.
 
-It goes to the handler of the command as if a client had sent it. So it has the same options, keys and refusals. Its
-reply is released when the job's record is safe, like that of any client.
+The handler of the command runs it as if a client had sent it. So it has the same options, keys and refusals. Like the
+reply to a client, its reply is released when the job's record is safe.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from disque_py.resp.replies import error
 
 
 class OwnPort:
-    """The connection of an ADDJOB of the node's own: its reply goes to `take` (ports.ClientPort)."""
+    """The pseudo-connection of such an ADDJOB (ports.ClientPort). It passes the reply to `take`."""
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take
         self.client: Client | None = None
 
     def wake(self) -> None:
-        """Hand the reply over, which is released now."""
+        """Pass on the reply, which has just been released."""
         client = self.client
         if client is not None and client.out:
             reply = b"".join(client.out)
@@ -30,7 +30,7 @@ class OwnPort:
             self._take(reply)
 
     def close(self, *, after_replies: bool) -> None:
-        """Do nothing: there is no connection."""
+        """Do nothing, because there is no connection."""
 
     def input_bytes(self) -> int:
         """Return 0."""
@@ -42,9 +42,9 @@ class OwnPort:
 
 
 def add(broker: Broker, argv: list[bytes], take: Callable[[bytes], None]) -> Client:
-    """Run the words of an ADDJOB. `take` gets the reply, also that of a refusal, when this function has returned.
+    """Run an ADDJOB with these words. Return the pseudo-client that waits for the reply.
 
-    Return the client that waits for the reply.
+    take   is called with the reply or the refusal, after this function has returned
     """
     recurring = broker.recurring
     addjob = recurring.addjob

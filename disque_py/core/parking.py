@@ -1,23 +1,23 @@
-"""Parking: jobs of one queue that are pending, and may not be delivered now because others of their value have room.
+"""Parking: pending jobs of one queue that may not be delivered now, because their value has no room.
 
-Jobs of a queue may share a *value*: the value of a META name, say. At most so many jobs of a value may be out at the
-same time; that is the value's *room*. Jobs that find no room are set aside, each value by itself. So a value without
-room holds back no job of another value.
+Each job has a *value*, for example the value of a META name. The *room* of a value is the number of its jobs that may
+be out at the same time. Jobs beyond that are set *aside*, separately for each value. So a value without room holds up
+no job of another value.
 
-The queue offers at most as many jobs of a value as there is room: the best ones, in its own order. They are *shown*.
-The others are *aside*. So a consumer never has to pass by jobs that it can't get, and no turn gets longer with the
-number of jobs that wait. When there is more room, the next ones are shown, at their place in the queue's order.
+Of each value, the queue offers at most as many jobs as there is room: the first ones in its order. These are *shown*,
+and the others are *aside*. So a consumer never has to skip jobs that it can't get, and turns do not get longer with the
+number of jobs that wait. When there is more room, the next jobs are shown, at their place in the queue's order.
 
 Both kinds are pending: their state is QUEUED. A job that is aside has no entry in its queue (`is_listed` is false), and
-counts in `length` here instead of the queue's. Indexes by metadata (filters.py) have both kinds, because a consumer
-that asks for certain jobs may take any job of a value that has room.
+counts in `length` here instead of in the queue's. Indexes by metadata (filters.py) contain both kinds, because a
+consumer that asks for certain jobs may take any job of a value that has room.
 
-The owner of a queue's parking says which value a job has (`value_of`), and how many jobs of a value that is not known
-yet may be out (`room_of`). It changes the room with `set_room`. A job that is popped to be delivered is *taken*: it
-leaves no gap before the owner calls `set_room` or `show_due`. All operations cost O(log n).
+The owner of a queue's parking determines the value of a job (`value_of`), and the room of a new value (`room_of`). It
+changes the room with `set_room`. A job that is popped for delivery is *taken*. The next job of its value is shown only
+when the owner calls `set_room` or `show_due`. All operations cost O(log n).
 
-`set_aside` and `give_back` are for a second reason to wait, with values of its own: the owner of a cap, say, sets a job
-aside that the queue has just given.
+`set_aside` and `give_back` serve a second reason to wait, with other values. For example, the owner of a cap sets a job
+aside that it has just fetched from the queue.
 
 This module knows no broker and no claim.
 """
@@ -35,18 +35,18 @@ from disque_py.core.sorted_jobs import SortedJobs
 if TYPE_CHECKING:
     from disque_py.core.queue import Queue
 
-# Jobs that are shown in one go; `show_due` goes on with the others.
+# The most jobs that one call shows. `show_due` shows the others.
 SHOWN_PER_CALL: Final = 200
-# Jobs that a consumer with a filter looks at, before it takes the first that has room.
+# The most jobs that are examined for a consumer with a filter, to find the first one that has room.
 LOOKED_PER_CALL: Final = 1_000
 
 
 class Group:
     """The pending jobs of one value.
 
-    room    the most of them that are shown
-    shown   those that the queue offers
-    aside   those that wait for room
+    room    the most jobs that may be shown
+    shown   jobs that the queue offers
+    aside   jobs that wait for room
     """
 
     __slots__ = ("aside", "room", "shown")
@@ -61,10 +61,10 @@ class Parking:
     """The jobs of a queue by value.
 
     queue      the queue
-    value_of   returns the value of a job; None: it is always shown, and not kept here
+    value_of   returns the value of a job; None: the job is always shown, and not stored here
     room_of    returns the room of a value that has no jobs here
     groups     value -> its jobs
-    values     job -> the value under which it is kept here
+    values     job -> the value under which it is stored here
     aside      all jobs that are aside
     due        values that may have room for more jobs
     """
@@ -88,9 +88,9 @@ class Parking:
     # -- the owner's side -------------------------------------------------------------------------------
 
     def set_room(self, value: bytes, room: int) -> bool:
-        """Let so many jobs of a value be offered. Return whether a job was shown.
+        """Set the room of a value, and show as many of its jobs. Return whether a job was shown.
 
-        With less room than before, the last of those that are shown go aside.
+        If there is less room than before, the last shown jobs are set aside.
         """
         group = self.groups.get(value)
         if group is None:
@@ -101,7 +101,7 @@ class Parking:
         return self._show(value, group)
 
     def show_due(self) -> bool:
-        """Show jobs of values from which a job was taken, and which have room still. Return whether a job was shown."""
+        """Show jobs of values from which a job was taken, if they have room. Return whether a job was shown."""
         if not self.due:
             return False
         due, self.due = self.due, {}
@@ -113,7 +113,7 @@ class Parking:
         return is_shown
 
     def offer(self, count: int) -> None:
-        """Show at least so many jobs, whatever room their values have: the node leaves, and hands all jobs over."""
+        """Show jobs regardless of room until the queue offers `count`, because a leaving node hands over all jobs."""
         while self.queue.length < count and (job := self.aside.first()) is not None:
             group = self.groups[self.values[job]]
             group.aside.remove(job)
@@ -122,21 +122,21 @@ class Parking:
             self.queue.show(job)
 
     def has_room(self, job: Job) -> bool:
-        """Whether a pending job may be delivered: it is shown, or would be if it were the best of its value."""
+        """Whether a pending job may be delivered, because its value has room, whether the job is shown or aside."""
         value = self.values.get(job)
         return value is None or self.groups[value].room > 0
 
     def first_of(self, jobs: Iterator[Job], *, is_picky: bool) -> Job | None:
-        """Return the first of some pending jobs that may be delivered. At most LOOKED_PER_CALL are looked at."""
+        """Return the first of these pending jobs that may be delivered, within the first LOOKED_PER_CALL of them."""
         for job in islice(jobs, LOOKED_PER_CALL):
             if (job.terms.retry_ms or not is_picky) and self.has_room(job):
                 return job
         return None
 
     def set_aside(self, job: Job, value: bytes) -> None:
-        """Set a job aside that the queue has just given, under a value that need not be its own.
+        """Set a job aside that was just fetched, under a value that need not be the one of `value_of`.
 
-        Its state is QUEUED again. It waits until the value has room (`give_back`).
+        The job's state is QUEUED again. It waits until `give_back` is called for the value.
         """
         assert job not in self.values
         assert not job.is_listed
@@ -148,7 +148,7 @@ class Parking:
         self.aside.add(job)
 
     def give_back(self, value: bytes, count: int) -> int:
-        """Let the queue offer the first `count` jobs of a value that were set aside. Return how many there were."""
+        """Return the first `count` jobs of a value that were set aside to the queue. Return their number."""
         group = self.groups.get(value)
         given = 0
         while group is not None and given < count:
@@ -161,10 +161,10 @@ class Parking:
                 self.queue.show(job)
         return given
 
-    # -- the queue's side: it calls these for each job -------------------------------------------------
+    # -- the queue's side: the queue calls these for each job -------------------------------------------
 
     def added(self, job: Job) -> bool:
-        """Enter a job that has just become pending. Return whether it is aside; if not, the queue offers it."""
+        """Add a job that has just become pending. Return whether it is set aside. If not, the queue offers it."""
         value = self.value_of(job)
         if value is None:
             return False
@@ -184,7 +184,7 @@ class Parking:
         return False
 
     def taken(self, job: Job) -> None:
-        """Let go of a shown job that was popped: it is about to be delivered or handed over."""
+        """Remove a shown job that was popped, because it will be delivered or handed over."""
         value = self.values.pop(job, None)
         if value is not None:
             group = self.groups[value]
@@ -193,7 +193,7 @@ class Parking:
             self._drop_if_empty(value, group)
 
     def removed(self, job: Job) -> bool:
-        """Let go of a job that left without being popped. Return whether it was aside, so that it had no entry."""
+        """Remove a job that left without being popped. Return whether it was aside, so that the queue has no entry."""
         value = self.values.get(job)
         if value is None:
             return False
@@ -227,7 +227,7 @@ class Parking:
         return shown > 0
 
     def _withdraw(self, group: Group) -> None:
-        """Take the last shown job of a value out of the queue's order."""
+        """Set the last shown job of a value aside."""
         job = group.shown.last()
         assert job is not None
         group.shown.remove(job)

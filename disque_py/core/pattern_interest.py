@@ -1,13 +1,14 @@
-"""Interest in patterns: which nodes have clients that wait with FROMMATCH, told as patterns rather than queue by queue.
+"""Interest in patterns: tell other nodes about clients that wait with FROMMATCH, by pattern instead of by queue.
 
-A node tells its patterns, and how many clients wait with them (PATTERN_INTEREST). Other nodes compare these with the
-names of their queues. So a client that waits costs one message, however many queues match, and a queue that comes into
-being on another node is known as wanted at once. Hints and pulls are those of the queues (interest.py, pulls.py).
+A node sends its patterns, and the number of clients that wait with each (PATTERN_INTEREST). Other nodes compare the
+patterns with the names of their queues. So a waiting client costs one message for any number of matching queues, and a
+node immediately knows that clients want a queue that it has just made. Hints and pulls are those of the queues
+(interest.py, pulls.py).
 
-Clients with a filter wait in the lines of queues (filter_interest.py), and have to know which queues there are. So a
-node with such a pattern hears the name of each matching queue that has or gets a job (PATTERN_QUEUE).
+Clients with a filter wait in queues (filter_interest.py), so their node must know which queues exist. A node with such
+clients is told the name of each matching queue that has or gets a job (PATTERN_QUEUE).
 
-An increase is told in the turn in which it happens, a decrease later if it lasts. Spec TP3, I1, I3.
+An increase is sent in the turn in which it happens. A decrease is sent later, if it lasts. Spec TP3, I1, I3.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from disque_py.core.patterns import (
 
 
 def value_of(broker: Broker, group: PatternGroup) -> Counts:
-    """Return what other nodes should know of our clients of this group."""
+    """Return the numbers of our clients of this group, as other nodes should know them."""
     if broker.is_leaving or broker.memory_level >= 2:
-        return NO_CLIENTS  # We would refuse jobs that other nodes hand us.
+        return NO_CLIENTS  # This node would refuse jobs that other nodes hand over.
     waiting = len(group.waiting)
     plain = waiting - group.picky or _lately(broker, group.asked_ms)
     filtered = len(group.filtered) or _lately(broker, group.filtered_ms)
@@ -48,7 +49,7 @@ def _lately(broker: Broker, at_ms: int) -> int:
 
 
 def settle(broker: Broker) -> None:
-    """Tell other nodes what changed, once per turn: our clients, and queues that they wait for."""
+    """Once per turn, tell other nodes the changes: numbers of our clients, and queues that their clients wait for."""
     patterns = broker.patterns
     due, patterns.due = patterns.due, {}
     for group in due:
@@ -79,7 +80,7 @@ def _recheck_in(broker: Broker, group: PatternGroup, span_ms: int) -> None:
 
 
 def _recheck(broker: Broker, group: PatternGroup) -> None:
-    """Tell a decrease that has lasted."""
+    """Send a decrease that has lasted."""
     group.is_timed = False
     if group.is_dropped:
         return
@@ -102,29 +103,29 @@ def _tell(broker: Broker, group: PatternGroup, counts: Counts) -> None:
 
 
 def tell_all_again(broker: Broker) -> None:
-    """Look at all groups, because this node begins or ends to refuse jobs of other nodes."""
+    """Compare all groups with what was told, because this node starts or stops refusing jobs of other nodes."""
     for group in broker.patterns.groups.values():
         broker.patterns.due[group] = None
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Tell a new link everything; INTEREST has just told it that nothing from before holds."""
+    """Send a newly linked node all numbers. INTEREST has just told it to forget those from before."""
     only = broker.sets.only(node)
     for group in broker.patterns.groups.values():
         if group.told != NO_CLIENTS:
             broker.send(only, PATTERN_INTEREST, (group.words, *group.told))
         counts = group.interested.get(node)
         if counts is not None:
-            _owe(broker, group, node, counts)  # Nothing could be sent while there was no link.
+            _owe(broker, group, node, counts)  # These could not be sent while there was no link.
 
 
 def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note with which patterns clients of the sender wait, or wait no longer."""
+    """Note the patterns with which clients of the sender wait or no longer wait."""
     state = handover.exchange(sender)
     for words, waiting, plain, filtered, *_ in items:
         key = _checked(words)
         if type(waiting) is not int or type(plain) is not int or type(filtered) is not int:
-            raise ValueError("an interest that is not numbers")
+            raise ValueError("an interest without numbers")
         counts = (max(waiting, GONE), max(plain, GONE), max(filtered, GONE))
         if counts == NO_CLIENTS:
             if state.patterns.pop(key, False) is None:
@@ -152,7 +153,7 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _owe(broker: Broker, group: PatternGroup, node: Node, counts: Counts) -> None:
-    """Owe the node hints for all matching queues with jobs."""
+    """Plan hints to the node for all matching queues with jobs."""
     parts = _owed(broker, group, node, is_filtered=counts[2] >= 0)
     if next(parts, parts) is not parts:
         broker.schedule.walk(parts)
@@ -170,7 +171,7 @@ def _owed(broker: Broker, group: PatternGroup, node: Node, *, is_filtered: bool)
 
 
 def forget_node(broker: Broker, node: Node) -> None:
-    """Forget what a node told us: it ends with the link that carried it."""
+    """Forget the interest of a node. It ends with the link that carried it."""
     state = handover.exchange(node)
     for key in state.patterns:
         _forget(broker, node, key)
@@ -185,11 +186,11 @@ def _forget(broker: Broker, node: Node, key: tuple[bytes, ...]) -> None:
 
 
 def _checked(words: Any) -> tuple[bytes, ...]:
-    """Return the patterns of a message; ValueError unless a node may have sent them."""
+    """Return the patterns of a message. ValueError if they are malformed or too many."""
     if type(words) not in (list, tuple) or not 0 < len(words) <= PATTERNS_MAX:
         raise ValueError("too many patterns, or none")
     if any(type(word) is not bytes or not 0 < len(word) <= PATTERN_BYTES_MAX for word in words):
-        raise ValueError("a pattern that is no bytes, or too many")
+        raise ValueError("a pattern that is not bytes, empty or too long")
     if any(words[at] >= words[at + 1] for at in range(len(words) - 1)):
         raise ValueError("patterns that are not sorted")
     return tuple(words)

@@ -1,17 +1,16 @@
-"""Patterns of queue names: the clients of GETJOB … FROMMATCH, and the queues that they may be served from.
+"""Patterns of queue names: the clients of GETJOB … FROMMATCH, and the queues from which they may be served.
 
-All clients with the same patterns share one *group*. A group knows its clients, the clients that other nodes have for
-it, and the names of the matching queues that had a job when they were last looked at. A client that waits is entered
-into its group alone, so waiting costs the same however many queues match. A job that becomes ready in a matching queue
-finds the groups through its queue. Clients that also have a filter wait in the lines of the queues (filters.py), and
-join those of new queues.
+All clients with the same patterns share one *group*. A group knows its clients, the number of such clients on other
+nodes, and the names of the matching queues that had a job when they were last visited. A waiting client is entered only
+into its group, so waiting costs the same for any number of matching queues. Each queue knows its groups, so a job that
+becomes ready finds their clients. Clients that also have a filter wait in each matching queue (filters.py), and in new
+ones as they come.
 
-A new group is compared with all queues, a part at a time. From then on each new queue is compared with all groups whose
-pattern begins like its name. So neither is a walk over the other. A group that has no client anywhere is dropped a
-minute after its last use.
+A new group is compared with all queues, a part at a time. From then on, each new queue is compared only with groups
+whose patterns begin like its name. A group that has no client on any node is dropped a minute after its last use.
 
-Other nodes hear of groups by pattern_interest.py. Clients get their jobs from delivery.py and matching.py.
-Spec TP1, TP2, TP3.
+pattern_interest.py tells other nodes about groups. Clients get their jobs from delivery.py and matching.py. Spec TP1,
+TP2, TP3.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ if TYPE_CHECKING:
 PATTERNS_MAX: Final = 16
 PATTERN_BYTES_MAX: Final = 1024
 GROUPS_MAX: Final = 100_000
-# A group and its entries in tables, and each queue that it lists, as measured.
+# The bytes of a group with its entries in tables, and of each queue that it lists, as measured.
 GROUP_BYTES: Final = 2_000
 LISTED_BYTES: Final = 110
 GROUP_IDLE_MS: Final = 60_000
-# Names that are compared in one part of a walk, about half a millisecond.
+# The number of names that one part of a walk compares, which takes about half a millisecond.
 COMPARED_PER_PART: Final = 250
 
-# Jobs of one queue that are asked for after a hint, and offers that are kept.
+# The most jobs of one queue that are asked for after a hint, and the most offers that are kept.
 PULLED_MAX: Final = 100
 OFFERS_MAX: Final = 1_000
 
-# A client that asked within this time, and did not wait, may ask again.
+# A client that asked within this time and did not wait is expected to ask again.
 POLLED_MS: Final = 1_000
 
 GONE: Final = -1
-# Clients that wait: all without a filter, those of them that take RETRY 0, those with a filter. As in INTEREST, 0 says
-# that some did lately, and GONE that none do.
+# Numbers of waiting clients: all without a filter, those of them that take at-most-once jobs, and those with a filter.
+# As in INTEREST, 0 says that some waited recently, and GONE that none does.
 Counts = tuple[int, int, int]
 NO_CLIENTS: Final[Counts] = (GONE, GONE, GONE)
 
@@ -60,17 +59,17 @@ class PatternGroup:
     words        the patterns, sorted
     waiting      clients without a filter, in order of arrival; `picky` of them skip at-most-once jobs
     filtered     clients with a filter
-    interested   node -> its clients with these patterns
-    names        matching queues that had a job when they were last looked at, sorted; `listed` has the same names
-    told         what other nodes were told of our clients
-    asked_ms, picky_ms, filtered_ms   when a client last asked in vain or stopped waiting: one that takes all jobs, a
-                 picky one, one with a filter
-    elsewhere    matching queues of other nodes, as long as clients with a filter wait here
-    offers       queue -> a node that has jobs of it and was not asked for any yet
+    interested   node -> the numbers of its clients with these patterns
+    names        matching queues that had a job when they were last visited, sorted; `listed` has the same names
+    told         the numbers of our clients, as last told to other nodes
+    asked_ms     when a client that takes all jobs last asked and got none, or stopped waiting
+    picky_ms, filtered_ms   the same for a picky client, and for a client with a filter
+    elsewhere    matching queues of other nodes, while clients with a filter wait here
+    offers       queue -> a node that has jobs of it and has not been asked for any
     pulled_ms, pulled   how many jobs were asked for in this millisecond, because of hints
     polled_ms    when a client without a filter last asked and did not wait
     used_ms      when a client last asked
-    build        the walk that fills it; None when it is complete
+    build        the walk that compares the group with all queues; None when it is complete
     """
 
     __slots__ = (
@@ -123,7 +122,7 @@ class PatternGroup:
 
     @property
     def has_clients(self) -> bool:
-        """Whether clients of any node wait, or did so lately."""
+        """Whether clients of any node wait or waited recently."""
         return bool(self.waiting or self.filtered or self.interested) or self.told != NO_CLIENTS
 
 
@@ -131,9 +130,9 @@ class Patterns:
     """All groups of one node.
 
     groups     patterns -> their group
-    due        groups whose clients other nodes may have to be told of
-    to_join    queues that have jobs now, here or elsewhere, and which clients with a filter may have to wait for
-    found      (group, queue) that matches and had its first job, which nodes whose clients have a filter hear of
+    due        groups whose numbers of clients may have to be told to other nodes
+    to_join    queues that have jobs now, here or on other nodes, and that clients with a filter may have to join
+    found      (group, queue) where a matching queue has got a job; nodes whose clients have a filter are told
     """
 
     __slots__ = ("_broker", "_by_prefix", "_lengths", "due", "found", "groups", "to_join")
@@ -148,9 +147,9 @@ class Patterns:
         self.found: dict[tuple[PatternGroup, bytes], None] = {}
 
     def group(self, words: list[bytes] | tuple[bytes, ...]) -> PatternGroup:
-        """Return the group of these patterns, perhaps a new one that is still compared with queues (`build`).
+        """Return the group of these patterns. A new group must still be compared with all queues (`build`).
 
-        CommandError if there are too many.
+        CommandError if there are too many groups.
         """
         key = tuple(sorted(set(words)))
         group = self.groups.get(key)
@@ -183,7 +182,7 @@ class Patterns:
         return list(found)
 
     def queue_created(self, queue: Queue) -> None:
-        """Let a new queue belong to the groups that it matches."""
+        """Assign a new queue to the groups whose patterns match it."""
         found = self.matching(queue.name)
         if found:
             queue.patterns = found
@@ -214,11 +213,11 @@ class Patterns:
             queue.patterns = [group for group in groups if not group.is_dropped] or None
 
     def is_wanted(self, name: bytes) -> bool:
-        """Whether clients of this node wait for jobs of a queue that is not known here, or asked for such lately."""
+        """Whether clients of this node wait for jobs of a queue that is unknown here, or recently asked for some."""
         return any(group.told[0] >= 0 for group in self.matching(name))
 
     def asked_for(self, queue: Queue, node: Node) -> int:
-        """Return how many jobs to ask a node for that has some; 0: none now. Its offer is kept for the next client."""
+        """Return how many jobs to ask of a node that has some. If 0, its offer is kept for the next client."""
         now_ms = self._broker.now_ms
         count = 0
         for group in queue.patterns or ():
@@ -254,7 +253,7 @@ class Patterns:
             self._broker.used_memory -= LISTED_BYTES
 
     def clear_queues(self) -> None:
-        """Forget all queues, because they are gone. The caller counts the memory anew (reset.py)."""
+        """Forget all queues, because they are gone. The caller counts the memory again (reset.py)."""
         for group in self.groups.values():
             group.names = []
             group.listed = {}
@@ -263,13 +262,13 @@ class Patterns:
         self.found = {}
 
     def group_bytes(self) -> int:
-        """Return the accounted bytes of groups without queues."""
+        """Return the accounted bytes of all groups, when none of them lists a queue."""
         return sum([GROUP_BYTES + sum(map(len, words)) for words in self.groups])
 
     # -- the life of a group ------------------------------------------------------------------------
 
     def _compared(self, group: PatternGroup) -> Iterator[None]:
-        """Compare a new group with all queues, a part per step. Queues that are made meanwhile find it themselves."""
+        """Compare a new group with all queues, a part per step. `queue_created` handles queues made meanwhile."""
         for compared, queue in enumerate(list(self._broker.queues.values()), 1):
             if compared % COMPARED_PER_PART == 0:
                 yield
@@ -287,7 +286,7 @@ class Patterns:
         group.build = None
 
     def build_soon(self, group: PatternGroup) -> None:
-        """Compare a group that no client of this node waits for with all queues."""
+        """Compare a group with all queues in the background, because no client of this node waits for it."""
         if group.build is not None:
             self._broker.schedule.walk(self._build_parts(group))
 
@@ -327,7 +326,7 @@ def _prefixes(group: PatternGroup) -> dict[bytes, None]:
 
 
 def has_client_for(queue: Queue) -> bool:
-    """Whether a client of this node waits in a group of the queue and takes a job that is there."""
+    """Whether a client of this node waits in a group of the queue and takes one of the queue's ready jobs."""
     for group in queue.patterns or ():
         if group.waiting and (queue.retried_length or group.picky < len(group.waiting)):
             return True
@@ -344,7 +343,10 @@ def waiting_in(queue: Queue) -> tuple[int, int]:
 
 
 def demand_of(queue: Queue, interested: dict[Node, int]) -> dict[Node, int]:
-    """Return node -> its clients that wait for the queue's jobs, by patterns and as given. Not to be changed."""
+    """Return node -> its clients that wait for the queue's jobs: those in `interested`, and those with patterns.
+
+    The caller must not change the result.
+    """
     groups = queue.patterns
     if groups is None:
         return interested

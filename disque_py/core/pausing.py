@@ -1,7 +1,7 @@
-"""PAUSE: stopping a queue's input, output or both, here or everywhere.
+"""PAUSE: stop a queue's input, output or both, on this node or on all nodes.
 
-With BCAST the state spreads to all nodes and is remembered with a version (wall clock, node id; the later wins). So a
-node that joins or was away learns it, even if the pause has ended. Spec U1, U2, U3.
+With BCAST, the state is sent to all nodes. It has a version (wall clock, node id), and the later version wins. Nodes
+remember it even when the pause has ended, so that nodes that join or were away learn it. Spec U1, U2, U3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT, Queue
 
-# Versions of ended pauses are kept for nodes that were away; past this many the oldest is dropped.
+# Versions of ended pauses are kept for nodes that were away. Beyond this many, the oldest is dropped.
 ENDED_MAX: Final = 10_000
 # The most queues with a state that was set with BCAST, and the most bytes of their names. Each paused queue is also a
 # queue in memory.
@@ -25,12 +25,12 @@ FULL: Final = (
     f"ERR too many queues were paused with BCAST, at most {VERSIONED_MAX} with {VERSIONED_BYTES_MAX} bytes of names:"
     " end some of these pauses (PAUSE queue none BCAST)"
 )
-# Far beyond any wall clock, and an exact number in every language.
+# Far beyond any wall clock, and exact as a floating-point number.
 VERSION_MS_MAX: Final = 1 << 53
 
 
 def set_pause(broker: Broker, name: bytes, flags: int) -> None:
-    """Apply a state here; a missing queue is made only if there is a state to remember."""
+    """Apply a state on this node. If the queue does not exist, it is made only if the state is a pause."""
     queue = broker.queues.get(name)
     if queue is None:
         if not flags:
@@ -52,7 +52,7 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
 
 
 def _input_resumed(broker: Broker, queue: Queue) -> None:
-    """Make jobs due that a NACK gave back during the pause, unless another node has taken them meanwhile."""
+    """Queue the jobs whose queueing was deferred to the end of the pause, unless another node has queued them since."""
     for job, requeue_at_ms in list(broker.pauses.deferred.items()):
         if job.terms.queue == queue.name:
             del broker.pauses.deferred[job]
@@ -62,9 +62,10 @@ def _input_resumed(broker: Broker, queue: Queue) -> None:
 
 
 def defer(broker: Broker, job: Job) -> None:
-    """Make a job due when the pause of its queue's input ends, because it was given back during the pause.
+    """Defer the queueing of a job until the pause of its queue's input ends.
 
-    A lease or a queueing on another node moves its timer, which tells us of it.
+    The timer is remembered. If another node queues or delivers the job meanwhile, its message moves the timer, and the
+    end of the pause does not queue the job.
     """
     job.is_leased_here = False
     if job.terms.retry_ms:
@@ -74,7 +75,7 @@ def defer(broker: Broker, job: Job) -> None:
 
 
 def has_room(broker: Broker, name: bytes) -> bool:
-    """Whether a state of this queue can be remembered. Ended pauses make room, the oldest first."""
+    """Whether there is room for a state of this queue. If necessary, forget ended pauses, oldest first."""
     if name in broker.pauses.versions:
         return True
     bytes_max = VERSIONED_BYTES_MAX - len(name)
@@ -97,7 +98,7 @@ def _forget_oldest(broker: Broker) -> None:
 
 
 def broadcast(broker: Broker, name: bytes, flags: int) -> None:
-    """Spread the state to all nodes, with a version later than any known. The caller has checked for room."""
+    """Send the state to all nodes, with a version later than any known one. The caller has checked for room."""
     known = broker.pauses.versions.get(name)
     version_ms = min(max(broker.wall_ms, known[1] + 1 if known else 0), VERSION_MS_MAX)
     _remember(broker, name, flags, version_ms, broker.me.id)
@@ -106,9 +107,10 @@ def broadcast(broker: Broker, name: bytes, flags: int) -> None:
 
 
 def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Merge a queue's state as set with BCAST somewhere; the later version wins.
+    """Merge a queue's state that was set with BCAST. The later version wins.
 
-    A node with an earlier version is told the later one: it was flushed, or its wall clock is behind.
+    If the sender's version is earlier than ours, send it ours. Its memory may have been flushed, or its wall clock may
+    be behind.
     """
     for name, flags, version_ms, version_node, *_ in items:
         if (
@@ -134,7 +136,7 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Tell a node that joins or was away the states that were set with BCAST."""
+    """Send the states that were set with BCAST to a node that joins or was away."""
     only = broker.sets.only(node)
     for name in broker.pauses.versions:
         broker.tell_pause(only, name)
@@ -147,7 +149,7 @@ def _remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_
 
 
 def remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
-    """Remember that the queue's state was set with BCAST, now or before this node started."""
+    """Remember a queue's state that was set with BCAST, now or before this node started."""
     versions = broker.pauses.versions
     if name not in versions:
         broker.pauses.name_bytes += len(name)
@@ -161,6 +163,6 @@ def remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_n
 
 
 def is_paused_in(broker: Broker, job: Job) -> bool:
-    """Whether the job's queue takes no jobs on this node now."""
+    """Whether the input of the job's queue is paused on this node."""
     queue = broker.queues.get(job.terms.queue)
     return queue is not None and bool(queue.paused & PAUSED_IN)

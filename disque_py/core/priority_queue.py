@@ -1,17 +1,17 @@
-"""PriorityQueue: jobs in the order in which they are served, (priority, creation time, id).
+"""PriorityQueue: jobs in the order of delivery, which is (priority, creation time, id).
 
 A job without a PRIORITY has its creation time in milliseconds as priority. Nearly all such jobs arrive in order. They
 form the *run*: a list that is consumed from one end, full chunks, and a list that grows at the other end.
 
-Some jobs arrive out of order: they were requeued, handed over, or come from a node with a slower clock. These, and all
-jobs with a PRIORITY, are put *aside*, into sorted parts of bounded length. Two bisections find the place, and at most
-one part is moved. The next job is the smaller of both heads.
+Some jobs arrive out of order: they were requeued, handed over, or come from a node with a slower clock. These jobs and
+all jobs with a PRIORITY go into sorted *parts* of bounded length. Two bisections find the place, and at most one part
+is moved. The next job is the smaller of the heads of run and parts.
 
-Push and pop are O(1) for the run. Aside, a push costs O(log n) comparisons. A pop costs none, because the jobs served
-next lie side by side. No operation ever rebuilds all of it.
+In the run, push and pop are O(1). In the parts, a push costs O(log n) comparisons. A pop needs no search, because the
+first entries of the first part are served next. No operation rebuilds the whole structure.
 
-An entry counts only while its job is QUEUED. queue.py keeps the counts, and brings a dead entry back to life. The part
-of push and pop that nearly every job takes is written out there, too.
+An entry counts only while its job is QUEUED. queue.py keeps the counts, and reuses a dead entry when its job returns.
+It also inlines the path of push and pop that nearly every job takes.
 """
 
 from __future__ import annotations
@@ -27,28 +27,27 @@ from typing import Final
 from disque_py.core.job import CTIMES_PER_MS, QUEUED, Job
 
 CHUNK: Final = 4096
-# Entries of a part that is put aside; a full part is split. Moving so many references costs less than a comparison.
+# The most entries of a part. A longer part is split. Moving this many references costs less than one comparison.
 PART_MAX: Final = 2048
 
-# Breaks ties before two jobs would be compared: an id may come back while its dead entry is still there.
+# Breaks ties between equal keys, so that jobs are never compared. An id may return while its dead entry is still there.
 _serials = count()
 
 Key = tuple[int, int, bytes]
 Entry = tuple[int, int, bytes, int, Job]
 
-# Replaces an entry that was taken from the first part; no code reads it.
+# Replaces an entry that was taken from the first part. No code reads it.
 _TAKEN: Final[Entry] = (0, 0, b"", 0, None)  # type: ignore[assignment]  # Never read.
 
 
 class PriorityQueue:
-    """Jobs in one order.
+    """Jobs in the order of delivery.
 
-    head        the jobs served next, reversed: its last element is the first of the run
+    head        the next jobs of the run, reversed: its last element is the first job of the run
     chunks, tail   the rest of the run
-    last_ctime  creation time of the run's last job
-    parts       the entries put aside, sorted; the first of them is parts[0][at]
-    ranks       the priorities of each part's entries; bisection is faster over plain numbers side by side than over
-                entries
+    last_ctime  the creation time of the run's last job
+    parts       the sorted entries of all other jobs; the first of them is parts[0][at]
+    ranks       the priorities of each part's entries; bisecting an array of numbers is faster than bisecting entries
     lasts, last_ranks   the last entry of each part, and its priority
     """
 
@@ -66,7 +65,7 @@ class PriorityQueue:
         self.at = 0
 
     def push_aside(self, job: Job) -> None:
-        """Insert a job that does not come in the order of the run."""
+        """Insert a job that is out of the order of the run."""
         rank = job.priority
         entry = (rank, job.ctime, job.id, next(_serials), job)
         parts = self.parts
@@ -134,9 +133,9 @@ class PriorityQueue:
         del self.last_ranks[number]
 
     def smallest(self) -> Job:
-        """Remove and return the first job of the run and of the parts.
+        """Remove and return the first job of run and parts.
 
-        One of them is not empty, and `head` is filled if possible.
+        At least one of them must have an entry. If the run has one, `head` must not be empty.
         """
         head = self.head
         if not self.parts:
@@ -163,13 +162,13 @@ class PriorityQueue:
             if chunk and chunk[-1].ctime >= job.ctime and _removed(chunk, job):
                 return True
         key = key_of(job)
-        number = bisect_left(self.lasts, key)  # A key comes before the entries that it begins.
+        number = bisect_left(self.lasts, key)  # A key sorts before the longer entries that begin with it.
         if number == len(self.lasts):
             return False
         part = self.parts[number]
         place = bisect_left(part, key, self.at if number == 0 else 0)
         while place == len(part) or part[place][4] is not job:
-            # A former copy of the job may have left a dead entry of the same key.
+            # An earlier copy of the job may have left a dead entry with the same key.
             if place == len(part):
                 number, place = number + 1, -1
                 if number == len(self.parts):
@@ -190,7 +189,7 @@ class PriorityQueue:
         return True
 
     def next_chunk(self) -> list[Job]:
-        """Make the oldest part of the run, reversed, the new head, and return it; empty if the run is."""
+        """Make the oldest chunk of the run, reversed, the new head. Return it; it is empty if the run is."""
         chunks = self.chunks
         head: list[Job] = []
         while chunks and not head:
@@ -199,13 +198,13 @@ class PriorityQueue:
             head = self.tail
             self.tail = []
         if not head:
-            self.last_ctime = 0  # The run starts anew, with any key.
+            self.last_ctime = 0  # The run is empty and may start again with any key.
         head.reverse()
         self.head = head
         return head
 
     def first_key(self) -> Key | None:
-        """Return the key of the entry that would be taken next, living or dead; None if there is none."""
+        """Return the key of the first entry, living or dead; None if there is none."""
         head = self.head or self.next_chunk()
         keys = [self.parts[0][self.at][:3]] if self.parts else []
         if head:
@@ -213,7 +212,7 @@ class PriorityQueue:
         return min(keys, default=None)
 
     def first(self) -> Job | None:
-        """Return the job that would be taken next, living or dead; None if there is none."""
+        """Return the job of the first entry, living or dead; None if there is none."""
         head = self.head or self.next_chunk()
         if not self.parts:
             return head[-1] if head else None
@@ -221,9 +220,10 @@ class PriorityQueue:
         return head[-1] if head and key_of(head[-1]) < entry[:3] else entry[4]
 
     def sweep(self, keeps: Callable[[Job], bool]) -> Iterator[None]:
-        """Drop the entries that are not kept, a part per step; pushes and pops may happen between steps.
+        """Drop the entries for which `keeps` is false, a part per step. Pushes and pops may happen between steps.
 
-        These may move entries that the sweep has not looked at. It skips them then, and the next sweep finds them.
+        Such a push or pop may move entries that the sweep has not reached. The sweep then misses them, and the next
+        sweep drops them.
         """
         number = 0
         while number < len(self.parts):
@@ -248,7 +248,7 @@ class PriorityQueue:
         yield
 
     def dismantle(self) -> Iterator[None]:
-        """Free the memory of a priority queue that is dropped, a part per step."""
+        """Free the memory of a dropped priority queue, a part per step."""
         self.ranks, self.lasts, self.last_ranks = [], [], []
         for part in (self.head, self.tail):
             while part:
@@ -262,9 +262,9 @@ class PriorityQueue:
             yield
 
     def key_at(self, position: int) -> tuple[int, int] | None:
-        """Return (priority, creation time) of the `position`-th entry of run or parts; None if both are shorter.
+        """Return the smaller (priority, creation time) at index `position` of run and parts; None if both are shorter.
 
-        A job that comes later than this is certainly not among the first `position`.
+        A job that sorts after this is certainly not among the first `position` jobs.
         """
         found: list[tuple[int, int]] = []
         left = position + self.at
@@ -282,7 +282,7 @@ class PriorityQueue:
         return min(found, default=None)
 
     def jobs(self) -> Iterator[Job]:
-        """Yield living jobs, first to last."""
+        """Yield living jobs, from first to last."""
         if self.parts:
             for entry in self.in_order():
                 yield entry[4]
@@ -292,22 +292,22 @@ class PriorityQueue:
                     yield job
 
     def first_lists(self, count: int) -> list[list[Job]]:
-        """Return two lists of living jobs in order, each of up to `count`; the first `count` of all are among them."""
+        """Return two ordered lists of up to `count` living jobs. Together they contain the first `count` jobs."""
         return [list(islice(_living(self._run()), count)), list(islice(_living_aside(self._aside()), count))]
 
     def last_lists(self, count: int) -> list[list[Job]]:
-        """Return two lists, last to first, as `first_lists` does."""
+        """Return two lists of up to `count` living jobs, from last to first. Together they contain the last `count`."""
         run = list(islice(_living(self._run_backwards()), count))
         return [run, list(islice(_living_aside(self._aside_backwards()), count))]
 
     def in_order(self) -> Iterator[Entry]:
-        """Yield living entries, first to last, at a cost that grows with the number taken."""
+        """Yield living entries, from first to last. The cost grows with the number of entries taken."""
         for entry in merge(map(_entry, self._run()), self._aside(), key=entry_key):
             if entry[4].state == QUEUED:
                 yield entry
 
     def backwards(self) -> Iterator[Entry]:
-        """Yield living entries, last to first."""
+        """Yield living entries, from last to first."""
         run = map(_entry, self._run_backwards())
         for entry in merge(run, self._aside_backwards(), reverse=True, key=entry_key):
             if entry[4].state == QUEUED:
@@ -338,7 +338,7 @@ class PriorityQueue:
 
 
 def _removed(jobs: list[Job], job: Job, *, is_reversed: bool = False) -> bool:
-    """Remove a job from a piece of the run, which is sorted by creation time. Return whether it was there."""
+    """Remove a job from a list of the run, which is sorted by creation time. Return whether it was there."""
     at = bisect_left(jobs, -job.ctime, key=_minus_ctime) if is_reversed else bisect_left(jobs, job.ctime, key=_ctime)
     if at == len(jobs) or jobs[at] is not job:
         return False
@@ -372,7 +372,7 @@ def key_of(job: Job) -> Key:
 
 
 def entry_key(entry: Entry) -> tuple[int, int, bytes, int]:
-    """Return the key by which entries are merged: all fields but the job."""
+    """Return the key by which entries are merged: all fields except the job."""
     return entry[:4]
 
 

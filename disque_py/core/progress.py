@@ -1,10 +1,10 @@
-"""Progress of running jobs: a percentage and a text that the worker tells with PROGRESS.
+"""Progress of running jobs: a percentage and a text that the worker sends with PROGRESS.
 
-The node with the job keeps the newest progress and tells the other holders at most once a second per job. An event
-`progress` goes with each telling. A later delivery begins without progress: a progress counts only for the delivery
-that it was told for. The journal does not keep it, because a worker tells it again and again.
+The worker's node keeps the newest progress, and sends it to the other holders at most once a second per job. Each time,
+it writes an event `progress`. A progress counts only for the delivery for which it was sent, so the next delivery
+starts without one. Progress is not in the journal, because workers send it repeatedly.
 
-This module is data; telling.py talks to the other holders. Spec RW4.
+This module is data, and telling.py sends it to the other holders. Spec RW4.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TEXT_BYTES_MAX: Final = 256
 class Progress:
     """The progress of one delivery of a job.
 
-    attempt   the delivery
-    told_ms   when the other holders heard of the job's progress last
+    attempt   the attempt number of the delivery
+    told_ms   when the job's progress was last sent to the other holders; -1: never
     """
 
     __slots__ = ("attempt", "percent", "text", "told_ms")
@@ -41,7 +41,7 @@ class ProgressTable:
     """The progress of all jobs on this node.
 
     by_job   job -> its progress
-    due      jobs whose other holders are to hear of it
+    due      jobs whose progress must be sent to the other holders
     """
 
     __slots__ = ("_broker", "by_job", "due")
@@ -68,13 +68,13 @@ class ProgressTable:
         return made
 
     def drop(self, job: Job) -> None:
-        """Forget the progress of a job that is over, or that is delivered anew."""
+        """Forget the progress of a job that has ended or is delivered again."""
         known = self.by_job.pop(job, None)
         if known is not None:
             self._broker.used_memory -= PROGRESS_BYTES + len(known.text)
             self.due.pop(job, None)
 
     def clear(self) -> None:
-        """Forget all, because all jobs are gone (reset.py)."""
+        """Forget all progress, because all jobs are gone (reset.py)."""
         self.by_job.clear()
         self.due.clear()

@@ -1,17 +1,16 @@
-"""Pulls: a node whose clients wait asks other nodes for jobs with NEEDJOBS, and gets some.
+"""Pulls: a node whose clients wait asks other nodes for jobs, with NEEDJOBS.
 
-A node whose clients wait asks nodes that have jobs. It knows such nodes from hints (interest.py), and from the sources
-of jobs that came lately. Every BROADCAST_MS it asks all nodes. A node that is asked hands over at most half of its
-queue (handover.py).
+The node asks nodes that have jobs. It knows such nodes from hints (interest.py), and because they handed it jobs
+recently. Every BROADCAST_MS it asks all nodes. A node that is asked hands over at most half of its queue (handover.py).
 
-A node to which other nodes hand jobs all the time asks ahead of need, with a *standing* pull: the jobs of its count
-that are not there yet are given as they come, without a hint. So a stream of jobs costs one question per some fifty
-jobs. Each end counts what is left of the pull, and the asker renews it when half of it is used. The asker's count may
-be wrong after a lost message. Then it asks once too often, or the giver sends a hint.
+A node that constantly gets jobs from other nodes asks ahead of need, with a *standing* pull. It names a count. If the
+giver has fewer jobs, it hands over later jobs as they come, without a hint, until the count is reached. So a stream of
+jobs costs one question per fifty jobs or so. Both nodes count the jobs that are left of the pull, and the asker renews
+it when half of them have come. The asker's count may be wrong after a lost message. Then it asks once too often, or the
+giver sends a hint.
 
-This module has both ends of the question. It also has the rate at which other nodes hand us jobs of a queue. The rate
-says how many jobs to ask for, and whether other nodes feed the queue.
-Spec I6, I9, I10.
+This module has both ends of the conversation. It also measures the rate at which other nodes hand us jobs of a queue.
+The rate determines how many jobs to ask for, and whether other nodes feed the queue. Spec I6, I9, I10.
 """
 
 from __future__ import annotations
@@ -31,37 +30,37 @@ from disque_py.core.patterns import demand_of
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.rivals import Place, Rivals, Standing
 
-# A job that was imported this recently is not passed on: two hungry nodes must not hand it to each other for ever.
+# A job that was imported this recently is not passed on, so that two nodes don't hand it to each other for ever.
 REST_MS: Final = 100
-# For so long the jobs of a nearer node are waited for, before the hint of a farther one is answered.
+# After a pull from a nearer node, the hint of a farther node is not answered for this time.
 NEAR_MS: Final = 20
-# A job without PRIORITY is told of as a better one when it is this old.
+# Other nodes are told about a job without PRIORITY as a better one when it is this old.
 NOTABLE_MS: Final = 500
 NEEDJOBS_MIN: Final = 5
 NEEDJOBS_MAX: Final = 100
-# So many jobs that may not leave yet are looked through for one behind them. No more are asked for at once.
+# At most this many jobs that may not leave yet are skipped in the search for one behind them.
 HELD_MAX: Final = 2 * NEEDJOBS_MAX
-# Flags of NEEDJOBS: it answers a hint; no at-most-once jobs are wanted; jobs that come later are wanted, too.
-ANSWERS_HINT: Final = 1
-RETRIED_ONLY: Final = 2
-STANDING: Final = 4
-# The rest of a standing pull is void after this. The asker takes it for void a little earlier.
+# Flags of NEEDJOBS.
+ANSWERS_HINT: Final = 1  # The pull answers a hint.
+RETRIED_ONLY: Final = 2  # The asker wants no at-most-once jobs.
+STANDING: Final = 4  # The asker also wants jobs that come later.
+# The giver ends a standing pull after this time. The asker considers it ended a little earlier.
 STANDING_MS: Final = 1_000
 RENEWED_MS: Final = 700
-# A queue from which a client of ours got a job within this time has consumers here (Queue.served_ms is that coarse).
+# If a client of this node got a job within this time, the queue has consumers here (Queue.served_ms is that coarse).
 FETCHED_MS: Final = 1_250
-# One YOURJOBS carries at most this many bytes, so that its receiver is not busy for long.
+# One YOURJOBS carries about this many bytes of bodies at most, so that its receiver is not busy for long.
 BATCH_BYTES_MAX: Final = 256 * 1024
 RESPONDER_MS: Final = 5_000
 ADHOC_MS_MIN: Final = 25
 ADHOC_MS_MAX: Final = 2_000
 BROADCAST_MS: Final = 30_000
 BROADCAST_SLACK_MS: Final = 1_000
-# Import rate (QSTAT): two buckets of at least a second, forgotten after five.
+# The import rate (QSTAT) has two buckets of at least a second each. They are forgotten after five seconds.
 RATE_BUCKET_MS: Final = 1_000
 RATE_WINDOW_MS: Final = 5_000
 RATE_SPAN_MS_MIN: Final = 50
-# Fewer imports in the window are no stream: we fetch no jobs before a client waits for them.
+# Fewer imports in the window are not a stream. Then the node asks for no jobs before a client waits for them.
 IMPORTS_MIN: Final = 5
 
 
@@ -69,7 +68,7 @@ IMPORTS_MIN: Final = 5
 
 
 def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Give a node whose clients wait some of our jobs, at most half of the queue."""
+    """Hand some of our jobs, at most half of the queue, to a node whose clients wait."""
     for name, count, flags, *limit in items:
         if type(count) is not int or type(flags) is not int:
             raise ValueError("a count that is not a number")
@@ -95,7 +94,7 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
         if is_standing:
             exchange(sender).standing[name] = Standing(count, broker.now_ms, is_picky=is_picky)
             if queue.length:
-                broker.consumers.hint_due[queue] = None  # They are given at the end of the turn.
+                broker.consumers.hint_due[queue] = None  # The end of the turn hands over the jobs that are here.
             continue
         if not queue.length or queue.paused & PAUSED_OUT:
             continue
@@ -107,7 +106,7 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def standing_of(broker: Broker, node: Node, queue: Queue) -> Standing | None:
-    """Return the node's standing pull of this queue, if it has one that is not used up."""
+    """Return the node's standing pull of this queue, or None if it has none or it is used up."""
     pulls = exchange(node).standing
     standing = pulls.get(queue.name) if pulls else None
     if standing is None:
@@ -119,9 +118,9 @@ def standing_of(broker: Broker, node: Node, queue: Queue) -> Standing | None:
 
 
 def give_ahead(broker: Broker, node: Node, queue: Queue, standing: Standing) -> int:
-    """Give a node jobs for its standing pull. Return how many went.
+    """Hand a node jobs for its standing pull. Return their number.
 
-    Where other consumers may want them, too, it gets half of the queue, as for any other pull.
+    If other consumers may want the jobs, too, the node gets half of the queue, as with any other pull.
     """
     plain = broker.consumers.plain_interest.get(queue.name)
     is_picky = standing.is_picky or (plain is not None and plain.get(node, 1) <= 0)
@@ -137,7 +136,7 @@ def give_ahead(broker: Broker, node: Node, queue: Queue, standing: Standing) -> 
 
 
 def _has_others(broker: Broker, queue: Queue, node: Node) -> bool:
-    """Whether consumers here, or of other nodes than this one, fetch jobs of the queue."""
+    """Whether consumers of this node, or of nodes other than `node`, fetch jobs of the queue."""
     now_ms = broker.now_ms
     if len(queue.interested) > 1 or queue.waiting:
         return True
@@ -146,10 +145,10 @@ def _has_others(broker: Broker, queue: Queue, node: Node) -> bool:
 
 
 def _give_better(broker: Broker, sender: Node, queue: Queue, count: int, limit: Place, *, is_picky: bool) -> None:
-    """Give a node the jobs that come before its own, and tell it of the best one that is left (spec F7)."""
+    """Hand a node the jobs that come before its own, and tell it about the best job that is left. Spec F7."""
     if type(limit[0]) is not int or type(limit[1]) is not int:
-        raise ValueError("a place in the order that is no numbers")
-    # At-most-once jobs stay while the disk fails, whatever the node's consumers take (spec F7, P5).
+        raise ValueError("a place in the order that is not two numbers")
+    # While the disk fails, at-most-once jobs stay here, even if the node's consumers take them (spec F7, P5).
     is_disk_failing = bool(broker.journal.disk_level)
     is_picky = is_picky or is_disk_failing
     given = 0
@@ -161,10 +160,10 @@ def _give_better(broker: Broker, sender: Node, queue: Queue, count: int, limit: 
         rivals = queue.rivals = Rivals()
     job = queue.first(is_picky=is_picky) if is_open else None
     is_held = job is not None and not given and place_of(job) < limit
-    if is_held:  # Better jobs came in a moment ago, or their bodies are on disk.
+    if is_held:  # The better jobs came in a moment ago, or their bodies are on disk.
         job = _first_from(queue, limit, is_picky=is_picky)
     is_notable = job is not None and not notable(broker, job)
-    if is_held or (job is not None and not is_notable):  # The node hears of the others when they may leave.
+    if is_held or (job is not None and not is_notable):  # The node gets a hint when these jobs may leave.
         broker.schedule.call_at(broker.now_ms + REST_MS, partial(broker.owe_hint, queue))
     if job is None or not is_notable:
         rivals.told.pop(sender, None)
@@ -176,7 +175,7 @@ def _give_better(broker: Broker, sender: Node, queue: Queue, count: int, limit: 
 
 
 def _first_from(queue: Queue, limit: Place, *, is_picky: bool) -> Job | None:
-    """Return the first job at a place or behind it; None also if very many come before."""
+    """Return the first job at this place or behind it. None if there is none within the first HELD_MAX jobs."""
     for job in islice(queue.oldest(), HELD_MAX):
         if place_of(job) >= limit and job.is_listed and (job.terms.retry_ms or not is_picky):
             return job
@@ -184,12 +183,12 @@ def _first_from(queue: Queue, limit: Place, *, is_picky: bool) -> Job | None:
 
 
 def place_of(job: Job) -> Place:
-    """Return a job's place in the order, as nodes tell each other."""
+    """Return a job's place in the order, as it is in messages."""
     return job.priority, job.ctime
 
 
 def notable(broker: Broker, job: Job) -> int:
-    """Return in how many milliseconds other nodes hear of a job that waits here; 0: now."""
+    """Return the milliseconds until other nodes are told about a job that waits here; 0 if they are told now."""
     attributes = job.attributes
     if attributes is not None and attributes.priority is not None:
         return 0
@@ -197,7 +196,10 @@ def notable(broker: Broker, job: Job) -> int:
 
 
 def _rest_ms(job: Job, now_ms: int) -> int:
-    """Return how long a job that another node handed to us still stays. Once in 25 days an old one counts as new."""
+    """Return how long a job that another node handed to us must still stay here.
+
+    The time of the import is stored modulo 25 days or so. Now and then, an old job therefore counts as new for REST_MS.
+    """
     return REST_MS - (now_ms - int(job.imported_at) & IMPORT_BITS)
 
 
@@ -211,11 +213,13 @@ def give(
     where: Filter | None = None,
     before: Place | None = None,
 ) -> int:
-    """Hand over up to `count` of a queue's first jobs, without those that came in a moment ago. Return how many went.
+    """Hand over up to `count` of a queue's first jobs. Return their number.
 
-    is_picky   at-most-once jobs stay, too
-    where      only jobs that it takes go
-    before     only jobs that come before this place go
+    Jobs that were imported less than REST_MS ago stay here.
+
+    is_picky   keep at-most-once jobs here, too
+    where      hand over only jobs that match this filter
+    before     hand over only jobs that come before this place
     """
     is_picky = is_picky or bool(broker.journal.disk_level)
     jobs: list[Job] = []
@@ -245,7 +249,7 @@ def give(
     if queue.parking is not None:
         lifecycle.show_due(broker, queue)
     if resting and not jobs and where is None:
-        # Until they have rested no job may leave, so no hint is owed before.
+        # No job may leave before the first of these has rested, so no hint is sent until then.
         queue.hint_until_ms = now_ms + _rest_ms(resting[0], now_ms)
         broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
     if jobs:
@@ -297,12 +301,12 @@ def import_rate(broker: Broker, queue: Queue) -> int:
 
 
 def has_import_rate(broker: Broker, queue: Queue) -> bool:
-    """Whether enough jobs come in to speak of a rate: a single one would read as 20 per second."""
+    """Whether enough jobs come in to speak of a rate. A single import would be a rate of 20 per second."""
     return queue.import_count + queue.import_previous >= IMPORTS_MIN and import_rate(broker, queue) > 0
 
 
 def kinds(broker: Broker, queue: Queue) -> int:
-    """Return the flag of a pull that says which jobs our clients take: those that wait, or asked a moment ago."""
+    """Return the flag of a pull that says which jobs our clients take: the waiting ones, or the last one that asked."""
     waiting = queue.waiting
     if waiting:
         return RETRIED_ONLY if queue.picky == len(waiting) else 0
@@ -313,14 +317,14 @@ def kinds(broker: Broker, queue: Queue) -> int:
 
 
 def ask_count(broker: Broker, queue: Queue) -> int:
-    """Return how many jobs to ask one source for: its share of the rate, 5 to 100, and one per waiting client."""
+    """Return how many jobs to ask one source for: its share of the rate or one per waiting client, from 5 to 100."""
     rate = import_rate(broker, queue) if has_import_rate(broker, queue) else 0
     sources = max(1, len(queue.sources))
     return max(NEEDJOBS_MIN, min(NEEDJOBS_MAX, max(rate // sources, len(queue.waiting))))
 
 
 def hinted_count(broker: Broker, queue: Queue) -> int:
-    """Return how many jobs to take from a node that has some: one per waiting client, more when there is a rate."""
+    """Return how many jobs to ask of a node that has sent a hint: one per waiting client, or its share of the rate."""
     share = 0
     if queue.waiting and has_import_rate(broker, queue):
         share = import_rate(broker, queue) // max(1, len(queue.sources))
@@ -328,7 +332,10 @@ def hinted_count(broker: Broker, queue: Queue) -> int:
 
 
 def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
-    """Ask the nodes that lately had jobs. An urgent question (the queue ran dry under load) ignores the gap."""
+    """Ask the nodes that recently handed us jobs.
+
+    is_urgent   don't wait for the gap since the last question, because the queue ran dry under load
+    """
     if broker.is_leaving or not queue.sources or queue.paused:
         return
     now_ms = broker.now_ms
@@ -351,7 +358,7 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
         if node.is_linked:
             if is_standing:
                 if _is_asked(broker, queue, node):
-                    continue  # It gives jobs as they come.
+                    continue  # The node hands over jobs as they come.
                 note_asked(broker, queue, node, count)
             broker.stats.pulls_sent += 1
             broker.send(
@@ -360,7 +367,7 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
 
 
 def _near_sources(broker: Broker, queue: Queue) -> list[Node]:
-    """Return the nearest nodes that lately had jobs; all such nodes if the nearest gave nothing. Spec ZN5."""
+    """Return the nearest of the nodes that recently had jobs, or all of them if the nearest gave none. Spec ZN5."""
     sources = list(queue.sources)
     if queue.adhoc_attempts > 1 or len(sources) < 2:
         return sources
@@ -370,7 +377,7 @@ def _near_sources(broker: Broker, queue: Queue) -> list[Node]:
 
 
 def is_near_enough(broker: Broker, queue: Queue, node: Node) -> bool:
-    """Whether a hint of this node may be answered now: no nearer node was asked a moment ago. Spec ZN5."""
+    """Whether a hint of this node may be answered now, because no nearer node was asked within NEAR_MS. Spec ZN5."""
     if broker.now_ms - queue.pulled_ms >= NEAR_MS:
         return True
     return zones.distance(broker.me, node) <= queue.pulled_distance
@@ -383,20 +390,20 @@ def note_pull(broker: Broker, queue: Queue, node: Node) -> None:
 
 
 def _is_asked(broker: Broker, queue: Queue, node: Node) -> bool:
-    """Whether a standing pull of ours at this node is good for more than half of its jobs."""
+    """Whether our standing pull at this node is in force and less than half used."""
     asked = None if queue.asked is None else queue.asked.get(node)
     return asked is not None and asked.left > asked.half and broker.now_ms - asked.asked_ms < RENEWED_MS
 
 
 def note_asked(broker: Broker, queue: Queue, node: Node, count: int) -> None:
-    """Note a standing pull of ours."""
+    """Note that this node has a standing pull at `node`."""
     if queue.asked is None:
         queue.asked = {}
     queue.asked[node] = Standing(count, broker.now_ms)
 
 
 def asks_ahead(broker: Broker, queue: Queue) -> bool:
-    """Whether we ask for jobs before a client waits: they come and go all the time, and few of them lie here."""
+    """Whether to ask for jobs before a client waits: jobs come from other nodes, clients fetch them, few are left."""
     if queue.paused or broker.is_leaving or broker.memory_level >= 2 or not has_import_rate(broker, queue):
         return False
     is_fetched = bool(queue.served_ms) and broker.now_ms - queue.served_ms < FETCHED_MS
@@ -404,7 +411,7 @@ def asks_ahead(broker: Broker, queue: Queue) -> bool:
 
 
 def renew(broker: Broker) -> None:
-    """Renew standing pulls that are half used, once per turn, where consumers go on fetching (spec I10)."""
+    """Once per turn, renew standing pulls that are half used, if consumers still fetch jobs. Spec I10."""
     due = broker.consumers.renewals
     broker.consumers.renewals = {}
     for queue in due:
@@ -420,7 +427,7 @@ def renew(broker: Broker) -> None:
 
 
 def ask_all_nodes(broker: Broker, queue: Queue) -> None:
-    """Ask all linked nodes for jobs of a queue where clients wait, as the fallback, every 30 s (spec I8)."""
+    """Ask all linked nodes for jobs of a queue where clients wait. This is the fallback, every 30 seconds. Spec I8."""
     if broker.is_leaving or queue.paused or not (queue.waiting or broker.now_ms in (queue.waited_ms, queue.picky_ms)):
         return
     if queue.broadcast_at_ms and broker.now_ms - queue.broadcast_at_ms < BROADCAST_MS - BROADCAST_SLACK_MS:
@@ -432,7 +439,7 @@ def ask_all_nodes(broker: Broker, queue: Queue) -> None:
 
 
 def ask_for_waiting(broker: Broker, count_max: int) -> None:
-    """Do part of a walk over the queues where clients wait. It begins every BROADCAST_MS and asks all nodes."""
+    """Do a part of the walk that asks all nodes for each queue where clients wait. It starts every BROADCAST_MS."""
     for _ in range(count_max):
         name = next(broker.consumers.asking, None)
         if name is None:

@@ -2,15 +2,16 @@
 
 Jobs are ordered by (priority, creation time, id). A queue keeps them in two priority queues (priority_queue.py):
 `retried` for at-least-once jobs, `once` for at-most-once jobs. Consumers that skip at-most-once jobs (GETJOB with LEASE
-or TOKEN) pop from `retried` alone, at no extra cost. For all other consumers both are one queue: the next job is the
-smaller of both heads. The run of a priority queue is handled here, because nearly every job goes through it.
+or TOKEN) pop from `retried` alone, at no extra cost. All other consumers see one queue: the next job is the smaller of
+the two heads. `push` and `pop` inline the common paths of PriorityQueue, because nearly every job takes them.
 
-A job may leave without `pop`: it is acknowledged, it expires, or it is dequeued. Then its entry stays, and it is dead:
-an entry counts only while its job is QUEUED. `is_listed` says that an entry exists, so a job that comes back uses the
-old one. `sweep` drops dead entries a chunk at a time.
+A job may leave without `pop`, because it is acknowledged, expires or is dequeued. Its entry then stays and is *dead*,
+because an entry counts only while its job is QUEUED. `is_listed` says that an entry exists, so a job that returns uses
+its old entry. `sweep` drops dead entries, a chunk at a time.
 
-Jobs that may not be delivered now, because others of their value have no room, are set aside (parking.py). They are
-pending, and have no entry here. `length` counts the jobs that are offered, and `pending` all of them.
+In an exclusive queue or a queue with caps, a job may have to wait until others with the same value are done. Such a job
+is set aside (parking.py): it is pending and has no entry here. `length` counts the jobs that are offered, `pending`
+counts those that are aside, too.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ PAUSED_IN: Final = 1
 PAUSED_OUT: Final = 2
 PAUSE_NAMES: Final = ("none", "in", "out", "all")
 
-# Dead entries are swept when they outnumber the living by this.
+# Dead entries are swept when there are more than this many beyond the number of living ones.
 DEAD_ENTRIES_MIN: Final = 1024
 QUEUE_BYTES: Final = 1320  # The object, its containers and the dict entries of its name, as measured.
-LINE_BYTES: Final = 100  # A client that waits in one queue: an entry of `waiting`, as measured.
+LINE_BYTES: Final = 100  # An entry of `waiting`, that is, one client that waits in one queue, as measured.
 
 # Most queues have no at-most-once job. They share this empty priority queue as `once`; no job is ever pushed to it.
 NO_JOBS: Final = PriorityQueue()
@@ -47,28 +48,29 @@ NO_JOBS: Final = PriorityQueue()
 class Queue:
     """The ready jobs of one name, and what the node knows about the demand for them.
 
-    name, head_bytes    its name; the start of a GETJOB entry, encoded once
-    serial              its place in `broker.queue_order`
+    name, head_bytes    the name; the start of a GETJOB entry, encoded once
+    serial              the queue's place in `broker.queue_order`
     retried, once       the priority queues of at-least-once and of at-most-once jobs
     length              ready jobs; `once_length` of them are delivered at most once
     dead                entries whose job is not QUEUED any more
     waiting             clients blocked in GETJOB, in order of arrival; `picky` of them skip at-most-once jobs
-    paused              PAUSED_IN, PAUSED_OUT
-    created_ms, active_ms   monotonic; active = last enqueue or fetch
+    paused              PAUSED_IN, PAUSED_OUT or both
+    created_ms, active_ms   when the queue was made, and when a job was last enqueued or fetched (monotonic)
     jobs_in, jobs_out   counters of QSTAT
     sources             nodes that handed us jobs -> when they last did (QSTAT import-from)
     asked               node -> our standing pull there; None: there was none yet
-    interested          node -> clients waiting there, as that node told us; -1: none waits, but clients fetch there
-    served_ms, busy_ms  about when a client last got a job; the same, if one had got a job shortly before
-    rivals              better jobs elsewhere, and our best one as others were told; None: no word yet (ordering.py)
-    waited_ms, picky_ms   when a client last stopped waiting: one that takes all jobs, a picky one
-    parking             jobs by value, where only so many of a value may be out; None: no job waits for that
+    interested          node -> clients that wait there, as that node told us; -1: none waits, but clients fetch there
+    served_ms           about when a client last got a job
+    busy_ms             about when a client last got a job shortly after another job was served
+    rivals              better jobs elsewhere, and our best one as others were told; None: no message yet (ordering.py)
+    waited_ms, picky_ms   when a client that takes all jobs last stopped waiting, and when a picky client did
+    parking             jobs by value, if the number of jobs per value is limited; None: no limit applies (parking.py)
     filters             indexes of jobs by metadata, and clients that wait with WHERE; None: none (filters.py)
-    patterns            groups of clients whose patterns the name matches; None: none (patterns.py)
-    polled_ms           when a client last asked in vain and did not wait
-    pulled_ms, pulled_distance   when a node's hint was answered last, and how far that node is (zones.py)
-    ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the head's body is read back from
-                        disk (spilling.py)
+    patterns            groups of clients whose patterns match the name; None: none (patterns.py)
+    polled_ms           when a client last asked, got no job and did not wait
+    pulled_ms, pulled_distance   when a node's hint was last answered, and how far that node is (zones.py)
+    ahead               how many of the next jobs have their bodies in memory (spilling.py)
+    is_stalled          whether the head's body is being read back from disk (spilling.py)
     """
 
     __slots__ = (
@@ -174,7 +176,7 @@ class Queue:
             self.filters.added(job)
         if self.parking is not None:
             if job.is_listed:
-                self.unlist(job)  # It may have to wait aside, where it has no entry.
+                self.unlist(job)  # The job may be set aside, and has no entry here then.
             if self.parking.added(job):
                 return
         self.length += 1
@@ -187,7 +189,7 @@ class Queue:
             self.once_length += 1
         if job.is_listed:
             self.dead -= 1
-            return  # Its old entry counts again: the key never changes.
+            return  # Its old entry counts again. The entry's key is still right, because it never changes.
         job.is_listed = True
         attributes = job.attributes
         if attributes is None or attributes.priority is None:
@@ -203,7 +205,7 @@ class Queue:
         jobs.push_aside(job)
 
     def show(self, job: Job) -> None:
-        """Offer a pending job that was aside."""
+        """Offer a pending job that was set aside."""
         self.length += 1
         jobs = self.retried
         if not job.terms.retry_ms:
@@ -215,7 +217,7 @@ class Queue:
         jobs.push_aside(job)
 
     def withdraw(self, job: Job) -> None:
-        """Stop offering a pending job, which goes aside."""
+        """Stop offering a pending job, because it is set aside."""
         jobs = self.retried
         if not job.terms.retry_ms:
             jobs = self.once
@@ -226,7 +228,7 @@ class Queue:
         job.is_listed = False
 
     def pop(self) -> Job | None:
-        """Remove and return the first ready job; the caller changes its state. None when empty."""
+        """Remove and return the first ready job, or None if there is none. The caller changes its state."""
         while True:
             jobs = self.retried
             once = self.once
@@ -268,7 +270,7 @@ class Queue:
         return None
 
     def first(self, *, is_picky: bool) -> Job | None:
-        """Return the job that is served next, without taking it; a picky client takes no at-most-once job."""
+        """Return the next job to be served, without taking it. With `is_picky`, skip at-most-once jobs."""
         retried = self._living(self.retried)
         if is_picky or not self.once_length:
             return retried
@@ -276,7 +278,7 @@ class Queue:
         return once if retried is None or (once is not None and key_of(once) < key_of(retried)) else retried
 
     def _living(self, jobs: PriorityQueue) -> Job | None:
-        """Return the first job of a priority queue, after its dead entries were dropped."""
+        """Return the first QUEUED job of a priority queue. Drop the dead entries before it."""
         job = jobs.first()
         while job is not None and job.state != QUEUED:
             jobs.smallest()
@@ -286,17 +288,17 @@ class Queue:
         return job
 
     def _first_queue(self) -> PriorityQueue:
-        """Return the priority queue whose first entry comes first; `retried` must have one."""
+        """Return the priority queue with the smaller first entry. `retried` must not be empty."""
         first, other = self.once.first_key(), self.retried.first_key()
         return self.once if first is not None and (other is None or first < other) else self.retried
 
     @property
     def retried_length(self) -> int:
-        """The number of at-least-once jobs that are ready: all that GETJOB with LEASE or TOKEN takes."""
+        """The number of ready at-least-once jobs. GETJOB with LEASE or TOKEN takes no others."""
         return self.length - self.once_length
 
     def removed(self, job: Job) -> None:
-        """Note that a QUEUED job left without `pop`; its entry stays until it is popped or swept."""
+        """Note that a QUEUED job left without `pop`. Its entry stays until it is popped or swept."""
         if self.parking is not None and self.parking.removed(job):
             if self.filters is not None and job.attributes is not None:
                 self.filters.left(job)
@@ -316,7 +318,7 @@ class Queue:
 
     @property
     def pending(self) -> int:
-        """The number of pending jobs: those that are offered, and those that are aside."""
+        """The number of pending jobs: those that are offered and those that are set aside."""
         return self.length if self.parking is None else self.length + self.parking.length
 
     @property
@@ -340,7 +342,7 @@ class Queue:
         return self.dead > self.length + DEAD_ENTRIES_MIN
 
     def sweep(self) -> Iterator[None]:
-        """Drop dead entries, a part per step; pushes and pops may happen between steps."""
+        """Drop dead entries, a part per step. Pushes and pops may happen between steps."""
         yield from self.retried.sweep(self._keeps)
         yield from self.once.sweep(self._keeps)
 
@@ -357,7 +359,7 @@ class Queue:
         return False
 
     def oldest(self) -> Iterator[Job]:
-        """Yield pending jobs in the order in which they are served, as if none were aside."""
+        """Yield pending jobs in the order of delivery. Jobs that are set aside are included at their place."""
         if not self.once_length:
             jobs = self.retried.jobs()
         else:
@@ -367,7 +369,7 @@ class Queue:
         return merge(jobs, map(_aside_of, self.parking.aside.in_order()), key=key_of)
 
     def newest(self, count_max: int) -> Iterator[Job]:
-        """Yield up to `count_max` ready jobs, last to first."""
+        """Yield up to `count_max` pending jobs, from last to first."""
         ordered = self.retried.backwards()
         if self.once_length:
             ordered = merge(ordered, self.once.backwards(), reverse=True, key=entry_key)
@@ -377,9 +379,9 @@ class Queue:
         return islice(merge(map(_job_of, ordered), aside, reverse=True, key=key_of), count_max)
 
     def first_lists(self, count: int) -> list[list[Job]]:
-        """Return lists of pending jobs in order. The first `count` of the queue are among them.
+        """Return ordered lists of pending jobs. Together they contain the first `count` jobs of the queue.
 
-        The lists can be merged in parts, while the queue goes on.
+        The caller can merge the lists in parts, while the queue changes.
         """
         lists = self.retried.first_lists(count)
         if self.once_length:
@@ -389,7 +391,7 @@ class Queue:
         return lists
 
     def last_lists(self, count: int) -> list[list[Job]]:
-        """Return lists of pending jobs, last to first, as `first_lists` does."""
+        """Return lists of pending jobs, from last to first. Together they contain the queue's last `count` jobs."""
         lists = self.retried.last_lists(count)
         if self.once_length:
             lists += self.once.last_lists(count)
@@ -398,7 +400,7 @@ class Queue:
         return lists
 
     def key_at(self, position: int) -> tuple[int, int] | None:
-        """Return (priority, creation time) of about the `position`-th job to be served; None if there is none."""
+        """Return about the (priority, creation time) of the job at `position` in the queue; None if there is none."""
         found = [jobs.key_at(position) for jobs in (self.retried, self.once)]
         return min([key for key in found if key is not None], default=None)
 

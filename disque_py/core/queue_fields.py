@@ -1,11 +1,11 @@
 """Queue fields: the fields of QUEUE SET, their values, and the settings in force that follow from them.
 
-A field's value is a text, as QUEUE GET shows it. `read_value` checks the words of a user and gives that text.
-`settings_in_force` parses the texts of a queue into one QueueSettings, which code that obeys the settings reads.
+A field's value is a text, as QUEUE GET shows it. `read_value` checks a user's value and returns that text.
+`settings_in_force` parses the texts of a queue into one QueueSettings, for the code that applies the settings.
 
-A field that this version does not know, or a value that only a newer version understands, has no effect here: the
-default is in force. queue_settings.py keeps such fields and passes them on. This module knows no version, no node and
-no broker. Spec QS1.
+A field that this software does not know, or a value that only newer software understands, has no effect here. The
+default is in force instead. queue_settings.py keeps such fields and passes them on. This module knows nothing about
+versions of settings, nodes or the broker. Spec QS1.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 INT64_MAX: Final = (1 << 63) - 1
-# As DELAY, RETRY and TTL: spans are kept in milliseconds, in 64 bits.
+# The same limit as that of DELAY, RETRY and TTL, which are stored in milliseconds in 64 bits.
 SPAN_MS_MAX: Final = INT64_MAX // 1_000_000 * 1_000
 REPLICATE_MAX: Final = 65_535
-ATTEMPTS_MAX: Final = 1_000_000_000  # As of ADDJOB: other nodes and the journal take no more.
+ATTEMPTS_MAX: Final = 1_000_000_000  # The same limit as in ADDJOB. Other nodes and the journal accept no more.
 # Bounds of `rate` and `max-running`.
 CAP_MAX: Final = 1_000_000_000
 RATE_MS_MIN: Final = 1_000
@@ -27,10 +27,10 @@ NAMES_MAX: Final = 8
 NAME_BYTES_MAX: Final = 1_024
 # `replicate quorum`: the number of copies follows the size of the cluster.
 QUORUM: Final = -1
-# The longest text of a value, ours or of a newer version.
+# The longest text of a value, including values of newer versions.
 VALUE_BYTES_MAX: Final = 65_536
 
-# Fields that have one version: a change of one writes all of them.
+# These fields are changed together: a change of one writes all of them with one version.
 CLAIM_FIELDS: Final = (b"type", b"exclusive-by", b"assign")
 _TIME: Final = re.compile(rb"([0-9]{1,19})(ms|s|m|h|d)?")
 _UNIT_MS: Final = {b"ms": 1, b"": 1_000, b"s": 1_000, b"m": 60_000, b"h": 3_600_000, b"d": 86_400_000}
@@ -39,24 +39,25 @@ _BACKOFF: Final = re.compile(rb"(fixed|linear|exponential):([0-9]{1,16}):([0-9]{
 
 
 class QueueSettings:
-    """The settings in force for one queue, as the code that obeys them reads them.
+    """The settings in force for one queue, for the code that applies them.
 
-    lease_ms      RETRY of jobs that name none; 0: Disque's default
-    delay_ms, ttl_ms   DELAY and TTL of jobs that name none
-    replicate     REPLICATE of jobs that name none; 0: Disque's default, QUORUM: a majority of the nodes
-    attempts      ATTEMPTS of jobs that name none; 0: any number
-    backoff       BACKOFF of jobs that name none, as the option's text; empty: none
+    lease_ms      RETRY of jobs added without one; 0: Disque's default
+    delay_ms, ttl_ms   DELAY and TTL of jobs added without one
+    replicate     REPLICATE of jobs added without one; 0: Disque's default, QUORUM: a majority of the nodes
+    attempts      ATTEMPTS of jobs added without one; 0: any number
+    backoff       BACKOFF of jobs added without one, as the option's text; empty: none
     maxlen        the most pending jobs in the whole cluster; 0: any number
     maxsize       the most bytes of a body; 0: any number
     dead_letter   the queue for jobs without attempts left; empty: none
-    retention_ms  how long an errored job stays
+    retention_ms  how long an errored job is kept
     require_meta  names that the META of a job must have
     index         names of META that are indexed from the start
-    exclusive_by  name of META of an exclusive queue: at most one running job per value; empty: it is none
-    is_quorum     a job is handed out under a claim of its own (`assign quorum`)
-    rate, rate_ms, rate_by        deliveries per time, in the cluster or per value of this name; 0: any number
-    max_running, max_running_by   leases that run, likewise
-    result_retention_ms   how long a result of ACKJOB stays; 0: only nodes that wait are told
+    exclusive_by  in an exclusive queue, the name of META of which at most one job per value runs; empty: not exclusive
+    is_quorum     whether each job is delivered under a claim of its own (`assign quorum`)
+    rate, rate_ms   at most `rate` deliveries of the queue in `rate_ms`, in the whole cluster; 0: any number
+    rate_by       name of META; the rate then applies to each of its values separately; empty: none
+    max_running, max_running_by   the same for the number of running leases
+    result_retention_ms   how long a result of ACKJOB is kept; 0: only nodes that wait for it are told
     """
 
     __slots__ = (
@@ -105,12 +106,12 @@ class QueueSettings:
         self.is_quorum = False
 
 
-# Of all queues without settings.
+# The settings of all queues that have none of their own.
 DEFAULTS: Final = QueueSettings()
 
 
 class InvalidValueError(ValueError):
-    """A value that a field may not have; the text is the reason."""
+    """A value that a field may not have. The text is the reason."""
 
 
 def span_ms(value: bytes) -> int:
@@ -129,7 +130,7 @@ def span_text(ms: int) -> bytes:
     return b"%dms" % ms if ms % 1000 else b"%d" % (ms // 1000)
 
 
-# -- kinds of values: each gives the text that QUEUE GET shows, and raises InvalidValueError ---------------------------
+# -- kinds of values: each function returns the text that QUEUE GET shows, or raises InvalidValueError -----------------
 
 
 def _read_span(name: bytes, value: bytes) -> bytes:
@@ -193,7 +194,7 @@ def _read_names(name: bytes, value: bytes) -> bytes:
 
 
 def rate_of(text: bytes) -> tuple[int, int]:
-    """Return number and time of a `rate` as it is kept."""
+    """Return the number and the milliseconds of a stored `rate`."""
     number, has_time, span = text.partition(b"/")
     return int(number), span_ms(span) if has_time else 1_000
 
@@ -234,7 +235,7 @@ def _read_assign(name: bytes, value: bytes) -> bytes:
 
 
 class Field(NamedTuple):
-    """One field: its default as QUEUE GET shows it, and the reader of values (queue, text) -> text shown."""
+    """One field: its default as QUEUE GET shows it, and the function (queue, text) -> stored text that reads values."""
 
     name: bytes
     default: bytes
@@ -268,14 +269,17 @@ FIELDS: Final = {field.name: field for field in ALL_FIELDS}
 
 
 def read_value(queue: bytes, field: Field, value: bytes) -> bytes:
-    """Return the text of a field's value as it is kept and shown. An empty one is the default. InvalidValueError."""
+    """Return the text of a field's value as it is stored and shown. An empty value is the default.
+
+    InvalidValueError if the field may not have this value.
+    """
     if len(value) > VALUE_BYTES_MAX:
         raise InvalidValueError(f"at most {VALUE_BYTES_MAX} bytes")
     return field.read(queue, value) if value else field.default
 
 
 def settings_in_force(queue: bytes, values: Iterable[tuple[bytes, bytes]]) -> QueueSettings | None:
-    """Return the settings that a queue's fields and their values give; None if all of them are defaults."""
+    """Return the settings in force that a queue's fields and values result in; None if all of them are defaults."""
     texts: dict[bytes, bytes] = {}
     for name, value in values:
         field = FIELDS.get(name)
@@ -284,7 +288,7 @@ def settings_in_force(queue: bytes, values: Iterable[tuple[bytes, bytes]]) -> Qu
         try:
             text = field.read(queue, value)
         except InvalidValueError:
-            continue  # A newer version allows it.
+            continue  # Newer software allows this value.
         if text != field.default:
             texts[name] = text
     return _parsed(texts) if texts else None

@@ -1,19 +1,19 @@
 """Queue settings: the settings of all queues, with the versions by which nodes agree on them.
 
 A setting is a text with a version (counter, node id). The higher version wins, field by field. So two operators who set
-different fields at different nodes both succeed. A new version's counter is one above the highest that its node knows
-of the queue. A RESET is a version, too: fields of lower versions have their defaults again. Merging in any order, and
-any number of times, gives the same state.
+different fields on different nodes both succeed. The counter of a new version is one above the highest counter that its
+node knows for the queue. A RESET is a version, too: fields with lower versions have their defaults again. Settings can
+be merged in any order and any number of times, and the result is the same.
 
-A field that this version does not know is kept and passed on. So is a value that only a newer version understands;
-this node goes by the default then.
+A node keeps and passes on fields that its software does not know, and values that only newer software understands. In
+place of such a value it uses the default.
 
-`QueueSettingsTable.of` gives the settings in force, parsed, for code that obeys them (queue_fields.py). This module is
-data: it knows no broker, no file and no other node (settings_sync.py).
+`QueueSettingsTable.of` returns the parsed settings in force, for the code that applies them (queue_fields.py). This
+module is data: it knows no broker, no file and no other node (settings_sync.py).
 
-The table also carries other state that all nodes share: topics, schedules, users, batches. A *key* names a state. The
-key of a queue's settings is the queue's name. Any other kind of state has a prefix (`state_key`). A node that does not
-know a kind keeps its states and passes them on, as it does with fields. Spec QS1, QS2, QS9.
+The table also carries other state that all nodes share: topics, schedules, users and batches. A *key* names a state.
+The key of a queue's settings is the queue's name. The keys of other kinds of state have a prefix (`state_key`). A node
+that does not know a kind keeps its states and passes them on. Spec QS1, QS2, QS9.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from cluster_bus.node import Node
 from disque_py.core.queue_fields import DEFAULTS, FIELDS, VALUE_BYTES_MAX, QueueSettings, settings_in_force
 from disque_py.core.settings_exchange import Exchange
 
-# A state of a queue counts so many bytes besides its name, and a field so many besides its name and value.
+# A queue's state counts this many bytes plus its name, and a field this many bytes plus its name and value.
 STATE_BYTES: Final = 400
 FIELD_BYTES: Final = 250
-# At most so many queues have settings, and their states take at most so many bytes.
+# At most this many queues have settings, and their states take at most this many bytes.
 QUEUES_MAX: Final = 100_000
 TABLE_BYTES_MAX: Final = 256 * 1024 * 1024
 NO_VERSION: Final = "ERR the settings of the queue have the highest version there is"
 FULL: Final = f"ERR too many queues with settings, at most {QUEUES_MAX}"
-# Bounds for one field, ours or of a newer version.
+# Bounds for one field, including fields of newer versions.
 FIELD_NAME_BYTES_MAX: Final = 64
 FIELDS_MAX: Final = 64
 COUNTER_MAX: Final = 1 << 53
 NODE_BYTES: Final = 20
 
 
-# The name of the version of a RESET, among the versions of fields.
+# A RESET is stored as the version of a field with this name.
 RESET_FIELD: Final = b""
 
-# Kinds of states. A key that begins with a zero byte says its kind behind it. Any other key is the name of a queue.
+# Kinds of states. In a key that begins with a zero byte, the second byte is the kind. Any other key is a queue's name.
 QUEUE: Final = b"q"
 TOPIC: Final = b"t"
 SCHEDULE: Final = b"s"
@@ -52,7 +52,7 @@ USER: Final = b"u"
 BATCH: Final = b"b"
 _MARK: Final = b"\0"
 
-# Called with a name and the fields of its state, without empty ones. No fields: the state was deleted.
+# Is called with a name and the non-empty fields of its state. Without fields, the state was deleted.
 Watcher = Callable[[bytes, dict[bytes, bytes]], None]
 
 
@@ -68,12 +68,12 @@ def split_key(key: bytes) -> tuple[bytes, bytes]:
 
 # A field's value, and its version: counter, node id.
 Versioned = tuple[bytes, int, bytes]
-# Queue, field, value, counter, node id: a setting on its way to a node or into a file.
+# A setting in a message or a file: queue, field, value, counter, node id.
 Item = tuple[bytes, bytes, bytes, int, bytes]
 
 
 def is_item(item: object) -> bool:
-    """Return whether this is an Item within all bounds. Positions behind it are for newer versions."""
+    """Return whether this is an Item within all bounds. Newer versions may append more positions."""
     if not isinstance(item, (list, tuple)) or len(item) < 5:
         return False
     name, field, value, counter, node_id = item[:5]
@@ -91,13 +91,13 @@ def is_item(item: object) -> bool:
 
 
 class QueueState:
-    """Everything known of one queue's settings.
+    """All that a node knows about one queue's settings.
 
-    reset      version of the last RESET; (0, b"") if there was none
+    reset      the version of the last RESET; (0, b"") if there was none
     fields     name -> value and version, all above `reset`
-    digest     of all versions: two nodes with the same digest have the same state
-    number     the table's change number of the last change (QueueSettingsTable.number)
-    confirmed  nodes that said that they have this state -> the doubts of them at that time (Exchange)
+    digest     a digest of all versions; two nodes with the same digest have the same state
+    number     the table's change number at the last change (QueueSettingsTable.number)
+    confirmed  node that has confirmed this state -> its `Exchange.doubts` at that time
     """
 
     __slots__ = ("confirmed", "digest", "fields", "number", "reset")
@@ -121,22 +121,22 @@ def _digest(item: Item) -> int:
 
 
 def _ignore(name: bytes) -> None:
-    """Do nothing: no code looks after queues whose jobs need a claim."""
+    """Do nothing, until a function is set that handles queues whose jobs need a claim."""
 
 
 class QueueSettingsTable:
     """The settings of all queues, as one node knows them.
 
-    in_force   queue -> its settings, for queues that have any that is no default. Empty: ADDJOB looks no further
+    in_force   queue -> settings, for queues with a setting that is not the default; if empty, ADDJOB needs no look-up
     limited    queues with `maxlen`
-    exclusive  queues whose jobs need a claim, and their settings
+    exclusive  queue -> settings, for queues whose jobs need a claim
     adopt      is called with the name of such a queue when its settings change
     states     key -> versions, also of queues whose settings were reset, and of other kinds of states
-    digest     of all versions; 0 if there are none
-    number     counts changes
+    digest     a digest of all versions; 0 if there are none
+    number     the number of changes so far
     bytes      about the memory that the states take
-    unsaved    settings that changed and are not given to the file yet, by queue and field
-    exchange   the conversation about them
+    unsaved    (queue, field) of the settings that changed and have not been passed to a write of the file
+    exchange   the state of the exchange with other nodes
     """
 
     def __init__(self) -> None:
@@ -160,27 +160,32 @@ class QueueSettingsTable:
         return in_force.get(name, DEFAULTS) if in_force else DEFAULTS
 
     def watch(self, kind: bytes, watcher: Watcher) -> None:
-        """Have a function called after each change of a state of this kind. It hears of all present states at once."""
+        """Call a function for each present state of this kind, and after each change of one."""
         self._watchers[kind] = watcher
         for key in list(self.states):
             if split_key(key)[0] == kind:
                 self._tell_watcher(key, self.states[key])
 
     def watch_queues(self, watcher: Callable[[bytes, QueueSettings | None], None]) -> None:
-        """Have a function called with a queue and its settings in force after each change. None: all are defaults."""
+        """Call a function with a queue and its settings in force, for each present one and after each change.
+
+        The settings are None if all of them are defaults.
+        """
         self._queue_watcher = watcher
         for name, settings in list(self.in_force.items()):
             watcher(name, settings)
 
     def next_counter(self, name: bytes) -> int:
-        """Return the counter of a new version of this queue's settings. Above COUNTER_MAX: there is none."""
+        """Return the counter of a new version of this queue's settings. Above COUNTER_MAX, it is not valid."""
         state = self.states.get(name)
         return 1 if state is None else state.highest() + 1
 
     def has_room(self, name: bytes, fields: int, value_bytes: int) -> bool:
-        """Return whether so many fields of a queue can be remembered. Queues that were reset make room, oldest first.
+        """Return whether there is room for this many fields of a queue.
 
-        value_bytes   of all names and values of the fields
+        If necessary, forget queues that were reset, oldest first.
+
+        value_bytes   the bytes of all names and values of the fields
         """
         more = fields * FIELD_BYTES + value_bytes
         is_new = name not in self.states
@@ -207,7 +212,7 @@ class QueueSettingsTable:
             self.bytes -= _field_bytes(field, known[0])
 
     def merge(self, item: Item) -> bool:
-        """Merge one setting. Return whether it is news. The caller has checked `is_item` and `has_room`."""
+        """Merge one setting. Return whether it changed anything. The caller has checked `is_item` and `has_room`."""
         if not self.merge_version(item):
             return False
         name = item[0]
@@ -223,10 +228,10 @@ class QueueSettingsTable:
             self._take_effect(name, self.states[name])
 
     def merge_version(self, item: Item) -> bool:
-        """Merge one setting without effect on the settings in force. Return whether it is news."""
+        """Merge one setting without effect on the settings in force. Return whether it changed anything."""
         name, field, value, counter, node_id = item
         if field == RESET_FIELD and value:
-            value = b""  # A RESET has none: with one, it would be another state here than where it is told on.
+            value = b""  # A RESET has no value, and is passed on without one. With one, digests would differ.
             item = (name, field, value, counter, node_id)
         state = self.states.get(name)
         if state is None:
@@ -243,7 +248,7 @@ class QueueSettingsTable:
                 self._forget_field(name, state, each)
         else:
             known = state.fields.get(field)
-            # The value decides between two settings that a node in trouble gave one version.
+            # A node in trouble may give two settings the same version. Then the value decides.
             if known is not None and (known[1], known[2], known[0]) >= (counter, node_id, value):
                 return False
             if known is not None:
@@ -264,7 +269,7 @@ class QueueSettingsTable:
         self._note(state, _digest((name, field, value, counter, node_id)))
 
     def _note(self, state: QueueState, digest: int) -> None:
-        """Add a version to the digests, or take it out: both are the same operation."""
+        """Add a version to the digests, or remove it. Both are the same operation."""
         state.digest ^= digest
         self.digest ^= digest
 
@@ -299,7 +304,7 @@ class QueueSettingsTable:
             watcher(name, {field: known[0] for field, known in state.fields.items() if known[0]})
 
     def items_of(self, name: bytes) -> list[Item]:
-        """Return all versions of one queue, the RESET first."""
+        """Return all versions of one queue. A RESET comes first."""
         state = self.states[name]
         items: list[Item] = []
         if state.reset[0]:
@@ -309,7 +314,7 @@ class QueueSettingsTable:
         return items
 
     def all_items(self) -> Iterator[Item]:
-        """Yield all versions of all queues, as they are when they are reached. The table may change meanwhile."""
+        """Yield all versions of all queues. If the table changes meanwhile, later queues are yielded as changed."""
         for name in list(self.states):
             if name in self.states:
                 yield from self.items_of(name)
@@ -329,12 +334,12 @@ class QueueSettingsTable:
         return items
 
     def put_back(self, items: list[Item]) -> None:
-        """Note again that these settings are not in the file: it could not be written."""
+        """Mark these settings as unsaved again, because the file could not be written."""
         for item in items:
             self.unsaved[item[0], item[1]] = None
 
     def shown(self, name: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the fields that QUEUE GET shows of a queue, with their values."""
+        """Return the fields of a queue that QUEUE GET shows, with their values."""
         state = self.states.get(state_key(QUEUE, name))
         fields = state.fields if state is not None else {}
         return [(each, (fields[each][0] if each in fields else b"") or field.default) for each, field in FIELDS.items()]

@@ -1,9 +1,9 @@
 """The plan of a rebalance: how many queued jobs each node gives, and to which node.
 
 The leader of the task (tasks.py) learns the length of the queue on each node that takes part, and whether that node
-takes jobs. Then it plans once. A node that takes none holds its jobs, or the common part if that is less. All others
-get equal parts of the rest, to one job. The jobs left over go to the nodes that have the most, so the fewest jobs move.
-Spec ZN7.
+takes jobs. Then it plans once. In the plan, all nodes have equal parts. There are two exceptions. A node that takes no
+jobs and has fewer than the equal part keeps what it has. If the jobs can't be divided evenly, the nodes that have the
+most jobs get one more, so that the fewest jobs move. Spec ZN7.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Balance:
-    """The jobs that are left to be moved.
+    """The jobs that are still to be moved.
 
-    surplus   node -> jobs that it still gives
-    deficit   node -> jobs that it still gets
+    surplus   node -> number of jobs that it still gives
+    deficit   node -> number of jobs that it still gets
     """
 
     __slots__ = ("deficit", "surplus")
@@ -31,7 +31,7 @@ class Balance:
         self.deficit = {node: parts[node] - lengths[node] for node in lengths if lengths[node] < parts[node]}
 
     def receiver_of(self, giver: Node) -> Node | None:
-        """Return the node that gets the giver's next jobs: the nearest one that lacks some."""
+        """Return the node that gets the giver's next jobs: the nearest node with a deficit. None if there is none."""
         found: Node | None = None
         for node, missing in self.deficit.items():
             if missing and (found is None or zones.distance(giver, node) < zones.distance(giver, found)):
@@ -39,7 +39,7 @@ class Balance:
         return found
 
     def grant(self, giver: Node, receiver: Node, most: int) -> int:
-        """Take up to `most` jobs out of the plan; return how many."""
+        """Take up to `most` jobs out of the plan. Return their number."""
         count = min(most, self.surplus[giver], self.deficit[receiver])
         self.surplus[giver] -= count
         self.deficit[receiver] -= count
@@ -47,9 +47,9 @@ class Balance:
 
 
 def parts_of(lengths: dict[Node, int], takers: list[Node]) -> dict[Node, int]:
-    """Return how many jobs each node has at the end.
+    """Return the number of jobs that each node has at the end.
 
-    lengths   node -> jobs that it has
+    lengths   node -> number of jobs that it has now
     takers    nodes that take jobs
     """
     open_nodes = list(lengths)

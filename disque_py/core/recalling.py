@@ -1,14 +1,14 @@
-"""Memories of grants, copied from voter to voter: RECALL, RECALLED.
+"""Recalling: copy memories of grants from voter to voter. RECALL, RECALLED.
 
-Two voters need the memory of others:
+A voter needs the memories of others in two cases:
 
-* A voter of a new list copies the running grants, the highest fences and the floors from a majority of the list before
-  it. Only voters that have stopped tell them, and that remember what they granted. Spec CL5.
-* A voter without memory reads those of a majority of its own list, when every lease that it may have granted is over.
-  Only voters that remember tell them. Spec CL6.
+* A voter of a new list copies the running grants, the highest fences and the floors from a majority of the voters of
+  the list before it. Only voters that have stopped the old epoch and remember their grants answer. Spec CL5.
+* A voter that has lost its memory waits until every lease that it may have granted is over. Then it copies the same
+  from a majority of its own list. Only voters that remember their grants answer. Spec CL6.
 
-The one that reads asks for a page at a time. The one that is asked keeps the keys as they were at the first page, so a
-page that is asked for again is the same.
+The reader asks for one page at a time. The voter that is asked keeps the list of keys as it was at the first page, so a
+page that is asked for twice has the same keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from disque_py.core.voter_list import VoterList
 from disque_py.core.voter_memory import FLOOR, GRANT, LISTS
 from disque_py.log_lines import tell
 
-# A page that did not come is asked for again.
+# A page that has not come is asked for again after this.
 ASK_AGAIN_MS: Final = 1_000
 
 A_PAGE: Final = 0
@@ -34,15 +34,15 @@ BEGIN_AGAIN: Final = 2
 
 
 class Recall:
-    """A memory that is being read.
+    """The state of reading other voters' memories.
 
     sources      the list whose voters are asked
-    is_copying   they are asked for the epoch before ours; else for ours
-    asked        node -> number of the request under way
-    asked_ms     node -> when it was asked
+    is_copying   whether they are asked about the epoch before ours; otherwise about ours
+    asked        node -> number of the open request
+    asked_ms     node -> when that request was sent
     pages        node -> number of its next page
-    runs         node -> its process, when its first page was asked for
-    complete     nodes that have told everything
+    runs         node -> the process that was asked for the first page
+    complete     nodes that have sent all pages
     """
 
     __slots__ = ("asked", "asked_ms", "complete", "is_copying", "pages", "runs", "sources")
@@ -58,7 +58,7 @@ class Recall:
 
 
 def step(broker: Broker) -> None:
-    """Begin to read memories if this voter needs them, and ask for the next pages."""
+    """Start reading memories if this voter needs them, and ask for the next pages."""
     claims = broker.claims
     memory = claims.memory
     recall = claims.recall
@@ -90,13 +90,13 @@ def _ask(broker: Broker, recall: Recall, node: Node) -> None:
 
 
 def on_recall(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Tell a page of our memory of an epoch, if we remember it and, for an epoch of the past, have stopped."""
+    """Send a page of our memory of an epoch, if we remember it. A past epoch must be stopped here."""
     claims = broker.claims
     memory = claims.memory
     grants = memory.grants
     for number, epoch, page, is_copying, *_ in items:
         if type(number) is not int or type(epoch) is not int or type(page) is not int or page < 0:
-            raise ValueError("a request for a memory that is none")
+            raise ValueError("a malformed request for a memory")
         has_stopped = memory.list is not None and memory.list.epoch > epoch
         if not memory.is_good(epoch) or claims.memory.is_conflict or has_stopped != bool(is_copying):
             send(broker, sender, RECALLED, (number, NOT_NOW, 0, [], False))
@@ -108,30 +108,30 @@ def on_recall(broker: Broker, sender: Node, items: list[Any]) -> None:
         if of_epoch != epoch:
             send(broker, sender, RECALLED, (number, BEGIN_AGAIN, 0, [], False))
             continue
-        # A page may be asked for again, because its answer was late.
+        # This page may have been sent before, if its answer came too late.
         part = keys[page * claims.page_keys : (page + 1) * claims.page_keys]
         told = [grants.item(key, broker.now_ms) for key in part if key in grants.records]
         is_end = len(keys) <= (page + 1) * claims.page_keys
-        # That this voter has stopped must be on its disk first.
+        # `answer` waits until the disk has recorded that this voter has stopped the epoch.
         voting.answer(broker, sender, RECALLED, (number, A_PAGE, grants.floor, told, is_end))
 
 
 def on_recalled(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Add a page of another voter's memory to ours. A majority of them is enough."""
+    """Merge a page of another voter's memory into ours. The memories of a majority are enough."""
     claims = broker.claims
     for number, outcome, floor, told, is_end, *_ in items:
         if type(number) is not int or type(outcome) is not int or type(is_end) is not bool:
-            raise ValueError("a memory that is none")
+            raise ValueError("a malformed memory")
         if type(floor) is not int or not 0 <= floor <= FENCE_LIMIT or type(told) not in (list, tuple):
             raise ValueError("a memory without grants")
         if not all(is_grant_item(item) for item in told):
-            raise ValueError("grants that are none")
+            raise ValueError("malformed grants")
         recall = claims.recall
         if recall is None or recall.asked.get(sender) != number:
             broker.stats.ignored("a memory that was not asked for")
             continue
         if outcome == NOT_NOW:
-            continue  # It is asked again.
+            continue  # `step` asks again.
         if outcome == BEGIN_AGAIN:
             recall.pages[sender] = 0
             _ask(broker, recall, sender)
@@ -154,7 +154,7 @@ def on_recalled(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _end(broker: Broker, recall: Recall) -> None:
-    """Vote from now on. Answers wait for the file, so nothing is granted before the copies are on disk."""
+    """Grant claims from now on. Answers wait for the file, so the copies are on disk before the first grant."""
     claims = broker.claims
     memory = claims.memory
     assert memory.list is not None
@@ -169,7 +169,7 @@ def _end(broker: Broker, recall: Recall) -> None:
 
 
 def on_run_over(broker: Broker, node: Node) -> None:
-    """Ask a node's new process again: the old one told only a part."""
+    """Ask a node's next process from the first page on, because the process that ended had sent only some pages."""
     recall = broker.claims.recall
     if recall is not None and node not in recall.complete:
         recall.asked.pop(node, None)

@@ -1,16 +1,17 @@
-"""Schedules: their definitions, how far each has come, and the heap of moments at which one is due.
+"""Schedules: their definitions, their progress, and the heap of moments at which they are due.
 
-A schedule is cluster-wide state (queue_settings.py) of three fields, each with a version of its own:
+A schedule is cluster-wide state (queue_settings.py) with three fields, each of which has its own version:
 
     spec       the definition. It is one value, so that two SETs never mix
     progress   generation, last recorded tick, id of its job, ticks fired, ticks missed
-    pause      whether it is paused, and the moment up to which ticks are not wanted
+    pause      whether the schedule is paused, and the moment up to which ticks are not wanted
 
-A progress counts only with the generation that it names. The last recorded tick never falls here, whatever a merge
-says. This node tells its own progress again then (firing.py).
+A progress counts only for the generation that it names. On this node, the last recorded tick never moves back. If a
+merge brings an older progress, this node sends its own progress again (firing.py).
 
-`Recurring.due` is a heap of (wall clock, serial, schedule). An entry counts while the schedule's `due_serial` is that
-serial. So ten thousand schedules cost nothing while none is due. This module is data; firing.py decides. Spec SD4, SD5.
+`Recurring.due` is a heap of (wall clock, serial, schedule). An entry counts only if its serial is the schedule's
+`due_serial`. So ten thousand schedules cost nothing while none is due. This module is data, and firing.py decides. Spec
+SD4, SD5.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ MOMENT_MAX: Final = 1 << 53
 
 
 class Definition(NamedTuple):
-    """The words of a SCHEDULE SET.
+    """The arguments of a SCHEDULE SET.
 
-    generation   a number that no other SET of the name has
-    set_ms       Unix time of the SET: ticks are those after it
-    cron         the expression; empty: EVERY
-    every_ms     0: CRON
+    generation   a number that no other SET of this name has
+    set_ms       the Unix time of the SET; only later moments are ticks
+    cron         the cron expression; empty for a schedule with EVERY
+    every_ms     the interval; 0 for a schedule with CRON
     zone         the name of the time zone
     catchup, overlap   one of CATCHUPS, one of OVERLAPS
-    queue, body, options   of the jobs; the options as words of ADDJOB
+    queue, body, options   the jobs' queue and body, and their options as words of ADDJOB
     """
 
     generation: int
@@ -68,12 +69,12 @@ class Definition(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a generation has come.
+    """The progress of one generation of a schedule.
 
     last_ms   the last recorded tick; 0: none
-    job_id    its job; empty: it had none
-    fired     ticks with a job
-    missed    ticks without one
+    job_id    the job of that tick; empty: it had none
+    fired     the number of ticks with a job
+    missed    the number of ticks without a job
     """
 
     generation: int
@@ -88,12 +89,12 @@ class Progress(NamedTuple):
 
 
 def pack_pause(is_paused: bool, floor_ms: int) -> bytes:
-    """Return the value of the field `pause`: ticks up to the floor are not wanted."""
+    """Return the value of the field `pause`. Ticks up to `floor_ms` are not wanted."""
     return bytes(msgpack.packb([int(is_paused), floor_ms]))
 
 
 def unpack_definition(value: bytes) -> Definition | None:
-    """Return a definition; None if it is one of a newer version, or none."""
+    """Return a definition; None if it is malformed or of a newer version."""
     found = _unpacked(value, (int, int, bytes, int, bytes, bytes, bytes, bytes, bytes, list))
     if found is None or not all(type(word) is bytes for word in found[9]):
         return None
@@ -105,7 +106,7 @@ def unpack_definition(value: bytes) -> Definition | None:
 
 
 def unpack_progress(value: bytes) -> Progress | None:
-    """Return a progress; None if it is none."""
+    """Return a progress; None if it is malformed."""
     found = _unpacked(value, (int, int, bytes, int, int))
     return Progress(*found[:5]) if found is not None else None
 
@@ -117,7 +118,7 @@ def unpack_pause(value: bytes) -> tuple[bool, int]:
 
 
 def _unpacked(value: bytes, kinds: tuple[type, ...]) -> list[Any] | None:
-    """Return the values of a field if they have these types; numbers are moments, spans or counts."""
+    """Return the values of a field if they have these types, else None. Numbers must be moments, spans or counts."""
     try:
         found = msgpack.unpackb(value)
     except (ValueError, TypeError, msgpack.UnpackException):
@@ -131,10 +132,10 @@ def _unpacked(value: bytes, kinds: tuple[type, ...]) -> list[Any] | None:
 
 
 class Firing:
-    """A tick whose job is being made: by a claim first, where there are voters, then by an ADDJOB.
+    """A tick whose job is being made. If there are voters, the node claims the tick first. Then it runs an ADDJOB.
 
-    fence   of the claim; 0: there is none
-    reply   of the ADDJOB; empty: there is none yet
+    fence   the fence of the claim; 0: there is no claim
+    reply   the reply to the ADDJOB; empty: there is none yet
     """
 
     __slots__ = ("fence", "generation", "name", "reply", "tick_ms")
@@ -151,14 +152,14 @@ class Schedule:
     """One schedule, as this node knows it.
 
     packed      the definition as the field's value
-    ticks       None: this node does not know the zone, or the expression
-    is_paused, floor_ms   as told by PAUSE and RESUME
-    progress    of this generation
-    next_ms     the first tick that is neither recorded nor unwanted; 0: there is none
-    due_serial  of its entry in the heap; 0: none
-    has_waited  the nodes before this one had their time for `next_ms`
-    firing      the tick that is being fired; None: none
-    fails       tries of the next tick that failed here
+    ticks       the ticks; None if this node does not know the zone or the expression
+    is_paused, floor_ms   from PAUSE and RESUME
+    progress    the progress of this generation
+    next_ms     the first tick that is wanted and not recorded; 0: there is none
+    due_serial  the serial of the schedule's entry in the heap; 0: there is none
+    has_waited  whether the nodes that come before this one have had their time for `next_ms`
+    firing      the tick that is being fired; None: there is none
+    fails       how often this node failed to fire the next tick
     """
 
     __slots__ = (
@@ -192,11 +193,11 @@ class Schedule:
 
     @property
     def base_ms(self) -> int:
-        """The moment up to which no tick is wanted: it is recorded, or older than the SET or the RESUME."""
+        """The moment up to which no tick is fired: ticks are recorded, or older than the SET or the RESUME."""
         return max(self.definition.set_ms, self.floor_ms, self.progress.last_ms)
 
     def merge(self, progress: Progress | None) -> bool:
-        """Take over a progress of this generation. Return whether it is behind ours, which is to be told again."""
+        """Adopt a newer progress of this generation. Return whether ours is newer, so that it must be sent again."""
         ours = self.progress
         if progress is None or progress.generation != ours.generation:
             return ours.last_ms > 0
@@ -209,18 +210,18 @@ class Schedule:
 class Recurring:
     """All schedules of one node.
 
-    known       by name
-    zones       time zones by name; None: this node has no such zone
-    unplanned   schedules whose next tick is to be computed
-    fallen      schedules of which a node told less progress than there is
-    due         (wall clock, serial, name), a heap
+    known       name -> schedule
+    zones       name -> time zone; None: this node has no such zone
+    unplanned   schedules whose next tick must be computed
+    fallen      schedules for which a node sent an older progress than ours
+    due         a heap of (wall clock, serial, name)
     addjob      the handler of ADDJOB
-    is_internal   an ADDJOB of this node's own runs: it may have names of META that are reserved …
-    is_checking   … and it ends before it makes a job
+    is_internal   whether the node itself runs an ADDJOB, which may have reserved names of META
+    is_checking   whether the ADDJOB must end before it makes a job
     answered    firings whose ADDJOB has its reply
-    clients     the connections of ADDJOBs of this node's own that wait for their reply
-    firing_count   how many are under way
-    woken_ms    the moment for which a look was asked for; monotonic
+    clients     firing -> the pseudo-client of its ADDJOB, while it waits for the reply
+    firing_count   the number of firings in progress
+    woken_ms    the moment for which a look was scheduled; monotonic
     """
 
     def __init__(self) -> None:
@@ -239,7 +240,7 @@ class Recurring:
         self._serial = 0
 
     def zone(self, name: bytes, find: Callable[[str], Callable[[int], int] | None]) -> Zone | None:
-        """Return a time zone; None if this node has none of this name."""
+        """Return a time zone; None if this node has no zone of this name."""
         if name not in self.zones:
             text = name.decode("ascii", "replace")
             offset_at = find(text)
@@ -247,7 +248,7 @@ class Recurring:
         return self.zones[name]
 
     def ticks_of(self, definition: Definition, find: Callable[[str], Callable[[int], int] | None]) -> Ticks | None:
-        """Return the ticks of a definition; None if this node can't tell them."""
+        """Return the ticks of a definition; None if this node does not know its zone or expression."""
         zone = self.zone(definition.zone, find)
         if zone is None:
             return None
@@ -259,7 +260,7 @@ class Recurring:
             return None
 
     def set_due(self, schedule: Schedule, at_ms: int) -> None:
-        """Let a schedule be looked at when the wall clock reaches a moment. 0: not at all."""
+        """Make a schedule due when the wall clock reaches `at_ms`. With 0, it is not due at all."""
         if not at_ms:
             schedule.due_serial = 0
             return
@@ -278,7 +279,7 @@ class Recurring:
         self.due = sorted(kept)
 
     def next_due_ms(self) -> int:
-        """Return the wall clock time at which the next schedule is due; 0: none is."""
+        """Return the wall clock time at which the next schedule is due; 0 if none is."""
         due = self.due
         while due:
             schedule = self.known.get(due[0][2])
@@ -288,7 +289,7 @@ class Recurring:
         return 0
 
     def take_due(self, wall_ms: int) -> Schedule | None:
-        """Return a schedule that is due, without its entry; None if none is."""
+        """Remove and return the entry of a schedule that is due; None if none is."""
         at_ms = self.next_due_ms()
         if not at_ms or at_ms > wall_ms:
             return None

@@ -1,12 +1,14 @@
 """The repair of lost copies: which copies are suspect, and which jobs take a turn, and when. TAKETURN.
 
-A node's copies are *suspect* when the node was forgotten here, when a process of it is linked that this node has not
-asked yet, or when it has been `fail` for `repair-after`. Then a walk meets all jobs that name it, a part per tick, and
-each job takes a *turn* (repair_turns.py): this holder counts its copies and makes those that are missing. Holders take
-turns in the order of their node ids. The first begins at once, the next ones TURN_MS later each. So the walk has two
-parts: the jobs that this holder repairs first, then all others.
+A node's copies are *suspect* in three cases: the node was forgotten here, a process of the node is linked that this
+node has not asked yet, or the node has been `fail` for `repair-after`. Then a *walk* visits all jobs that have the node
+in their holder set, a part per tick. Each of these jobs takes a *turn* (repair_turns.py): this holder counts the job's
+copies and makes the missing ones.
 
-Nothing is kept for jobs whose copies are not suspect. At most a few thousand jobs take turns at a time, and the walk
+The holders of a job take turns in the order of their node ids. The first holder begins immediately, and each further
+one TURN_MS later. So the walk has two passes: the jobs of which this node is the first holder, then all others.
+
+Nothing is stored for jobs whose copies are not suspect. At most a few thousand jobs take turns at a time, and the walk
 waits for them. repair_state.py has the state. Spec RC1, RC2, RC3, RC10, RC11.
 """
 
@@ -24,18 +26,18 @@ from disque_py.core.repair_state import Repairs, Walk
 from disque_py.core.repair_turns import TURN_MS, TURNS_PER_PART, in_scope
 from disque_py.core.versions import REPAIR
 
-# A process that was linked for the first time is asked after so long, or after `repair-after` if that is less: until
-# then most nodes of a cluster that starts have their links.
+# A process that is linked for the first time is asked after this time, or after `repair-after` if that is shorter. By
+# then most nodes of a starting cluster are linked.
 FIRST_ASK_MS: Final = 10_000
-# Jobs without a node for their copies take turns again after so long, and a millisecond more for each of them.
+# If no node could take a job's copies, the job takes a turn again after this time, plus a millisecond per such job.
 SHORT_MS: Final = 60_000
-# … or when the cluster has changed, but not before this: nodes often come and go together.
+# It does so earlier if the cluster has changed, but not before this time, because nodes often come and go together.
 CHANGED_MS: Final = 2_000
-# The walk for this holder's own turns goes on below twice so many turns, the other one below so many.
+# The pass over all other jobs continues while fewer than this many jobs take turns, the first pass below twice that.
 TURNS_MAX: Final = 1_000
-# Jobs and shards looked at per tick: about half a millisecond.
+# The number of jobs and shards that are visited per tick, which takes about half a millisecond.
 LOOKED_PER_PART: Final = 1_000
-# … where a job that takes a turn counts for so many.
+# A job that takes a turn counts as this many.
 LOOKED_PER_TURN: Final = 5
 LOOK_MS: Final = 1_000
 
@@ -44,7 +46,7 @@ LOOK_MS: Final = 1_000
 
 
 def suspect(broker: Broker, node: Node, why: str) -> None:
-    """Let all jobs that name the node take turns."""
+    """Start a walk in which all jobs with this node in their holder set take turns."""
     repairs = broker.repairs
     if not broker.settings.repair_after:
         return
@@ -68,7 +70,7 @@ def _begin_cycle(repairs: Repairs) -> None:
 
 
 def forgotten(broker: Broker, node: Node) -> None:
-    """The node was forgotten here: its copies are suspect at once."""
+    """Suspect the copies of a node immediately, because it was forgotten here."""
     repairs = broker.repairs
     repairs.runs.pop(node, None)
     repairs.due.pop(node, None)
@@ -79,7 +81,11 @@ def forgotten(broker: Broker, node: Node) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Ask a process for its copies if it was not asked yet, or if they were counted, or not counted, unasked."""
+    """Plan to ask a process for its copies if this node has not asked it yet.
+
+    Ask it again if it could not be asked for a while, because its copies were then counted (`presumed`) or not counted
+    (`failed`) without an answer.
+    """
     repairs = broker.repairs
     now_ms = broker.now_ms
     if node.unlinked_ms and now_ms - node.unlinked_ms > broker.membership.node_timeout_ms:
@@ -97,7 +103,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Begin the turns of its jobs anew, with no answers: the next process may have nothing."""
+    """Restart the turns of the node's jobs without answers, because its next process may have no copies."""
     for question in broker.repairs.questions.values():
         question.unanswered.pop(node, None)
     _begin_anew(broker, node)
@@ -117,7 +123,7 @@ def look(broker: Broker, elapsed_ms: int) -> None:
     recoveries = broker.membership.recoveries
     if elapsed_ms > broker.membership.node_timeout_ms or recoveries != repairs.healed:
         repairs.healed = recoveries
-        broker.era += 1  # This node slept, or could not hear a node: others may have made copies meanwhile.
+        broker.era += 1  # This node slept, or could not hear a node. Other nodes may have made copies meanwhile.
     if broker.is_loading:
         return
     if not broker.settings.repair_after:
@@ -160,7 +166,7 @@ def _look_at_nodes(broker: Broker) -> None:
         if due_ms > now_ms:
             continue
         if node is broker.me:
-            # A forgotten node is in no set of the journal. So each job of ours is looked at once.
+            # The journal's holder sets do not contain forgotten nodes. So each of our jobs is looked at once.
             del repairs.due[node]
             suspect(broker, node, "this node has started")
         elif node.is_linked:
@@ -177,7 +183,7 @@ def _look_at_nodes(broker: Broker) -> None:
 
 
 def _earn(broker: Broker) -> None:
-    """Count the copies that `repair-rate` allows, in thousandths."""
+    """Add the copies that `repair-rate` allows for the time since the last tick, in thousandths."""
     repairs = broker.repairs
     rate = broker.settings.repair_rate
     elapsed_ms = min(broker.now_ms - repairs.ticked_ms, 1_000)
@@ -202,7 +208,7 @@ def _end_cycle(broker: Broker) -> None:
 
 
 def step(broker: Broker) -> bool:
-    """Go on with turns and walks, for a bounded part. Return whether the next part may follow at once."""
+    """Do a bounded part of the turns and walks. Return whether the next part may follow immediately."""
     repairs = broker.repairs
     if broker.is_loading or broker.is_leaving:
         return False
@@ -248,7 +254,7 @@ def _count_shard(broker: Broker) -> int:
 
 
 def _walk_first(broker: Broker) -> int:
-    """Give turns to jobs of a shard that this holder repairs first."""
+    """Give turns to those jobs of a shard that this node repairs first."""
     repairs = broker.repairs
     walk = repairs.first
     jobs = _shard(broker, walk)
@@ -271,14 +277,14 @@ def _walk_first(broker: Broker) -> int:
 
 
 def _look_at_later(broker: Broker) -> None:
-    """Give turns to jobs that were not in scope when a walk met them. One of their copies may be lost."""
+    """Give turns to jobs that were not in scope when a walk visited them, because one of their copies may be lost."""
     repairs = broker.repairs
     if len(repairs.turns) >= 2 * TURNS_MAX:
         return
     for job in list(islice(repairs.later, LOOKED_PER_PART)):
         del repairs.later[job]
         if job.state == WAIT_REPL:
-            repairs.later[job] = None  # It is looked at again after all others.
+            repairs.later[job] = None  # Visit it again after all others.
         elif job not in repairs.turns and in_scope(broker, job):
             _begin_cycle(repairs)
             repairs.cycle.setdefault(
@@ -288,7 +294,11 @@ def _look_at_later(broker: Broker) -> None:
 
 
 def _walk_rest(broker: Broker) -> int:
-    """Give turns to jobs of a shard that another holder repairs first, and to those that it repaired no more."""
+    """Give turns to those jobs of a shard that another holder repairs first.
+
+    If the cluster has changed since the first pass, give turns to all jobs of the shard, because the first holder of
+    some may be another node by now.
+    """
     repairs = broker.repairs
     walk = repairs.rest
     jobs = _shard(broker, walk)
@@ -311,7 +321,10 @@ def _walk_rest(broker: Broker) -> int:
 
 
 def on_taketurn(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Take the turn of jobs that a holder behind us, or one that leaves, says have too few copies."""
+    """Take the turn of jobs with too few copies, as another holder asks us to.
+
+    The sender comes after us in the order of turns, or it leaves.
+    """
     repairs = broker.repairs
     if not broker.settings.repair_after or broker.is_leaving:
         return
@@ -321,24 +334,24 @@ def on_taketurn(broker: Broker, sender: Node, items: list[Any]) -> None:
             if job is None or job in repairs.turns or not in_scope(broker, job):
                 continue
             if sender.flags & LEAVING:
-                repairs.later[job] = None  # There may be many, and the sender can't say it again.
+                repairs.later[job] = None  # There may be many such jobs, and the sender can't repeat the request.
             elif len(repairs.turns) < 3 * TURNS_MAX:
                 if not repairs.cycle:
                     suspect(broker, sender, "it says that copies are missing")
                 repair_turns.ask(broker, job, repair_turns.take(broker, job, broker.now_ms))
 
 
-# -- what users see -----------------------------------------------------------------------------------
+# -- figures for users --------------------------------------------------------------------------------
 
 
 def waiting_count(broker: Broker) -> int:
-    """Return how many jobs may lack a copy and have not been looked at, or take a turn."""
+    """Return the number of jobs that may lack a copy: those that the walk must still visit, or that take a turn."""
     repairs = broker.repairs
     return max(0, repairs.found - repairs.passed) + len(repairs.turns)
 
 
 def is_repairing(broker: Broker, job: Job) -> bool:
-    """Whether the job takes a turn, or will do so in this walk."""
+    """Whether the job takes a turn now or will take one in this walk."""
     repairs = broker.repairs
     return job in repairs.turns or (
         in_scope(broker, job) and any(walk.names(job.holders) for walk in (repairs.counting, repairs.first))

@@ -1,7 +1,7 @@
-"""The repair of lost copies, as state: suspected nodes, walks over their jobs, and the jobs that take a turn.
+"""The state of the repair of lost copies: suspected nodes, walks over their jobs, and the jobs that take a turn.
 
-`repair.py` has the rules of walks, and `repair_turns.py` those of turns. Nothing here is kept for a job that no walk
-has met: memory is bounded by TURNS_MAX, however many jobs name a lost node.
+`repair.py` has the rules of walks, and `repair_turns.py` those of turns. Nothing is stored here for a job that no walk
+has visited. So TURNS_MAX bounds the memory, regardless of how many jobs name a lost node.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
     from disque_py.core.job import Job
     from disque_py.core.node_sets import NodeSet
 
-# A job with less to live is left alone.
+# A job whose TTL ends earlier than this is not repaired.
 LIFE_MS_MIN: Final = 10_000
 
-# Where a turn stands.
-WAITING: Final = 0  # It goes on at `due_ms`.
-ASKING: Final = 1  # The members say what they have.
-READY: Final = 2  # Copies are missing; `repair-rate` allows them one after the other.
-COPYING: Final = 3  # The new nodes were named to all members, and have been sent the job.
+# The stages of a turn.
+WAITING: Final = 0  # The turn continues at `due_ms`.
+ASKING: Final = 1  # The members were asked whether they have the job.
+READY: Final = 2  # Copies are missing, and the turn waits until `repair-rate` allows one.
+COPYING: Final = 3  # All members know the new nodes, and the job was sent to these.
 
 
 class Turn:
     """The turn of one job, at this holder.
 
-    stage        above
-    due_ms       when to go on, while WAITING; when to ask a silent node again otherwise
-    number       the question that its members are asked; 0: none yet
-    unanswered   members that have not answered it
+    stage        WAITING, ASKING, READY or COPYING
+    due_ms       when the turn continues, while WAITING; otherwise when a silent node is asked again
+    number       the number of the question to the members; 0: none yet
+    unanswered   members that have not answered the question
     answers      member -> what it has (HAS_…)
-    has_grown    an answer named a member that was not asked
+    has_grown    whether an answer named a member that was not asked
     targets      nodes that were named as new holders and have not answered REPLJOB
-    tried        nodes that were named in this turn: without an answer they count for nothing
+    tried        nodes that were named in this turn; without an answer they do not count as copies
     refused      nodes that took no copy
-    asked        how often the new nodes were sent the job
-    is_read      its body is being read from disk
+    asked        how often the job was sent to the new nodes
+    is_read      whether the job's body is being read from disk
     """
 
     __slots__ = (
@@ -68,9 +68,9 @@ class Turn:
 
 
 class Question:
-    """HAVE: the jobs that some members are asked about, and the members whose answer is due.
+    """A HAVE: the jobs that members are asked about, and the members that have not answered.
 
-    asked, due_ms   how often it was sent, and when it is sent again
+    asked, due_ms   how often the question was sent, and when it is sent again
     """
 
     __slots__ = ("asked", "due_ms", "item", "jobs", "unanswered")
@@ -84,11 +84,11 @@ class Question:
 
 
 class Walk:
-    """A walk over all jobs, around the shards, for those that name certain nodes.
+    """A walk over all shards, for jobs whose holder set contains one of certain nodes.
 
-    left      node -> shards that were not looked at for its sake
-    shard     the next one
-    hits      set of holders -> whether it names one of the nodes
+    left      node -> number of shards that the walk must still visit for this node
+    shard     the shard that was visited last
+    hits      set of holders -> whether it contains one of the nodes
     """
 
     __slots__ = ("hits", "left", "shard")
@@ -99,12 +99,12 @@ class Walk:
         self.hits: dict[NodeSet, bool] = {}
 
     def add(self, node: Node, shards: int) -> None:
-        """Look at all jobs for the sake of this node."""
+        """Make the walk visit all jobs for this node."""
         self.left[node] = shards
         self.hits.clear()
 
     def passed(self) -> list[Node]:
-        """Note that one more shard was looked at. Return the nodes for which it was the last."""
+        """Note that one more shard was visited. Return the nodes for which it was the last one."""
         over = []
         for node, left in list(self.left.items()):
             if left > 1:
@@ -117,7 +117,7 @@ class Walk:
         return over
 
     def names(self, holders: NodeSet) -> bool:
-        """Whether a set of holders names one of the nodes."""
+        """Whether a set of holders contains one of the nodes."""
         hit = self.hits.get(holders)
         if hit is None:
             hit = self.hits[holders] = any(node in holders for node in self.left)
@@ -127,33 +127,35 @@ class Walk:
 class Repairs:
     """The state of repairs on this node; see the module.
 
-    turns         jobs that take a turn
-    later         jobs that were not in scope when a walk met them: they waited for their first copies, or were about
-                  to end. They take a turn after that. So do jobs of a node that left, of which a holder lost its copy
+    turns         job -> its turn
+    later         jobs that take a turn later. Some were not in scope when a walk visited them, because they waited for
+                  their first copies or were about to end. For the others a leaving node asked us to take the turn
     named         job -> nodes that this node named as new holders, and that may get their copy late (acks.py)
-    questions     number -> what members were asked
-    number        of the last question
+    questions     number -> question to members
+    number        the number of the last question
     runs          node -> the process whose copies this node has asked for
     due           node -> when the copies of its process become suspect
     failed        nodes that have been `fail` for `repair-after`
-    presumed      nodes out of reach whose copies were counted unasked: they are asked when they are linked again
-    counting, first, rest   the walks: counts jobs; those that this holder repairs first; all others
-    found, passed jobs that the walk counted, and that the first walk has met
+    presumed      unreachable nodes whose copies were counted without an answer; they are asked when linked again
+    counting, first, rest   the walks: one counts jobs, one visits those that this node repairs first, one all others
+    found, passed how many jobs the counting walk has found, and how many of them the first walk has visited
     since_ms      when the last node was suspected
-    cycle         nodes for whose sake this node has walked since repairs began: node -> why
-    is_told       an event told that copies are missing
-    made, missing copies made since, and copies that no node could take
+    cycle         node -> reason, for the nodes that have caused walks since repairs began
+    is_told       whether an event has said that copies are missing
+    made, missing copies made since repairs began, and copies that no node could take
     ended_ms      when the last walks ended
-    again, again_ms, again_epoch   nodes to walk for again: at this moment, or when the cluster is another one
-    has_short     some job ended its turn without a node for its copies
+    again         nodes that need another walk -> reason
+    again_ms, again_epoch   when that walk starts; an earlier change of this state of the cluster starts it, too
+    has_short     whether some job ended its turn because no node could take its copies
     noted         answers to REPLJOB: (job, node, COPY_TAKEN, COPY_KNOWN or a reason)
-    to_go_on      turns whose next step is due
-    to_ask, to_tell   what the end of the turn sends: job, and message kind -> (nodes -> ids)
+    to_go_on      jobs whose turn has its next step due
+    to_ask        jobs whose members are asked at the end of the node's turn
+    to_tell       messages for the end of the node's turn: kind -> (nodes -> ids)
     tokens        copies that `repair-rate` allows now, in thousandths
-    ticked_ms, looked_ms   when they were last counted, and when nodes were last looked at
+    ticked_ms, looked_ms   when `tokens` were last counted, and when nodes were last looked at
     is_on         whether `repair-after` was not 0 at the last look
-    first_epoch, rest_epoch   the state of the cluster in which these walks found the first holders; -1: several
-    healed        recoveries of nodes that were seen (`Membership.recoveries`)
+    first_epoch, rest_epoch   the state of the cluster in which these walks determined first holders; -1: several
+    healed        the value of `Membership.recoveries` at the last look
     """
 
     def __init__(self) -> None:
@@ -189,7 +191,7 @@ class Repairs:
         self.healed = 0
 
     def forget_jobs(self) -> None:
-        """All jobs of this node are gone."""
+        """Forget all jobs, because this node has forgotten them."""
         self.turns.clear()
         self.later.clear()
         self.named.clear()
@@ -200,12 +202,12 @@ class Repairs:
         self.to_tell.clear()
 
     def lengthened(self, job: Job, left_ms: int, now_ms: int) -> None:
-        """A job that had so long to live has longer now. A walk may have left it alone."""
+        """Note that a job's TTL, of which `left_ms` were left, has become longer. A walk may have skipped the job."""
         is_recent = self.is_walking or now_ms - self.since_ms <= LIFE_MS_MIN
         if left_ms < LIFE_MS_MIN and self.is_on and is_recent:
             self.later[job] = None
 
     @property
     def is_walking(self) -> bool:
-        """Whether jobs are still to be looked at."""
+        """Whether a walk still has jobs to visit."""
         return bool(self.counting.left or self.first.left or self.rest.left)

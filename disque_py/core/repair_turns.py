@@ -1,16 +1,17 @@
 """A turn of a job: one holder counts its copies and makes those that are missing. HAVE, HAVEARE, RESTORED, SHORT.
 
-In a turn the holder asks the other members with HAVE, and tells them its holder set. A member takes the set over and
-answers with what it has, and with its own set. Sets only grow, so the question is repeated until all know the union. A
-member that knows the job as done answers with SETACK, and the job is collected instead of copied. Copies are missing if
-fewer members have the job than REPLICATE says. A holder with a lower id is told that it is its turn (TAKETURN).
+In a turn, the holder asks the other *members* (the nodes of the holder set) with HAVE, which carries its holder set. A
+member merges that set into its own. Its answer, HAVEARE, says whether it has the job, and carries the merged set. Sets
+only grow, so the question is repeated until all members know the union. If a member knows that the job is done, it
+answers with SETACK, and the job is collected instead of copied. Copies are missing if fewer members than REPLICATE have
+the job. If one of these has a lower node id than this holder, it is told to take the turn instead (TAKETURN).
 
-New nodes are *named* before they get a copy: they join the set, and the members are asked again with it. An answer
-leaves its node when its record is safe. So every member that can be reached knows the new nodes before REPLJOB goes to
-them, and a collection that begins meanwhile asks them, too. `repairs.named` keeps such a node from being overlooked
-(acks.py).
+New nodes are *named* before they get a copy: they join the holder set, and the members are asked again with the new
+set. A member's answer is sent only after the set is safely recorded. So every reachable member knows the new nodes
+before they get a REPLJOB, and a collection that begins meanwhile asks them, too. `repairs.named` makes sure that a
+collection on this node waits for them (acks.py).
 
-A member out of reach is counted unasked as long as its copies are not suspect, and it is asked when it is linked again.
+An unreachable member counts as a copy as long as its copies are not suspect. It is asked when it is linked again.
 repair.py decides which jobs take turns, and when. Spec RC3, RC4, RC5, RC6, RC9, RC10.
 """
 
@@ -34,29 +35,29 @@ from disque_py.core.replication import COPY_KNOWN, COPY_TAKEN, REPAIRED
 from disque_py.core.spilled import Spilled
 from disque_py.core.versions import REPAIR
 
-# The next holder takes its turn so much later.
+# Each holder takes its turn this much later than the one before it.
 TURN_MS: Final = 5_000
-# A question or a copy that is not answered is sent again this often. A node that was named and stays silent for so many
-# questions or copies is passed over.
+# A question or a copy without an answer is sent again this often. A named node that does not answer this many questions
+# or copies is replaced by another one.
 ASK_AGAIN_MS: Final = 1_000
 SILENT_MAX: Final = 5
-# Turns that go on per tick: about a millisecond.
+# The number of turns that continue per tick, which takes about a millisecond.
 TURNS_PER_PART: Final = 100
-# Jobs of one HAVE.
+# The most jobs in one HAVE.
 IDS_MAX: Final = 100
-# A new copy's timer ends so much later than ours: we ask first.
+# A new copy's timer fires this much later than ours, so that this node asks with WILLQUEUE first.
 MARGIN_MS: Final = 1_000
-# The answers of HAVEARE: a member has this of a job.
-HAS_NONE: Final = 0
-HAS_DONE: Final = 1
-HAS: Final = 2
-HAS_PASSIVE: Final = 3  # It has the job and repairs nothing: it leaves, or `repair-after` is 0.
-HAS_CREATION: Final = 4  # It has the job, and waits for its first copies.
+# The codes of HAVEARE, one per job.
+HAS_NONE: Final = 0  # The member does not know the job.
+HAS_DONE: Final = 1  # It knows that the job is done.
+HAS: Final = 2  # It has the job.
+HAS_PASSIVE: Final = 3  # It has the job and repairs nothing, because it leaves or `repair-after` is 0.
+HAS_CREATION: Final = 4  # It has the job, which still waits for its first copies.
 HAS_MAX: Final = HAS_CREATION
 
 
 def wait(turn: Turn, due_ms: int) -> None:
-    """Let a turn begin, or begin anew, at this moment."""
+    """Make a turn start, or start again, at `due_ms`."""
     turn.stage = WAITING
     turn.due_ms = due_ms
     turn.number = 0
@@ -68,7 +69,7 @@ def wait(turn: Turn, due_ms: int) -> None:
 
 
 def tell(broker: Broker, code: int, name: str) -> None:
-    """Write the event, and the line of the log, that repairs have begun or ended."""
+    """Write an event and a line of the log: repairs have begun or ended."""
     repairs = broker.repairs
     nodes = ", ".join(f"node {node.name.decode()}: {why}" for node, why in repairs.cycle.items())
     if code == event_format.REPAIR_STARTED:
@@ -83,7 +84,7 @@ def tell(broker: Broker, code: int, name: str) -> None:
 
 
 def in_scope(broker: Broker, job: Job) -> bool:
-    """Whether copies of the job are replaced."""
+    """Whether lost copies of this job are replaced. Spec RC1."""
     return (
         (job.state == ACTIVE or job.state == QUEUED)
         and job.terms.retry_ms > 0
@@ -106,13 +107,13 @@ def position(broker: Broker, holders: NodeSet) -> int:
 
 
 def take(broker: Broker, job: Job, due_ms: int) -> Turn:
-    """Give a job its turn, which begins at this moment. Return the turn."""
+    """Give a job a turn that starts at `due_ms`. Return the turn."""
     turn = broker.repairs.turns[job] = Turn(due_ms)
     return turn
 
 
 def look(broker: Broker) -> None:
-    """Note the turns whose moment has come, and those that `repair-rate` allows. Ask silent members again."""
+    """Note the turns that are due, and those for which `repair-rate` allows a copy. Ask silent members again."""
     repairs = broker.repairs
     now_ms = broker.now_ms
     allowed = repairs.tokens // 1_000
@@ -139,7 +140,7 @@ def look(broker: Broker) -> None:
 
 
 def go_on(broker: Broker, job: Job) -> None:
-    """Do the next step of a turn, if it is due."""
+    """Do the next step of a job's turn, if it is due."""
     repairs = broker.repairs
     turn = repairs.turns.get(job)
     if turn is None:
@@ -170,7 +171,7 @@ def _is_asked(repairs: Repairs, job: Job, number: int) -> bool:
 
 
 def _go_without(broker: Broker, question: Question, jobs: list[Job]) -> None:
-    """Pass over nodes that were named and stay silent. Any other member is waited for: it may read its journal."""
+    """Pass over named nodes that stay silent. The turn waits for any other member, which may be reading its journal."""
     for job in jobs:
         turn = broker.repairs.turns[job]
         silent = [node for node in turn.targets if node in turn.unanswered]
@@ -188,7 +189,7 @@ def _pass_over(broker: Broker, turn: Turn, nodes: tuple[Node, ...]) -> None:
 
 
 def ask(broker: Broker, job: Job, turn: Turn) -> None:
-    """Ask the members of the job at the end of the turn."""
+    """Have the members of the job asked at the end of the node's turn."""
     turn.stage = ASKING
     turn.answers = {}
     turn.unanswered = {}
@@ -198,7 +199,7 @@ def ask(broker: Broker, job: Job, turn: Turn) -> None:
 
 
 def settle(broker: Broker) -> None:
-    """End a turn of the node: handle answers, ask, and tell."""
+    """At the end of the node's turn, handle answers and send questions and other messages."""
     repairs = broker.repairs
     if repairs.noted:
         _take_answers(broker)
@@ -244,7 +245,7 @@ def _send_questions(broker: Broker) -> None:
 
 
 def _judge(broker: Broker, job: Job, turn: Turn) -> None:
-    """Count the copies, as all members that can be reached have answered."""
+    """Count the copies, because all reachable members have answered, and decide how the turn continues."""
     repairs = broker.repairs
     if not in_scope(broker, job):
         repairs.turns.pop(job, None)
@@ -272,7 +273,7 @@ def _judge(broker: Broker, job: Job, turn: Turn) -> None:
         _note(broker, TAKETURN, broker.sets.only(lower), job)
         wait(turn, broker.now_ms + TURN_MS)
     elif job in broker.behind:
-        wait(turn, broker.now_ms + ASK_AGAIN_MS)  # A newer part was asked for.
+        wait(turn, broker.now_ms + ASK_AGAIN_MS)  # Another member has a newer changeable part, which is on its way.
     else:
         turn.targets = tuple(node for node in turn.targets if turn.answers.get(node) == HAS_NONE)
         if turn.targets:
@@ -284,7 +285,7 @@ def _judge(broker: Broker, job: Job, turn: Turn) -> None:
 
 
 def is_presumed(broker: Broker, node: Node) -> bool:
-    """Whether a node out of reach counts as a holder: its copies are not suspect."""
+    """Whether an unreachable node counts as a copy, because its copies are not suspect."""
     return not (is_reachable(node) or node.flags & (FORGOTTEN | UNKNOWN) or node in broker.repairs.failed)
 
 
@@ -301,14 +302,14 @@ def _counts_unasked(broker: Broker, turn: Turn, node: Node) -> bool:
 
 
 def _name(broker: Broker, job: Job, turn: Turn) -> None:
-    """Name new nodes as holders to all members, as far as `repair-rate` allows; or say that there is none."""
+    """Name new nodes as holders to all members, as far as `repair-rate` allows. End the turn if there are none."""
     repairs = broker.repairs
     if not repairs.is_told:
         repairs.is_told = True
         tell(broker, event_format.REPAIR_STARTED, "repair-started")
     missing = _missing(job, turn, broker)
     if missing <= 0:
-        ask(broker, job, turn)  # A member was lost, or a copy was made, while it waited.
+        ask(broker, job, turn)  # A member was lost, or a copy was made, while the turn waited.
         return
     candidates = [
         node
@@ -346,7 +347,7 @@ def _memory_level(node: Node) -> int:
 
 
 def _copy(broker: Broker, job: Job, turn: Turn) -> None:
-    """Send the job to the nodes that were named; its body is read back first."""
+    """Send the job to the nodes that were named. A spilled body is read back first."""
     turn.due_ms = broker.now_ms + ASK_AGAIN_MS
     if type(job.body) is Spilled:
         if not turn.is_read:
@@ -365,7 +366,7 @@ def _copy(broker: Broker, job: Job, turn: Turn) -> None:
 
 
 def _timer_ms(broker: Broker, job: Job) -> int:
-    """Return when a new copy's timer ends: after ours, so after a lease that we know to run."""
+    """Return the milliseconds until a new copy's timer fires: later than ours, and so after any lease known here."""
     if job.state == QUEUED or not job.requeue_at_ms:
         return job.terms.retry_ms
     left_ms = max(0, job.requeue_at_ms - broker.now_ms) + MARGIN_MS
@@ -373,7 +374,7 @@ def _timer_ms(broker: Broker, job: Job) -> int:
 
 
 def _take_answers(broker: Broker) -> None:
-    """Handle the answers to REPLJOB."""
+    """Handle the answers to REPLJOB that this turn of the node has brought."""
     repairs = broker.repairs
     noted, repairs.noted = repairs.noted, []
     for job, node, answer in noted:
@@ -401,7 +402,7 @@ def _take_answers(broker: Broker) -> None:
 
 
 def _end(broker: Broker, job: Job, turn: Turn, kind: int) -> None:
-    """End the turn, and tell the other holders if copies were missing: they may wait for us."""
+    """End the turn. If copies were missing, tell the other holders, because they may wait for us."""
     repairs = broker.repairs
     repairs.turns.pop(job, None)
     if kind == SHORT:
@@ -413,7 +414,7 @@ def _end(broker: Broker, job: Job, turn: Turn, kind: int) -> None:
 
 
 def give_turn(broker: Broker, job: Job) -> None:
-    """Tell another holder to look for copies of a job that this node gives up."""
+    """Ask another holder to take the turn of a job, because this node leaves."""
     others = list(filter(is_reachable, broker.sets.others(job.holders)))
     if others and in_scope(broker, job):
         first = min(others, key=_id_of)
@@ -432,16 +433,16 @@ def _note(broker: Broker, kind: int, nodes: tuple[Node, ...], job: Job) -> None:
 
 
 def ids_of(ids: Any) -> list[bytes]:
-    """Return the ids of a message. ValueError if they are none."""
+    """Return the ids of a message. ValueError if they are malformed."""
     if type(ids) not in (list, tuple) or len(ids) > IDS_MAX:
-        raise ValueError("a list of jobs that is none")
+        raise ValueError("a malformed list of jobs")
     if any(type(job_id) is not bytes or not is_valid_id(job_id) for job_id in ids):
-        raise ValueError("an id that is none")
+        raise ValueError("a malformed id")
     return list(ids)
 
 
 def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Take over the holders that a member knows, and say what we have of these jobs."""
+    """Merge the sender's holder set, and answer which of these jobs this node has."""
     sets = broker.sets
     only = sets.only(sender)
     for number, packed, ids, *_ in items:
@@ -450,7 +451,7 @@ def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
         theirs = sets.unpack(packed)
         asked = ids_of(ids)
         if broker.journal.disk_level:
-            continue  # Nothing can be recorded now; the sender asks again.
+            continue  # Nothing can be recorded now. The sender will ask again.
         codes = bytearray()
         known: list[bytes] = []
         numbers: list[tuple[int, int, bytes]] = []
@@ -493,7 +494,7 @@ def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note what a member has."""
+    """Note a member's answer about its copies."""
     repairs = broker.repairs
     sets = broker.sets
     for number, codes, known, numbers, *_ in items:
@@ -521,7 +522,7 @@ def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if merged is not job.holders:
                     job.holders = merged
                     mark_holders_dirty(broker, job)
-                if sets.pack(merged) != question.item[1]:  # A forgotten node is in no set that travels.
+                if sets.pack(merged) != question.item[1]:  # Packed sets do not contain forgotten nodes.
                     turn.has_grown = True
             if has >= HAS and job.state != ACKED:
                 changing.hear(broker, sender, job, changes.get(at, changing.NO_CHANGE))
@@ -538,11 +539,11 @@ def _check_answer(question: Question, codes: Any, known: Any, numbers: Any) -> N
         raise ValueError("the holders of each job were expected")
     for entry in numbers:
         if type(entry[1]) is not int or entry[1] < 0 or type(entry[2]) is not bytes:
-            raise ValueError("a change number that is none")
+            raise ValueError("a malformed change number")
 
 
 def on_restored(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """End the turns of jobs that have their copies, as the holder says that counted them."""
+    """End the turns of jobs that have all their copies, as another holder has counted."""
     for ids, *_ in items:
         for job_id in ids_of(ids):
             job = broker.find(job_id)
@@ -551,7 +552,7 @@ def on_restored(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_short(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """End the turns of jobs that no node can take: they take turns again later."""
+    """End the turns of jobs for whose copies there is no node. They take turns again later."""
     repairs = broker.repairs
     for ids, *_ in items:
         for job_id in ids_of(ids):
@@ -561,7 +562,7 @@ def on_short(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def copies_of(broker: Broker, job: Job) -> int:
-    """Return how many copies this node knows to exist, its own included."""
+    """Return how many copies of the job exist, as far as this node knows, its own included."""
     if job.state == ACKED or not job.holders:
         return 0
     mine = int(broker.me in job.holders)

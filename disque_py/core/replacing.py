@@ -1,9 +1,9 @@
-"""ADDJOB … REPLACE: the job whose place a new one has taken is canceled, on every node that has a copy (REPLACED).
+"""ADDJOB … REPLACE: cancel the job that a new one has replaced, on every node that has a copy (REPLACED).
 
-keying.py finds out whether there is such a job, and makes the new one first. The creator of the new job then tells all
-linked nodes. Each holder of the old one notes its error and cancels it, as CANCELJOB would. A holder that is not linked
-hears of it as of any canceled job (acks.py), and with it that the key is free. The event is noted by the creator of
-the old job, or, if that is not linked, by the creator of the new one. Spec TP6.
+keying.py finds out whether there is such a job, and creates the new job first. The creator of the new job then tells
+all linked nodes. Each holder of the old job notes the error and cancels the job, as CANCELJOB would. A holder that is
+not linked is told later, as about any canceled job (acks.py). It then knows that the key is free, too. The creator of
+the old job writes the event. If that node is not linked, the creator of the new job does. Spec TP6.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from disque_py.core.windows import REPLACED_BY
 
 
 def settle(broker: Broker) -> None:
-    """Cancel the jobs whose place others have taken in this turn."""
+    """Cancel the jobs that were replaced in this turn, here and on all linked nodes."""
     replaced, broker.producers.replaced = broker.producers.replaced, []
     for old, new in replaced:
         linked = broker.cluster.linked
@@ -31,10 +31,10 @@ def settle(broker: Broker) -> None:
 
 
 def on_replaced(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Cancel our copies of jobs whose place others have taken."""
+    """Cancel our copies of jobs that were replaced on another node."""
     for old, new, *_ in items:
         if type(old) is not bytes or type(new) is not bytes or len(new) != ID_BYTES:
-            raise ValueError("a replacement that is no ids")
+            raise ValueError("a replacement with malformed ids")
         _cancel(broker, old, new, is_news=old[2:10] == broker.me.name[:8])
 
 

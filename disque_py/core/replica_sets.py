@@ -1,8 +1,8 @@
-"""Groups of nodes that new copies may go to: usable, linked, at random, in as many zones as possible.
+"""Replica sets: groups of nodes that get the copies of a new job. They are usable, linked, and in many zones.
 
-Every ADDJOB with REPLICATE needs such a group, and the set of its members and us. With few nodes these are few. So they
-are computed once per state of the cluster, and then only drawn. Of all groups those are drawn that cover the most zones
-(spec ZN2).
+Every ADDJOB with REPLICATE needs such a group, and the set of its members and this node. In a small cluster there are
+few groups. So they are computed once per state of the cluster, and each ADDJOB draws one at random. Only those groups
+are drawn that cover the most zones (spec ZN2).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from disque_py.core.node_sets import EMPTY, NodeSet
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
-# If there are more combinations than this, each draw computes its own.
+# If there are more combinations than this, each draw chooses nodes without a table.
 REPLICA_SETS_MAX: Final = 128
 
 
@@ -32,11 +32,11 @@ def choose(
     is_local: bool = False,
     must_spread: bool = False,
 ) -> tuple[Node, ...]:
-    """Return up to `count` usable, linked nodes outside `exclude`, at random; equal groups are one tuple.
+    """Return up to `count` usable, linked nodes outside `exclude`, at random. Equal groups are the same tuple.
 
-    held          nodes that have a copy: other zones than theirs come first
-    is_local      only nodes of this data centre
-    must_spread   only nodes of zones that have no copy
+    held          nodes that have a copy; nodes in other zones are preferred
+    is_local      choose only nodes of this data centre
+    must_spread   choose only nodes in zones that have no copy
     """
     usable = [node for node in broker.cluster.usable if node.is_linked and node not in exclude]
     if is_local:
@@ -52,9 +52,9 @@ def choose(
 
 
 class ReplicaSets:
-    """The groups of nodes that new jobs may go to, computed once per state of the cluster.
+    """The groups of nodes that may get a new job's copies, computed once per state of the cluster.
 
-    is_local   only nodes of this data centre
+    is_local   use only nodes of this data centre
     """
 
     __slots__ = ("_count", "_epoch", "_groups", "_is_local")
@@ -66,7 +66,7 @@ class ReplicaSets:
         self._groups: list[tuple[tuple[Node, ...], NodeSet]] = []
 
     def draw(self, broker: Broker, count: int) -> tuple[tuple[Node, ...], NodeSet]:
-        """Return the receivers of a new job's copies, and the set of its holders: the receivers and us."""
+        """Return the receivers of a new job's copies, and the set of its holders: the receivers and this node."""
         if broker.cluster.epoch != self._epoch or count != self._count:
             self._list(broker, count)
         replica_sets = self._groups

@@ -1,18 +1,22 @@
 """Copies before the reply: REPLJOB, GOTJOB, REFUSED, HOLDERS, ENQUEUE.
 
-An ADDJOB with REPLICATE R is answered when R nodes hold the job. The creator sends it to R-1 usable nodes in random
-order. A creator that replicates *externally* keeps no copy and sends the job to R nodes: it is leaving, or short of
-memory while other nodes are not. The reply may also wait for zones, or for a majority of a data centre (zones.py).
+An ADDJOB with REPLICATE R is answered when R nodes hold the job. The creator keeps one copy and sends the job to R-1
+other usable nodes, chosen at random. A creator that is leaving, or is short of memory while other nodes are not,
+replicates *externally*: it keeps no copy and sends the job to R nodes. The reply may also wait until a number of zones
+or a majority of a data centre has a copy (zones.py).
 
-A node that refuses says why, and another node is asked at once. While a node is silent, one more node is asked every
-EXTEND_MS. A node that has the job receives only the longer list of holders, never the body again.
+A node that refuses a copy sends the reason, and the creator immediately asks another node. While a node does not
+answer, the creator asks one more node every EXTEND_MS. It never sends the body twice to a node that has confirmed the
+job. Such a node receives only the longer list of holders.
 
-`holders` grows when a copy is *sent*, and never shrinks: a node that refused simply confirms the ack later. An
-at-most-once job must not exist twice. So when we keep no copy, it leaves by an acknowledged hand-over instead
-(handover.py; spec O6).
+`holders` grows when a copy is *sent*, and never shrinks. A node that refused a copy stays in it, and later confirms the
+ack like the others.
 
-Jobs of one fan-out share one Replication (shared_copies.py). As soon as something concerns one of them alone (a
-refusal, a deadline, silence for EXTEND_MS, an ack), `part` gives each its own.
+An at-most-once job must not exist twice. If the creator keeps no copy of one, it passes the job on by an acknowledged
+hand-over instead (handover.py; spec O6).
+
+The jobs of one fan-out share one Replication (shared_copies.py). `part` gives each job its own as soon as an event
+concerns only one of them: a refusal, a deadline, silence for EXTEND_MS, or an ack.
 """
 
 from __future__ import annotations
@@ -64,7 +68,7 @@ from disque_py.core.replica_sets import choose
 
 # While copies are missing, one more node is asked this often (spec C3).
 EXTEND_MS: Final = 50
-# When there is no further node to ask, silent nodes get the job again this often: their link may have broken.
+# When no other node is left to ask, silent nodes get the job again this often, because their link may have broken.
 RESEND_MS: Final = 1_000
 
 COPIES_DEFAULT: Final = 3
@@ -74,17 +78,21 @@ NOREPL_REMOVED: Final[bytes] = b"-NOREPL job removed (expired?) before the reque
 NOREPL_REFUSED: Final = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
 LEAVING_REPLY: Final[bytes] = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
-# Answers to REPLJOB as repairs note them; any other is the reason of a refusal (repair_turns.py).
+# Repairs note the answers to REPLJOB (repair_turns.py): one of these, or else the reason of a refusal.
 COPY_TAKEN: Final = -1
 COPY_KNOWN: Final = -2
 
-KNOWN: Final = 1  # Second field of GOTJOB: the copy was here before.
-NO_ANSWER: Final = 1  # Flag of REPLJOB: best effort, don't confirm.
-REPAIRED: Final = 4  # … a lost copy is replaced; milliseconds until the copy's own timer follow (repair_turns.py).
-TIMER_AT: Final = 2
-NEW_KEY: Final = 2  # … a new job with a key: to be refused if another job uses the key (keying.py).
-CREATION_ABORTED: Final = 2  # Third field of DELJOB: the job was not created, so its key is free.
-NOT_CREATED: Final = 3  # … the job was not created. It is in a batch, and has no key.
+KNOWN: Final = 1  # Second field of GOTJOB: the sender had a copy before.
+
+# Flags of REPLJOB.
+NO_ANSWER: Final = 1  # Best effort: the receiver does not confirm.
+NEW_KEY: Final = 2  # A new job with a key: the receiver refuses it if another job uses the key (keying.py).
+REPAIRED: Final = 4  # The copy replaces a lost one (repair_turns.py).
+TIMER_AT: Final = 2  # With REPAIRED, the index of the milliseconds until the copy's timer fires.
+
+# Third field of DELJOB.
+CREATION_ABORTED: Final = 2  # The job was not created, so its key is free.
+NOT_CREATED: Final = 3  # The job was not created. It belongs to a batch and has no key.
 
 
 def start(
@@ -99,12 +107,12 @@ def start(
     is_quorum: bool = False,
     slot: list[bytes | None] | None = None,
 ) -> None:
-    """Register the job and make `client` wait for its copies; `timeout_ms` 0 waits for ever.
+    """Register the job and make `client` wait for its copies. With `timeout_ms` 0 it waits for ever.
 
-    is_default   the producer asked for no number of copies, so the number may fall (`count_again`)
-    zone_count   so many zones must have a copy, too (spec ZN3)
-    is_quorum    the copies are a majority of this data centre; each other one gets a copy (spec ZN4)
-    slot         the reply slot that it waits in already, if it does
+    is_default   the producer named no number of copies, so the number may fall (`count_again`)
+    zone_count   the number of zones that must have a copy, too (spec ZN3)
+    is_quorum    the reply waits for a majority of this data centre; each other data centre gets one copy (spec ZN4)
+    slot         the reply slot in which the client waits already, if it does
     """
     if is_external:
         targets = choose(broker, job.terms.replicate, is_local=is_quorum)
@@ -135,9 +143,9 @@ def start(
 
 
 def line_up(broker: Broker, job: Job) -> None:
-    """Have the job looked at in EXTEND_MS.
+    """Have `extend_due` look at the job in EXTEND_MS.
 
-    Nearly all jobs have their copies long before: an entry in this list costs less than a timer.
+    Nearly all jobs have their copies long before, and an entry in this list costs less than a timer.
     """
     now_ms = broker.now_ms
     if now_ms != broker.copies.extending_ms:
@@ -148,9 +156,9 @@ def line_up(broker: Broker, job: Job) -> None:
 
 
 def part(broker: Broker, work: Replication, *, lines_up: bool = True) -> list[Job]:
-    """Give each of the jobs that share this work its own, because something concerns one of them. Return the jobs.
+    """Give each job that shares this Replication its own, because an event concerns only one of them. Return the jobs.
 
-    lines_up   have them looked at in EXTEND_MS; the first one stands in the line already
+    lines_up   call `line_up` for all but the first job, which is in that list already
     """
     together = work.together
     assert together is not None
@@ -177,7 +185,7 @@ def _flags(job: Job) -> int:
 
 
 def _with_others(broker: Broker, targets: tuple[Node, ...], holders: NodeSet) -> tuple[tuple[Node, ...], NodeSet]:
-    """Return the receivers and the holders of a new job, with a node of each other data centre."""
+    """Return the receivers and the holders of a new job, extended by one node of each other data centre."""
     sets = broker.sets
     more = sets.of(zones.one_elsewhere(broker))
     if not more:
@@ -186,7 +194,7 @@ def _with_others(broker: Broker, targets: tuple[Node, ...], holders: NodeSet) ->
 
 
 def start_async(broker: Broker, job: Job, *, is_quorum: bool = False) -> None:
-    """Send copies to all nodes asked for, best effort and without confirmation; we hold the job ourselves."""
+    """Send REPLICATE - 1 copies as best effort, without confirmation. This node holds the job as well."""
     drawn = broker.copies.local_sets if is_quorum else broker.copies.replica_sets
     targets, holders = drawn.draw(broker, job.terms.replicate - 1)
     assert broker.me in holders
@@ -199,8 +207,8 @@ def start_async(broker: Broker, job: Job, *, is_quorum: bool = False) -> None:
 
 
 def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
-    """Give the request a slot in the order of replies; the client waits."""
-    # A longer slot is one whose reply the client does not want (CLIENT REPLY OFF or SKIP).
+    """Make the client wait, and return a slot that keeps the place of this reply among the client's replies."""
+    # A slot of length 2 marks a reply that the client does not want (CLIENT REPLY OFF or SKIP).
     slot: list[bytes | None] = [None, None] if client.reply_mode else [None]
     if client.slots is None:
         client.slots = deque()
@@ -211,9 +219,9 @@ def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
 
 
 def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], reply: bytes) -> None:
-    """End the wait for this job: fill its slot, and send the replies that waited behind it.
+    """End the wait for this job: fill its slot, and send it with the replies that waited behind it.
 
-    A job of a batch waits on until a keeper of the batch has recorded it (keeping.py).
+    A job of a batch continues to wait until a keeper of the batch has recorded it (keeping.py).
     """
     if job.attributes is not None and reply.startswith(b"+") and broker.batches.is_pending(job):
         broker.batches.hold(client, job, slot, reply)
@@ -235,12 +243,12 @@ def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], r
             out.append(ready)
     if not client.waiting_jobs and client.waiting == WAITS_FOR_COPIES:
         client.waiting = RUNNING
-    client.wrote = WROTE  # The request came before the disk failed, if it did: the producer hears when it is recorded.
+    client.wrote = WROTE  # If the disk failed after this request, the producer is answered once the job is recorded.
     broker.outbox.clients[client] = None
 
 
 def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Hold the copies that the creator asks us to hold. Confirm known jobs; refuse others with the reason."""
+    """Take the copies that a node offers, and confirm them. Confirm known jobs, too. Refuse the rest with a reason."""
     only = broker.sets.only(sender)
     shards = broker.shards
     done, done_before = broker.tombstones.generations()
@@ -279,7 +287,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def take_in(broker: Broker, job: Job, wait_ms: int) -> None:
-    """Account for a new copy, which is in the index, and set its timer to so many milliseconds from now."""
+    """Account for a new copy that the index has already. Its timer fires after `wait_ms`."""
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.terms.queue) > NAME_BYTES_FREE:
@@ -304,14 +312,14 @@ def take_in(broker: Broker, job: Job, wait_ms: int) -> None:
 
 
 def _timer_of(span_ms: Any) -> int:
-    """Return when the timer of a repaired copy ends, as its holder says (repair_turns.py). ValueError."""
+    """Return the milliseconds until a repaired copy's timer fires, as its holder sent them. ValueError if malformed."""
     if type(span_ms) is not int or span_ms >> SPAN_BITS:
         raise ValueError("a timer that is not a number")
     return span_ms
 
 
 def _wait_as_copy(broker: Broker, job: Job) -> None:
-    """Set the timer of a new copy that is errored, or that a NACK delayed."""
+    """Set the timer of a new copy if it is errored or delayed by a NACK."""
     part = job.part
     if part is None:
         return
@@ -324,17 +332,18 @@ def _wait_as_copy(broker: Broker, job: Job) -> None:
 
 
 def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapshot: Any, wants_answer: bool) -> None:
-    """Handle a copy of a job that has a record here, or is known as done."""
+    """Handle a copy of a job that has a record here or is known to be finished."""
     sets = broker.sets
     only = sets.only(sender)
     if known is None:
-        # Finished while this copy was on its way: a late copy is never delivered (spec A6).
+        # The job was finished while this copy was on its way. A late copy is never delivered (spec A6).
         hold_ack(broker, job)
         broker.send(only, SETACK, (job.id, sets.pack(job.holders)))
         return
     work = known.work
     if isinstance(work, Replication) and work.is_external:
-        # A holder that leaves offered it. We keep no copy, and forget the job when its producer is answered.
+        # A leaving holder offers the job that we replicate externally. We keep no copy, and forget the job when its
+        # producer is answered.
         broker.send(only, REFUSED, (job.id, REFUSED_BUSY))
         return
     known.holders = sets.union(known.holders, job.holders)
@@ -349,14 +358,15 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
             broker.results.hold(job.id, keep_ms, max(known.version, job.version) + 1)
         changing.send_ack(broker, sender, known)
     elif wants_answer and broker.journal.disk_level:
-        broker.send(only, REFUSED, (job.id, REFUSED_DISK))  # The copy may be on no disk, so no node may count on it.
+        # Our disk fails, so the copy may not be recorded, and the sender must not count it.
+        broker.send(only, REFUSED, (job.id, REFUSED_DISK))
     elif wants_answer:
-        # A reply of its own, apart from "taken": to a node that leaves, only a new copy is useful (leaving.py).
+        # The answer tells a known copy from a new one, because only a new one helps a node that leaves (leaving.py).
         broker.send(only, GOTJOB, (job.id, KNOWN))
 
 
 def hold_ack(broker: Broker, job: Job) -> None:
-    """Keep only the ack of this job, with the holders that its snapshot names, until it is collected."""
+    """Register only the ack of this job, with the holders that its snapshot names. It is kept until it is collected."""
     job.body = b""
     lifecycle.register_acked(broker, job)
     job.requeue_at_ms = broker.now_ms + RESEND_MS
@@ -364,7 +374,7 @@ def hold_ack(broker: Broker, job: Job) -> None:
 
 
 def refusal(broker: Broker, job: Job) -> int:
-    """Return why we take no copy of this job now; 0 when we take one."""
+    """Return the reason to refuse a copy of this job now, or 0 if this node takes one."""
     if broker.is_leaving:
         return REFUSED_LEAVING
     if broker.journal.disk_level:
@@ -378,7 +388,7 @@ def refusal(broker: Broker, job: Job) -> int:
 
 
 def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note confirmed copies. Late confirmations are ignored."""
+    """Note confirmed copies. A confirmation that comes after the reply matters only to repairs and to leaving."""
     shards = broker.shards
     only = broker.sets.only(sender)
     for item in items:
@@ -410,7 +420,11 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
-    """Queue a job that enough nodes hold, or have it queued, and answer the producer."""
+    """Finish the creation of a job that enough nodes hold: queue or delay it, and answer the producer.
+
+    A job that was replicated externally is queued by one of its holders, and forgotten here. A job of a fan-out first
+    waits for the other jobs of the fan-out (fanout.py).
+    """
     assert job.state == WAIT_REPL
     assert work.together is None
     if broker.producers.fans and (fan := broker.producers.fans.get(job)) is not None:
@@ -436,7 +450,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
 
 
 def hold_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, slot: list[bytes | None]) -> None:
-    """Enter a job that needs no copy elsewhere and waits for others, as one that has its copies (fanout.py)."""
+    """Register a job of a fan-out that needs no other copy. It waits for the other jobs of the fan-out (fanout.py)."""
     deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
     job.work = work = Replication(client, slot, broker.sets.only(broker.me), broker.now_ms, deadline_ms, False, False)
     lifecycle.register_waiting(broker, job)
@@ -448,7 +462,7 @@ def hold_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, slot: 
 
 
 def default_copies(broker: Broker, *, is_external: bool) -> int:
-    """Return `replicate-default`, or 3 but no more than the nodes to count on (spec C1, Q13)."""
+    """Return `replicate-default` if set, else 3 or the number of nodes to count on, if that is lower. Spec C1, Q13."""
     configured = broker.settings.replicate_default
     if configured:
         return configured
@@ -463,7 +477,7 @@ def set_copies(broker: Broker, job: Job, copies: int) -> None:
 
 
 def count_again(broker: Broker) -> None:
-    """Lower the number of copies for producers that asked for none: they wait for no node that is out of sight."""
+    """Lower the number of copies for producers that named none, so that they don't wait for nodes that are gone."""
     broker.copies.counted_epoch = broker.cluster.epoch
     for job in list(broker.copies.waiting_repl):
         work = job.work
@@ -483,7 +497,7 @@ def queue_or_delay(broker: Broker, job: Job) -> None:
     """Queue a new job, or let it wait for its DELAY."""
     if job.terms.delay_ms:
         job.requeue_at_ms = broker.now_ms + job.terms.delay_ms
-        job.was_announced = True  # The first queueing concerns no other node.
+        job.was_announced = True  # The first queueing needs no WILLQUEUE.
         lifecycle.arm(broker, job)
         events.added(broker, job, event_format.ADDED_INVISIBLE)
     else:
@@ -492,7 +506,7 @@ def queue_or_delay(broker: Broker, job: Job) -> None:
 
 
 def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Ask another node at once, because one takes no copy."""
+    """Ask another node immediately, because the sender takes no copy."""
     for job_id, reason, *_ in items:
         broker.stats.refusals_received += 1
         job = broker.find(job_id)
@@ -513,7 +527,7 @@ def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _ask_elsewhere(broker: Broker, job: Job, refused: Node) -> None:
-    """Ask another node of a data centre of which one takes no copy. Spec ZN4."""
+    """Ask another node of the data centre of `refused`, which takes no copy. Spec ZN4."""
     sets = broker.sets
     more = [node for node in zones.one_elsewhere(broker, job.holders) if node.datacenter == refused.datacenter]
     if more:
@@ -525,7 +539,7 @@ def _ask_elsewhere(broker: Broker, job: Job, refused: Node) -> None:
 
 
 def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Merge further holders: the creator asked more nodes, or a leaving node stays after all."""
+    """Merge more holders: the creator asked more nodes, or a leaving node stays after all."""
     for job_id, nodes, *_ in items:
         job = broker.find(job_id)
         if job is not None:
@@ -541,9 +555,9 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _ask_again(broker: Broker, job: Job) -> None:
-    """Ask all holders before a limited job is queued, if one was named after we asked. Spec Y4.
+    """Repeat WILLQUEUE for a job with a limit of attempts, because a new holder may not have received it. Spec Y4.
 
-    It may have taken the job by hand-over, and would deliver it besides us.
+    The new holder may have taken the job by hand-over. Without the question, both nodes could deliver the job.
     """
     part = job.part
     if part is not None and part.limit and job.state == ACTIVE and job.was_announced and job.was_queued:
@@ -551,7 +565,7 @@ def _ask_again(broker: Broker, job: Job) -> None:
 
 
 def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Queue a job for the first time, because its creator kept no copy."""
+    """Queue a job for the first time, because its creator keeps no copy."""
     for job_id, delay_ms, *_ in items:
         if type(delay_ms) is not int or delay_ms >> SPAN_BITS:
             raise ValueError("a delay that is not a number")
@@ -561,7 +575,7 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         queue = broker.queues.get(job.terms.queue)
         if queue is not None and queue.paused & PAUSED_IN:
-            continue  # Its retry timer will try again when the pause may be over.
+            continue  # The job's retry timer tries again later, when the pause may be over.
         if delay_ms:
             job.requeue_at_ms = broker.now_ms + delay_ms
             job.was_announced = True
@@ -582,7 +596,7 @@ def end_wait(broker: Broker, job: Job, reply: bytes) -> None:
 
 
 def tell_taken(broker: Broker, job: Job) -> None:
-    """Tell a producer that waits for a hand-over of this job that another node took it: the job is added."""
+    """Tell a producer that waits for a hand-over that the job is added, because another node took it."""
     work = job.work
     if isinstance(work, Handover) and work.client is not None:
         broker.stats.jobs_added += 1
@@ -591,7 +605,7 @@ def tell_taken(broker: Broker, job: Job) -> None:
 
 
 def remove(broker: Broker, job: Job) -> None:
-    """Remove the job here and now (DELJOB, expiry, reset), and tell a producer that still waits for its copies."""
+    """Remove the job from this node (DELJOB, expiry, reset), and tell a producer that still waits for its copies."""
     if job.state == WAIT_REPL:
         give_up(broker, job, NOREPL_REMOVED)
         return
@@ -600,13 +614,16 @@ def remove(broker: Broker, job: Job) -> None:
 
 
 def caller_out(broker: Broker, job: Job) -> None:
-    """End a caller's wait for its key, for a job that is not entered yet (keying.py)."""
+    """Count a caller out that no longer waits for its key. Its job is not registered yet (keying.py)."""
     broker.producers.caller_count -= 1
     broker.used_memory -= memory_of(job)
 
 
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
-    """Drop the producer's jobs that miss copies. It is gone (`reply` None), or it gets this error."""
+    """End all waits of this producer, and give up its jobs that miss copies.
+
+    reply   the error that it gets; None if it has disconnected
+    """
     if broker.producers.together:
         for marker in list(client.waiting_jobs):
             work = broker.producers.together.get(marker)
@@ -619,7 +636,7 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
             give_up(broker, job, reply)
             continue
         if isinstance(job.work, Handover):
-            job.work.client = None  # The taker may have it already; without its producer it is an ordinary job.
+            job.work.client = None  # The hand-over goes on, because the taker may have the job already.
         elif isinstance(job.work, Wanted):
             job.work.is_over = True
             caller_out(broker, job)
@@ -632,7 +649,7 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
 
 
 def extend_due(broker: Broker) -> None:
-    """Give each job whose first EXTEND_MS are over a timer of its own."""
+    """Look at the jobs whose first EXTEND_MS are over. From then on, each has its own timer."""
     line = broker.copies.extensions
     now_ms = broker.now_ms
     while line and line[0][0] <= now_ms:
@@ -645,7 +662,7 @@ def extend_due(broker: Broker) -> None:
 
 
 def on_timer(broker: Broker, job: Job, work: Replication) -> None:
-    """Give up at the deadline, else ask one more node, because copies are still missing."""
+    """Give up at the deadline. Before it, ask one more node, because copies are still missing."""
     if work.deadline_ms and broker.now_ms >= work.deadline_ms:
         broker.stats.replication_timeouts += 1
         give_up(broker, job, NOREPL_TIMEOUT)
@@ -659,7 +676,10 @@ def on_timer(broker: Broker, job: Job, work: Replication) -> None:
 
 
 def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
-    """Answer the producer with an error (None: it is gone), and remove the job everywhere, best effort."""
+    """Answer the producer with an error, and remove the job on all nodes, as best effort.
+
+    reply   the error; None if the producer has disconnected
+    """
     work = job.work
     if isinstance(work, Replication) and work.together is not None:
         part(broker, work)
@@ -684,7 +704,7 @@ def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Send unconfirmed jobs to the node again, because messages on the old link may be lost."""
+    """Send unconfirmed jobs to the node again, because messages on its old link may be lost."""
     only = broker.sets.only(node)
     for job in broker.copies.waiting_repl:
         work = job.work
@@ -701,13 +721,13 @@ def _schedule(broker: Broker, job: Job, work: Replication, span_ms: int) -> None
 
 
 def _extend(broker: Broker, job: Job) -> bool:
-    """Ask one more node, and tell nodes that have the job the longer list. Without one, ask silent nodes again.
+    """Ask one more node, and send the longer list of holders to the nodes that have the job.
 
-    Return whether one more node was asked.
+    If no other node is left, ask the silent nodes again. Return whether one more node was asked.
 
-    An external creator keeps no copy, so it cannot tell the holders about each other later. All nodes that were asked
-    learn the list now. A node that believes to be alone forgets the job with its ack, and another holder would queue it
-    again.
+    An external creator keeps no copy, so it can't tell the holders about each other later. It therefore sends the list
+    to all nodes that it has asked. Without the list, a holder could take itself for the only one, and forget the job as
+    soon as it is acknowledged. Another holder would then queue the job again.
     """
     work = job.work
     if not isinstance(work, Replication):
@@ -730,7 +750,7 @@ def _extend(broker: Broker, job: Job) -> bool:
         return True
     if broker.now_ms - work.asked_again_ms < RESEND_MS:
         return False
-    # A node that refused may have room again by now; it is asked like the silent nodes.
+    # Nodes that refused are asked again, too, because they may have room by now.
     again = sets.of(node for node in sets.others(job.holders) if node.is_linked and node not in work.confirmed)
     if again:
         broker.send(sets.others(again), REPLJOB, (snapshot_of(broker, job), _flags(job)))

@@ -1,21 +1,23 @@
 """One node queues a job again, not all of its holders: WILLQUEUE, QUEUED, LEASED.
 
-A job is held by several nodes and queued on one. A delivery starts a lease there, and the other holders hear of it
-(LEASED). Each holder has a timer that ends with the last lease it heard of. Most jobs are done in a few milliseconds.
-So a delivery is told of a moment later, and not at all if it is over by then. A holder whose timer ends meanwhile asks
-first, as always.
+Several nodes hold a job, and one of them has it queued. A delivery starts a lease on that node, which tells the other
+holders (LEASED). Each holder has a timer that fires when the last lease it was told about is over.
 
-Before the timer fires, the holder asks with WILLQUEUE. A node that knows better objects with QUEUED (it waits in my
-queue), LEASED (I delivered it, so much is left) or SETACK (it is done). Without an objection the holder queues the job
-and tells the others with QUEUED. If two holders did so at once, the job stays queued on the one that `wins`, by a rule
-that both compute alike.
+Most jobs are done in a few milliseconds. So the node tells the others about a delivery a moment later, and not at all
+if the job is done by then. A holder whose timer fires in between asks first, as it always does.
 
-A job that waits long in one queue is announced there before the others' timers come near. Ids are collected per group
-of holders and sent once a second (QUEUED_WAITING), so 100,000 waiting jobs cost a few messages.
+Before its timer fires, a holder asks the others with WILLQUEUE. A node that knows better objects with QUEUED (the job
+waits in its queue), LEASED (it has delivered the job; the rest of the lease is included) or SETACK (the job is done).
+Without an objection, the holder queues the job and tells the others with QUEUED. If two holders queue the job at the
+same time, it stays queued on the one that `wins`. Both compute that by the same rule.
+
+If a job waits long in a queue, its node announces it before the timers of the other holders come near. The node
+collects ids per group of holders and sends them once a second (QUEUED_WAITING), so 100,000 waiting jobs cost a few
+messages.
 
 Counters and attempts travel with every message and merge by maximum. The messages also carry the job's change number
-(changing.py). A job without attempts left is not queued: it becomes errored instead. If two holders are about to do
-that, the one that `wins` does it. Spec L2, L3, L4, L5, L6, Y4.
+(changing.py). A job without attempts left is not queued: it becomes errored instead. If two holders are about to make
+it errored, the one that `wins` does. Spec L2, L3, L4, L5, L6, Y4.
 """
 
 from __future__ import annotations
@@ -37,29 +39,31 @@ from disque_py.event_format import RUNNING
 
 # Announcements of waiting jobs are sent at most this often (spec L4).
 ANNOUNCE_EVERY_MS: Final = 1_000
-# … and at most this many jobs at a time; a receiver needs about a microsecond for each.
+# At most this many jobs are announced at a time. A receiver needs about a microsecond for each.
 ANNOUNCE_JOBS_MAX: Final = 2_000
+# The rest is announced in parts, this long after one another.
 ANNOUNCE_PART_MS: Final = 50
-# A shorter lease is told at once, because its end is near.
+# The other holders are told about a shorter lease immediately, because its end is near.
 TOLD_LATER_MS_MIN: Final = 5_000
-# Where the change number stands in these messages; its node stands behind it.
+# The index of the change number in the items of these messages. The node of the change is the next field.
 NUMBER_OF_LEASED: Final = 4
 NUMBER_OF_WILLQUEUE: Final = 2
-# Where the fences and the holder of a claim stand.
+# The index of a claim's fences and holder.
 CLAIM_OF_LEASED: Final = 6
 
 
 def tell_leased(broker: Broker, job: Job) -> None:
-    """Tell the other holders that a consumer of ours has the job, and for how long."""
+    """Tell the other holders that a consumer of this node has the job, and for how long."""
     others = broker.sets.others(job.holders)
     if others:
         _tell_leased(broker, others, job)
 
 
 def tell_delivered(broker: Broker, job: Job) -> None:
-    """Tell the other holders of a delivery: in a moment, if it is not over by then. Spec L1.
+    """Arrange that the other holders are told about a delivery, unless the job is done a moment later. Spec L1.
 
-    A job with words of its own (ATTEMPTS, a claim) is told at once, because these holders bound its deliveries, too.
+    They are told immediately if the job has attributes (ATTEMPTS, a claim), because each holder limits the job's
+    deliveries then.
     """
     if job.attributes is not None or job.terms.retry_ms < TOLD_LATER_MS_MIN:
         tell_leased(broker, job)
@@ -68,7 +72,7 @@ def tell_delivered(broker: Broker, job: Job) -> None:
 
 
 def tell_due(broker: Broker, count_max: int) -> int:
-    """Tell the other holders of deliveries of a moment ago that go on. Return the number of ids that were looked at."""
+    """Tell the other holders about recent deliveries that are still out. Return the number of ids that were checked."""
     due = broker.copies.delivered.due(broker.now_ms, count_max)
     for job_id in due:
         job = broker.find(job_id)
@@ -91,13 +95,13 @@ def _tell_leased(broker: Broker, nodes: tuple[Node, ...], job: Job) -> None:
 
 
 def _tell_attempt(broker: Broker, sender: Node, job: Job) -> None:
-    """Tell a node of our delivery that had not heard of it, and that now answers for the job. Spec L5."""
+    """Tell our attempt to a node that now answers for the job and had not heard of our delivery. Spec L5."""
     if job.attributes is None:
         broker.send(broker.sets.only(sender), WILLQUEUE, (job.id, job.attempt))
 
 
 def _numbered(job: Job, item: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the item of a message with the job's change number, unless that is 0."""
+    """Return the item of a message, extended by the job's change number and its node unless the number is 0."""
     part = job.part
     return item if part is None or not part.number else (*item, part.number, part.node)
 
@@ -117,9 +121,9 @@ def requeue(broker: Broker, job: Job) -> None:
 
 
 def _is_held_back(broker: Broker, job: Job) -> bool:
-    """Handle the end of a lease or a delay of a job with a changeable part. Return whether that was all.
+    """Handle the end of a lease or a delay of a job with a changeable part. Return whether nothing is left to do.
 
-    The part of other holders is newer, or the job is errored, or becomes so, or it was delayed by a NACK.
+    This is the case if other holders may have a newer part, if the job is or becomes errored, or if a NACK delayed it.
     """
     part = job.part
     if part is None:
@@ -145,7 +149,7 @@ def _is_held_back(broker: Broker, job: Job) -> bool:
 
 
 def release(broker: Broker, job: Job) -> None:
-    """Queue a job that a consumer gave back (NACK) or that an operator wants queued (ENQUEUE), whatever its lease."""
+    """Queue a job regardless of its lease, because a consumer gave it back (NACK) or a client asks for it (ENQUEUE)."""
     part = job.part
     if part is not None:
         part.is_delayed = False
@@ -184,7 +188,7 @@ def announce_later(broker: Broker, job: Job) -> None:
 
 
 def send_announcements(broker: Broker) -> None:
-    """Send the announcements that still hold; very many are sent in parts."""
+    """Announce those jobs that still wait in our queue. Very many jobs are announced in parts."""
     batches = broker.copies.announcements
     broker.copies.announcements = {}
     left = ANNOUNCE_JOBS_MAX
@@ -195,7 +199,7 @@ def send_announcements(broker: Broker) -> None:
                 broker.send(others, QUEUED, _queued(job, QUEUED_WAITING))
         if count > left:
             if left:
-                del jobs[-left:]  # From the end: a million others need not move.
+                del jobs[-left:]  # From the end, so that a million other entries need not move.
             broker.copies.announcements[others] = jobs
         left = max(0, left - count)
     if broker.copies.announcements:
@@ -203,7 +207,7 @@ def send_announcements(broker: Broker) -> None:
 
 
 def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Queue the job no earlier than its lease ends: a holder delivered it, or its worker is still busy."""
+    """Queue the job no earlier than its lease ends, because a holder delivered it or its worker is still busy."""
     sets = broker.sets
     now_ms = broker.now_ms
     shards = broker.shards
@@ -234,7 +238,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
                     if attempt > job.attempt:
                         job.attempt = min(attempt, ATTEMPT_MAX)
                         lifecycle.mark_dirty(broker, job)
-                    continue  # Either the sender hears our part now, or we hear its newer one.
+                    continue  # `hear` makes both nodes know the newer part.
                 part = job.part
                 if part is not None and attempt > part.ended:
                     part.is_delayed = False
@@ -251,18 +255,18 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         _moved_on(broker, job)
         if job.state == IS_QUEUED:
-            # A consumer of the other node has it; delivering our copy as well would be the duplicate that leases
-            # prevent.
+            # A consumer of the sender has the job. Leases exist to prevent a second delivery from our queue.
             lifecycle.dequeue(broker, job)
             job.requeue_at_ms = 0
         until_ms = now_ms + left_ms + broker.jitter() + lifecycle.WILLQUEUE_LEAD_MS
         if until_ms > job.requeue_at_ms:
-            # From now on the sender answers for the job, not we: two nodes that did would keep each other waiting for
-            # ever.
+            # From now on only the sender answers for the job. If both nodes did, each would postpone the other's
+            # timer for ever.
             job.is_leased_here = False
             lifecycle.postpone(broker, job, until_ms)
         elif job.is_leased_here and not is_later:
-            # WORKING came to the sender, for less time than our delivery lasts. We go on answering, and it does not.
+            # The sender got a WORKING for less time than our delivery lasts. We continue to answer for the job, and the
+            # sender stops.
             _tell_leased(broker, sets.only(sender), job)
 
 
@@ -292,10 +296,10 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if part is not None and (part.is_errored or (part.is_delayed and not is_current)):
                     if _merge(job, attempt, nacks, deliveries):
                         lifecycle.mark_dirty(broker, job)
-                    continue  # Either the sender hears our part now, or we hear its newer one.
+                    continue  # `hear` makes both nodes know the newer part.
                 if part is not None:
                     part.is_delayed = False
-        # A message that only moves the timer is not recorded: each waiting job would cost a record per announcement.
+        # A message that only moves the timer is not recorded, because each announcement of a job would cost a record.
         if _merge(job, attempt, nacks, deliveries) or job.is_leased_here or not job.was_queued:
             lifecycle.mark_dirty(broker, job)
         job.was_queued = True
@@ -306,7 +310,11 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
                 _tell_attempt(broker, sender, job)
             job.is_leased_here = False
         elif job.is_leased_here and job.requeue_at_ms > now_ms:
-            # The node that queued it had not heard of our delivery.
+            # The sender queued the job because it had not heard of our delivery.
+            _tell_leased(broker, sets.only(sender), job)
+            continue
+        elif attempt < job.attempt and job.requeue_at_ms > now_ms and events.status_of(job) == RUNNING:
+            # Nor of one on another node. It might hand the job to a node that has, and that would deliver it again.
             _tell_leased(broker, sets.only(sender), job)
             continue
         if job.state == IS_QUEUED:
@@ -324,7 +332,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Object if we know better, because the sender will queue the job otherwise."""
+    """Object if we know better. Without an objection the sender queues the job."""
     sets = broker.sets
     for item in items:
         job_id, attempt = item[0], item[1]
@@ -347,10 +355,10 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             is_current = changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_WILLQUEUE))
             if job.is_errored:
                 if is_current:
-                    changing.tell(broker, sender, job)  # Its objection: an errored job is not queued.
+                    changing.tell(broker, sender, job)  # This is the objection: an errored job is not queued.
                 continue
             if job.state == IS_QUEUED and _is_spent(job):
-                # The last delivery was the sender's, or one that it heard of, and its lease is over.
+                # The last attempt was delivered by the sender or by a node that it heard from, and its lease is over.
                 if changing.give_up(broker, job, LEASE_EXPIRED):
                     tell_queued(broker, job, QUEUED_RELEASED)
                 continue
@@ -359,14 +367,14 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif job.is_leased_here and job.requeue_at_ms > broker.now_ms:
             tell_leased(broker, job)
         elif isinstance(job.work, Handover) and _is_limited(job):
-            # The taker has it queued now, or will have in a moment, and did not hear the question.
+            # The taker has the job queued now or in a moment, and did not receive the question.
             broker.send(sets.only(sender), QUEUED, _queued(job, QUEUED_WAITING))
         elif attempt < job.attempt and job.requeue_at_ms > broker.now_ms and events.status_of(job) == RUNNING:
-            # The deliverer is not linked with the sender, or was not. The sender would queue a job that is out.
+            # The node that delivered the job could not tell the sender, which would queue a job that is out.
             _tell_leased(broker, sets.only(sender), job)
         elif job.state == ACTIVE and _is_limited(job) and wins(sender, broker.me, job_id):
-            # Both may be about to queue it, or to end its last lease. The sender does, and tells us: two deliveries at
-            # the same moment would be one more than the job may have, and one transition is one event.
+            # Both nodes may be about to queue the job, or to make it errored. Only the sender does, and tells us. Two
+            # deliveries at the same moment could exceed the limit of attempts, and one transition must be one event.
             until_ms = broker.now_ms + lifecycle.willqueue_lead_ms(job) + lifecycle.WILLQUEUE_LEAD_MS
             if job.requeue_at_ms < until_ms:
                 lifecycle.postpone(broker, job, until_ms)
@@ -375,7 +383,7 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
 def wins(left: Node, right: Node, job_id: bytes) -> bool:
     """Return whether `left` keeps the job queued rather than `right`.
 
-    Both ids are XORed with the job's random characters and compared, so the winner differs per job (spec L6).
+    Both node ids are XORed with the job's random characters and compared, so the winner differs per job (spec L6).
     """
     salt = job_id[11:31]
     return bytes(map(_xor, left.id, salt)) > bytes(map(_xor, right.id, salt))
@@ -386,7 +394,7 @@ def on_timer(broker: Broker, job: Job) -> None:
     now_ms = broker.now_ms
     due_ms = job.requeue_at_ms
     if not job.terms.retry_ms and job.work is not None:
-        lifecycle.arm(broker, job)  # Being handed over: the answer decides.
+        lifecycle.arm(broker, job)  # The job is being handed over, and the taker's answer decides.
         return
     if due_ms > now_ms:
         if job.was_announced or broker.sets.mine is job.holders or due_ms - now_ms > lifecycle.willqueue_lead_ms(job):
@@ -410,9 +418,10 @@ def on_timer(broker: Broker, job: Job) -> None:
 
 
 def is_queueable(job: Job) -> bool:
-    """Whether this job may be queued now. An at-most-once job may not after it was delivered or given away.
+    """Whether this job may be queued now.
 
-    An errored job may not either: it needs a fresh set of attempts.
+    An at-most-once job may not after it was delivered or handed over. An errored job may not before it gets new
+    attempts.
     """
     if job.state != ACTIVE or (job.attributes is not None and job.is_errored):
         return False
@@ -430,14 +439,14 @@ def _is_limited(job: Job) -> bool:
 
 
 def _moved_on(broker: Broker, job: Job) -> None:
-    """End a hand-over, because another node has the job queued or delivered: it is not ours to queue on a refusal."""
+    """End a hand-over, because another node has queued or delivered the job: we must not queue it on a refusal."""
     if isinstance(job.work, Handover):
         job.work = None
         lifecycle.mark_dirty(broker, job)
 
 
 def _merge(job: Job, attempt: int, nacks: int, deliveries: int) -> bool:
-    """Take the larger of each counter; return whether one was larger."""
+    """Take the maximum of each counter. Return whether a counter grew."""
     if attempt <= job.attempt and nacks <= job.nacks and deliveries <= job.deliveries:
         return False
     if attempt > job.attempt:

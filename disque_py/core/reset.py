@@ -1,14 +1,15 @@
-"""Forgetting all jobs and queues of this node at once: DEBUG FLUSHALL and CLUSTER RESET.
+"""Reset: forget all jobs and queues of this node in one step, for DEBUG FLUSHALL and CLUSTER RESET.
 
-For clients it is one moment. Waiting producers hear that their job was removed, waiting consumers get nothing, and the
-next command finds an empty node. Freeing the memory of a million jobs takes longer than a turn may. So the old index is
-put aside and emptied a part at a time (spec B4).
+For clients this is one moment. Waiting producers are told that their job was removed, waiting consumers get an empty
+reply, and the next command finds an empty node. Freeing the memory of a million jobs takes longer than a turn may take.
+So the old index is put aside and freed a part at a time (spec B4).
 
-Some jobs may still be used outside the index: by a producer's wait, or by a hand-over's answer. These are removed one
-by one, in the regular way. The others are dropped with their containers: no reference to them survives this call.
+Some jobs are still used outside the index: by a producer that waits, or by a hand-over without an answer. These are
+removed one by one, in the regular way. The others are dropped with their containers, because no reference to them
+survives this call.
 
-The journal begins anew, so nothing of the old jobs is recorded (`outbox.is_void`). Other nodes keep their copies. They
-hear that this node wants no jobs any more, because no client waits here.
+The journal starts again, so it has no record of the old jobs (`outbox.is_void`). Other nodes keep their copies. They
+are told that this node wants no jobs any more, because no client waits here.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from disque_py.core import delivery, handover, interest, keying, replication, sp
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import Job
 
-# About three milliseconds of freeing memory.
+# To free this many jobs takes about three milliseconds.
 JOBS_FREED_PER_SLICE: Final = 2_000
 SLICE_EVERY_MS: Final = 10
 
 
 def flush(broker: Broker) -> int:
-    """Forget every job, queue and pause of this node. Return how many jobs there were."""
+    """Forget every job, queue and pause of this node. Return the number of jobs that it had."""
     count = broker.job_count
     delivery.release_all(broker)
     for job in (*broker.copies.waiting_repl, *_handed_over(broker)):
@@ -57,7 +58,7 @@ def flush(broker: Broker) -> int:
 
 
 def _handed_over(broker: Broker) -> Iterator[Job]:
-    """Return jobs whose hand-over is not answered yet: the answer will look at them."""
+    """Yield jobs whose hand-over is not answered yet, because the answer will refer to them."""
     for node in broker.cluster.nodes.values():
         if node.core is not None:
             for batch in list(handover.exchange(node).pending.values()):
@@ -99,7 +100,7 @@ def _drop_queues(broker: Broker) -> None:
         if queue.filters is not None:
             queue.filters.dropped()
         queue.is_dropped = True
-        queue.length = 0  # A hint or a sweep that was planned for it finds no work.
+        queue.length = 0  # So that a hint or a sweep that was planned for the queue finds no work.
     broker.queues = {}
     broker.pauses.paused_count = 0
     broker.queue_order = []
@@ -118,7 +119,7 @@ def _drop_queues(broker: Broker) -> None:
         planned.clear()
     broker.pauses.name_bytes = 0
     broker.pauses.ended = {}
-    # Millions of entries can't be freed in one moment either.
+    # Millions of entries can't be freed in one turn either.
     for queue in dropped:
         broker.upkeep.sweeps[queue] = queue.dismantle()
     broker.patterns.clear_queues()
@@ -126,7 +127,7 @@ def _drop_queues(broker: Broker) -> None:
 
 
 def _take_interest_back(broker: Broker) -> None:
-    """Tell all nodes that no client waits here, and forget what they were told."""
+    """Tell all nodes that no client waits here, and forget the interest that they were told before."""
     consumers = broker.consumers
     linked = broker.cluster.linked
     if linked:

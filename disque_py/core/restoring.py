@@ -1,17 +1,20 @@
-"""Restoring: jobs and pauses from the journal, before the node serves clients.
+"""Restoring: read jobs, pauses and other state from the journal, before the node serves clients.
 
 `block` takes the blocks that were read, in order. Then `finish` puts every job into its place, a part at a time. The
-time left of a deadline is the time left when the block was written, less the time since then (spec T3).
+journal records how much time was left until a deadline when the block was written. The time since then is subtracted
+(spec T3).
 
-A job may go straight back into its queue only if its state is *certain*: nothing happened to it that the journal
-doesn't show. That is so under `appendfsync always` with a whole tail, or after a clean shutdown.
+A job may go straight back into its queue only if its state is *certain*: the journal shows everything that can have
+happened to it. This is the case after a clean shutdown, or with `appendfsync always` if the journal's tail is not
+torn.
 
-* RETRY > 0, certain, no other holder: into its queue. No other node can have it.
-* RETRY > 0, certain, other holders: soon, after WILLQUEUE has asked them. A node that was away for long may have missed
-  a queueing elsewhere.
-* RETRY > 0 otherwise: by its retry timer, which goes on from where it was.
-* RETRY 0, certain and undelivered: into its queue, or after the rest of its DELAY.
-* RETRY 0 otherwise: never again. SHOW still shows it, marked as delivered, and it is counted.
+* RETRY > 0, certain, no other holder: the job is queued, because no other node can have it.
+* RETRY > 0, certain, other holders: the job is queued soon, after WILLQUEUE has asked them. Another node may have
+  queued the job while this node was away.
+* RETRY > 0, not certain: the retry timer queues the job. It continues where it was.
+* RETRY 0, certain and undelivered: the job is queued, now or after the rest of its DELAY.
+* RETRY 0, not certain or delivered: the job is never queued again. SHOW still shows it, marked as delivered. If the
+  delivery is not certain, the job is counted as lost.
 
 Spec O2, O4, J4.
 """
@@ -59,23 +62,24 @@ from persistence.records import GONE as GONE_RECORD
 _unpack_header = HEADER.unpack_from
 _unpack_base = BASE_STATE.unpack
 
-# Links come up within this time; then the other holders can be asked.
+# Links come up within this time. Then the other holders can be asked.
 ASK_AFTER_MS: Final = 3_000
-# … at this many WILLQUEUEs per millisecond, or more if that would take longer than this.
+# The number of WILLQUEUEs per millisecond, and the longest time over which they are spread. If there are too many jobs
+# for both, more WILLQUEUEs are sent per millisecond.
 ASKED_PER_MS: Final = 20
 ASK_SPREAD_MS_MAX: Final = 60_000
-# Jobs put in place per part of the work: about four milliseconds.
+# The number of jobs that are put in place per part of the work, which takes about four milliseconds.
 PLACED_PER_PART: Final = 1_000
 
 
 class Restoring:
-    """One restart's work.
+    """The work of one restart.
 
-    jobs            every job whose base was met, in that order; those that went since are GONE
-    stale           segments with a base that a later one replaced: a copying was cut short there
-    dropped         segments whose content stands further on
-    pauses          queue -> (flags, version ms, node, flags set with BCAST), as it was last
-    expired, queued, waiting, lost    jobs by their outcome; `lost`: at-most-once jobs that may not be queued
+    jobs            every job whose base was read, in the order of the bases; those that ended since are GONE
+    stale           segments with a base that a later base replaces, because a compaction was interrupted
+    dropped         segments that were dropped, because their live records are in later segments
+    pauses          queue -> (flags, version ms, node, flags set with BCAST), from its last record
+    expired, queued, waiting, lost    the number of jobs by outcome; `lost` are at-most-once jobs that may not be queued
     """
 
     def __init__(self, broker: Broker, *nodes: bytes) -> None:
@@ -88,23 +92,23 @@ class Restoring:
         self._tokens: dict[bytes, tuple[int, list[tuple[bytes, int]]]] = {}
         # id of a job that is over and whose key is used -> (when its TTL is over, segment)
         self._keys: dict[bytes, tuple[int, int]] = {}
-        # [(batch, part, its life, entries, segment) …]
+        # [(batch, part, life of the part, entries, segment) …]
         self._batches: list[tuple[bytes, int, int, bytes, int]] = []
-        # id -> (result, version, node, when its time is over or 0, segment)
+        # id -> (result, version, node, when it expires or 0, segment)
         self._results: dict[bytes, tuple[bytes, int, bytes, int, int]] = {}
         self.expired = self.queued = self.waiting = self.lost = 0
         self._broker = broker
         self._serial = 0
-        self._uncertain = 0  # The last block that was not written under `always`.
-        # The journal's files may name this node by ids that it had before its nodes file was lost (spec Q21).
+        self._uncertain = 0  # The number of the last block that was not written under `appendfsync always`.
+        # The journal may contain ids that this node had before its nodes file was lost (spec Q21).
         self._old_me = frozenset(node for node in nodes if node != broker.me.id)
-        # One object for equal names and sets, however many jobs have them.
+        # Equal sets become one object, so that memory does not grow with the number of jobs.
         self._sets: dict[bytes, NodeSet] = {}
 
     # -- reading -----------------------------------------------------------------------------------
 
     def block(self, number: int, wall_ms: int, flags: int, runs: list[list[Any]]) -> int:
-        """Take a block of segment `number`; return the number of its records. FormatError if one is malformed."""
+        """Take a block of segment `number`. Return the number of its records. FormatError if one is malformed."""
         self._serial += 1
         if not flags & IS_ALWAYS:
             self._uncertain = self._serial
@@ -123,7 +127,7 @@ class Restoring:
                     self._gone(items)
                 elif kind == PAUSE:
                     for name, state, version_ms, version_node, *more in items:
-                        # An older journal has one state for both.
+                        # The journal of an older version has one state for both kinds of pause.
                         self.pauses[name] = (state, version_ms, version_node, more[0] if more else state)
                         self._pause_places[name] = number
                 elif kind == DROPPED:
@@ -140,11 +144,11 @@ class Restoring:
                 elif kind == RESULT:
                     self._take_results(number, items, elapsed_ms)
         except (ValueError, TypeError, IndexError, struct.error) as broken:
-            raise FormatError(f"a record that is none: {broken}") from broken
+            raise FormatError(f"a malformed record: {broken}") from broken
         return count
 
     def _bases(self, number: int, items: list[Any], elapsed_ms: int) -> None:
-        """Restore jobs from their bases. Ten million may come here, so one loop does it all."""
+        """Restore jobs from their bases. One loop does all of it, for speed: a journal may have ten million jobs."""
         broker = self._broker
         shards = broker.shards
         jobs = self.jobs
@@ -190,7 +194,7 @@ class Restoring:
                 job.attributes = attributes
                 size += attributes.packed_bytes
                 lifecycle.attributes_in(broker, job, attributes)
-                attributes.is_open = attributes.is_keyed  # Asked for again: its outcome may not have been heard.
+                attributes.is_open = attributes.is_keyed  # The outcome may be unknown here, so the creator is asked.
             if len(later) > 1 and later[1] is not None:
                 self._set_part(job, later[1], elapsed_ms)
             used += len(body)
@@ -205,7 +209,7 @@ class Restoring:
                 flags, due_ms = _unpack_base(state)
                 self._apply(job, flags, due_ms, elapsed_ms)
                 if not retry_ms:
-                    job.imported_at = serial  # When its story began, until `finish`.
+                    job.imported_at = serial  # Until `finish`, the number of the block with the job's base.
             jobs.append(job)
         broker.job_count += count
         broker.used_memory += used + count * JOB_BYTES
@@ -219,7 +223,7 @@ class Restoring:
         for job_id, packed, holders, *later in items:
             job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
             if job is None:
-                continue  # Its base was copied further on, with all the changes recorded here.
+                continue  # A later segment has the job's base, which includes the changes recorded here.
             if len(packed) >= STATE_FIELDS.size:
                 flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version = STATE_FIELDS.unpack_from(packed)
             elif len(packed) >= STATE_FIELDS_V2.size:
@@ -264,11 +268,11 @@ class Restoring:
         )
         job.is_leased_here = bool(flags & IS_LEASED)
         if flags & IS_GIVEN and not flags & IS_DELIVERED and not job.terms.retry_ms:
-            job.is_leased_here = True  # Until `finish`: it is unknown whether it was taken.
+            job.is_leased_here = True  # Until `finish`, this marks a hand-over with an unknown outcome.
         job.was_queued = bool(flags & WAS_QUEUED)
         job.was_announced = bool(flags & IS_QUEUED)
         if flags & IS_QUEUED:
-            # Its retry clock began then, at the latest.
+            # The retry timer started when the block was written, at the latest.
             left_ms = job.terms.retry_ms - elapsed_ms
             job.requeue_at_ms = now_ms + (left_ms if left_ms > 0 else 0) if job.terms.retry_ms else 0
         elif due_ms < 0:
@@ -282,7 +286,7 @@ class Restoring:
             if flags & IS_CANCELED:
                 job.work = Cancellation()
             elif isinstance(job.work, Cancellation):
-                job.work = None  # It was completed after all.
+                job.work = None  # The job was completed after all.
         else:
             job.state = ACTIVE
 
@@ -292,7 +296,7 @@ class Restoring:
             job = broker.find(job_id)
             if job is not None:
                 if job.place != place:
-                    self.stale.add(job.place)  # It ended with another base, which is no longer there.
+                    self.stale.add(job.place)  # The record refers to another base, in a segment that is gone.
                 self._forget(job)
 
     def _take_tokens(self, number: int, items: list[Any]) -> None:
@@ -305,7 +309,7 @@ class Restoring:
                 self._tokens[name] = (number, pairs)
 
     def _restore_tokens(self) -> None:
-        """Restore tokens after the jobs are in place; a job that is not leased any more is under no token."""
+        """Restore tokens when the jobs are in place, because a token keeps only the jobs that are still leased."""
         for name, (number, ids) in self._tokens.items():
             if number not in self.dropped:
                 self._broker.tokens.restored(name, ids, number)
@@ -318,7 +322,7 @@ class Restoring:
             self._results[job_id] = (value, version, node, expire_at_ms, number)
 
     def _restore_results(self) -> None:
-        """Restore results. One that stays as long as its job goes if the job is gone."""
+        """Restore results. A result that is kept only as long as its job is dropped if the job is gone."""
         broker = self._broker
         for job_id, (value, version, node, expire_at_ms, number) in self._results.items():
             if number not in self.dropped and (expire_at_ms or broker.find(job_id) is not None):
@@ -343,9 +347,9 @@ class Restoring:
         self._keys = {}
 
     def end_reading(self) -> None:
-        """End the reading: jobs in segments that were dropped, and couldn't be removed, are over.
+        """End the reading: forget jobs and pauses whose records are in dropped segments.
 
-        All that still counted in them was recorded again before they were dropped.
+        Such a segment was dropped and its file could not be removed. Its live records were recorded again before that.
         """
         live = self._broker.journal.live_bytes
         left = {number for number in self.dropped if live.get(number, 0) > 0}
@@ -374,7 +378,7 @@ class Restoring:
             if batch is not None:
                 broker.batches.job_out(batch)
         if job.awake_at_ms:
-            broker.schedule.cancel(job)  # The sweep over all jobs has met it meanwhile.
+            broker.schedule.cancel(job)  # The sweep over all jobs may have set its timer already.
         job.state = GONE
 
     def _drop_body(self, job: Job) -> None:
@@ -389,22 +393,22 @@ class Restoring:
         job.body = b""
 
     def _renamed(self, packed: bytes) -> bytes:
-        """Return a packed set of nodes with our id in place of the ids that we had before."""
+        """Return a packed set of nodes in which our present id replaces our earlier ids."""
         old = self._old_me
         if not old:
             return packed
         ids = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
         return b"".join(sorted({self._broker.me.id if node_id in old else node_id for node_id in ids}))
 
-    # -- afterwards --------------------------------------------------------------------------------
+    # -- placing jobs ------------------------------------------------------------------------------
 
     def finish(self, *, is_certain: bool, is_whole: bool, is_restored: bool, wants_queues: bool) -> Iterator[None]:
         """Put all jobs in place, PLACED_PER_PART at a time.
 
-        is_certain    a clean shutdown: nothing happened that is not recorded
+        is_certain    the last shutdown was clean, so everything that happened is recorded
         is_whole      the journal's tail was not torn
-        is_restored   a backup: it does not know of later changes
-        wants_queues  aof-enqueue-jobs-once: jobs that were queued are queued again
+        is_restored   the journal is a backup, so later changes are missing
+        wants_queues  `aof-enqueue-jobs-once` is set: jobs that were queued are queued again
         """
         broker = self._broker
         self.end_reading()
@@ -462,7 +466,7 @@ class Restoring:
             return
         self.waiting += 1
         if was_in_queue and not is_restored:
-            job.status = event_format.PENDING  # No worker has it, as far as this node knows, whatever its attempts.
+            job.status = event_format.PENDING  # As far as this node knows, no worker has the job.
         if was_in_queue and is_certain and ask_at_ms < job.requeue_at_ms:
             job.requeue_at_ms = ask_at_ms
         if not job.requeue_at_ms:
@@ -470,7 +474,7 @@ class Restoring:
         if not is_mine and job.requeue_at_ms < ask_at_ms:
             job.requeue_at_ms = ask_at_ms
         if is_restored and not is_mine:
-            job.requeue_at_ms = ask_at_ms  # A node that knows it as done says so when asked.
+            job.requeue_at_ms = ask_at_ms  # A holder that knows that the job is done will answer so.
         if not job.was_queued and is_mine:
             job.was_announced = True
         lifecycle.arm(broker, job)
@@ -483,7 +487,7 @@ class Restoring:
             broker.memory.once_delivered_count += 1
             job.requeue_at_ms = 0
             if job.is_leased_here:
-                # The hand-over is over with the process that made it (spec H7).
+                # The hand-over ended with the process that made it (spec H7).
                 job.is_leased_here = False
                 broker.stats.once_lost_in_handover += 1
                 events.ended(broker, job, event_format.LOST, "the node ended before its hand-over was answered")
@@ -495,7 +499,8 @@ class Restoring:
             job.is_delivered = True
             broker.memory.once_delivered_count += 1
             job.requeue_at_ms = 0
-            broker.dirty[job] = False  # Recorded before the node serves, so that a later clean stop doesn't revive it.
+            # Recorded before the node serves clients, so that a later clean shutdown does not make the job certain.
+            broker.dirty[job] = False
         elif was_in_queue or not job.requeue_at_ms:
             lifecycle.enqueue(broker, job)
             self.queued += 1
@@ -521,7 +526,10 @@ class Restoring:
 
 
 def give_up_once(broker: Broker) -> None:
-    """Give up at-most-once jobs that the journal knows as undelivered: their delivery couldn't be recorded."""
+    """Give up at-most-once jobs that the journal shows as undelivered.
+
+    From now on, their deliveries can't be recorded, so a restart could deliver them again.
+    """
     for shard in broker.shards:
         for job in shard.values():
             if (

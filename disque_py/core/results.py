@@ -1,14 +1,14 @@
-"""Results of finished jobs: the bytes that a consumer gave with ACKJOB … RESULT.
+"""Results of finished jobs: the bytes that a consumer sends with ACKJOB … RESULT.
 
-Every holder that hears an ack with a result keeps the result for the `result-retention` of the job's queue. With a
-retention of 0 it keeps the result as long as the acknowledged job itself, so that nodes that ask again get it. A
-result counts in `used_memory`, and goes first when memory is short (memory.py). The journal keeps results as records of
-their own. A reader that does not know them skips them, and loses nothing else.
+Every holder that receives an ack with a result keeps the result for the `result-retention` of the job's queue. If that
+is 0, it keeps the result as long as the record of the acknowledged job, so that nodes that ask again get it. Results
+count in `used_memory`, and are the first to be dropped when memory is short (memory.py). In the journal, results are
+separate records. Software that does not know these records skips them and loses nothing else.
 
-A job has one result. The ack that counts decides: each result carries the version of the job at its ack, and the node
-of that ack. Of two results the one with the lower pair stays, on every node. So all holders agree, in whatever order
-they hear. A result of version 0 comes from a node that does not know the job. The first holder gives it its own pair.
-It never takes the place of another result.
+A job has one result. Each result carries the version of the job at its ack, and the node of that ack. Of two results,
+every node keeps the one with the lower pair of version and node. So all holders agree, regardless of the order in which
+they receive the results. A result of version 0 comes from a node that does not know the job. The first holder gives it
+its own pair. Such a result never replaces another one.
 
 This module is data. acks.py decides, and journaling.py writes the records. Spec RW1, RW2, RW3.
 """
@@ -23,18 +23,19 @@ from disque_py.core.job import Collection
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
-# The bytes of a result besides its own: id, object and entries, as measured; and about the bytes of its record.
+# The bytes that a result takes besides its value: id, object and entries, as measured.
 RESULT_BYTES: Final = 360
+# About the bytes that its record takes besides the value.
 RECORD_BYTES: Final = 80
-# Results whose time is over are forgotten at most this much later …
+# Expired results are forgotten at most 2**SPAN_SHIFT milliseconds late.
 SPAN_SHIFT: Final = 10
-# … and at most this many at a time.
+# At most this many are forgotten at a time.
 FORGOTTEN_PER_PART: Final = 1_000
-# The most bytes of a result that another node may send; as of `result-max-bytes`.
+# The most bytes of a result that another node may send: the upper limit of `result-max-bytes`.
 BYTES_MAX: Final = 64 * 1024 * 1024
 VERSION_LIMIT: Final = 1 << 31
 NODE_BYTES: Final = 20
-# A retention as of queue settings, in milliseconds.
+# No retention in queue settings is longer than this, in milliseconds.
 LEFT_LIMIT: Final = 1 << 54
 
 
@@ -42,9 +43,9 @@ class Result:
     """One result.
 
     value         the bytes
-    version, node the pair that orders it among results of the same job
-    expire_at_ms  when it is forgotten; 0: with its job
-    place         segment of the journal that says so; 0: none
+    version, node the pair that orders the results of one job
+    expire_at_ms  when the result is forgotten; 0: together with its job
+    place         the segment of the journal with the record; 0: there is no record
     """
 
     __slots__ = ("expire_at_ms", "node", "place", "value", "version")
@@ -57,19 +58,19 @@ class Result:
         self.place = 0
 
 
-# Id, result, version and node of the ack: a result on its way to a node.
+# A result in a message: id, result, version and node of the ack.
 Item = tuple[bytes, bytes, int, bytes]
 
 
 def read_item(item: Any) -> Item:
-    """Return a result that a node sent; later positions are for newer versions. ValueError."""
+    """Return a result that a node sent. Newer versions may append positions. ValueError if it is malformed."""
     job_id, value, version, node, *_ = item
     if type(job_id) is not bytes or type(value) is not bytes or len(value) > BYTES_MAX:
-        raise ValueError("a result that is none")
+        raise ValueError("a malformed result")
     if type(version) is not int or not 0 <= version < VERSION_LIMIT:
-        raise ValueError("a result with a version that is none")
+        raise ValueError("a result with a malformed version")
     if type(node) is not bytes or len(node) != (NODE_BYTES if version else 0):
-        raise ValueError("a result of a node that is none")
+        raise ValueError("a result with a malformed node id")
     return job_id, value, version, node
 
 
@@ -77,7 +78,7 @@ class Results:
     """All results of a node.
 
     by_id   job id -> result, oldest first
-    bytes   accounted bytes of all
+    bytes   the accounted bytes of all results
     """
 
     __slots__ = ("_broker", "_ends", "by_id", "bytes")
@@ -96,7 +97,10 @@ class Results:
         return known.value
 
     def put(self, job_id: bytes, value: bytes, version: int, node: bytes, keep_ms: int) -> bool:
-        """Keep a result for so long (0: as long as its job), unless an earlier one is known. Return whether it is."""
+        """Keep a result for `keep_ms` (0: as long as its job), unless a lower one is known. Return whether it is kept.
+
+        A result that equals the known one is not kept again.
+        """
         known = self.by_id.get(job_id)
         if known is not None:
             if not version or (known.version and (known.version, known.node, known.value) <= (version, node, value)):
@@ -108,14 +112,14 @@ class Results:
         return True
 
     def item(self, job_id: bytes) -> Item | None:
-        """Return the result of a job as it travels; None if there is none."""
+        """Return the result of a job as it is in messages; None if there is none."""
         known = self.by_id.get(job_id)
         return None if known is None else (job_id, known.value, known.version, known.node)
 
     def hold(self, job_id: bytes, keep_ms: int, version: int) -> None:
-        """Keep a result that was to stay only as long as its job, because this node holds a copy. Spec RW1.
+        """Keep a result for `keep_ms` instead of as long as its job, because this node holds a copy. Spec RW1.
 
-        version   that of the job at its ack, for a result of version 0
+        version   the version of the job at its ack, for a result of version 0
         """
         known = self.by_id.get(job_id)
         if known is None or known.expire_at_ms:
@@ -125,7 +129,7 @@ class Results:
         self.put(job_id, known.value, *pair, keep_ms)
 
     def job_is_over(self, job_id: bytes) -> None:
-        """Forget a result that stays only as long as its job."""
+        """Forget the result of a job that has ended, if it is kept only as long as the job."""
         known = self.by_id.get(job_id)
         if known is not None and not known.expire_at_ms:
             self.drop(job_id)
@@ -139,7 +143,7 @@ class Results:
         self._unplace(known)
 
     def drop_oldest(self, limit: int, count_max: int) -> int:
-        """Forget results, the oldest first, until memory is at `limit`. Return how many were forgotten."""
+        """Forget up to `count_max` results, oldest first, until memory is at `limit`. Return their number."""
         count = 0
         while count < count_max and self.by_id and self._broker.used_memory > limit:
             job_id = next(iter(self.by_id))
@@ -149,7 +153,7 @@ class Results:
         return count
 
     def _doubt(self, job_id: bytes) -> None:
-        """Note that another node may have the result of a job that is over here (ends.py)."""
+        """Note that another node may have the result of a job that has ended here (ends.py)."""
         job = self._broker.find(job_id)
         if job is None:
             self._broker.ends.doubts[job_id] = None
@@ -165,7 +169,7 @@ class Results:
     # -- journal -----------------------------------------------------------------------------------
 
     def restored(self, job_id: bytes, value: bytes, version: int, node: bytes, expire_at_ms: int, place: int) -> None:
-        """Enter a result from the journal; the last record of a job counts."""
+        """Add a result from the journal. The last record of a job counts."""
         if 0 < expire_at_ms <= self._broker.now_ms:
             return
         if job_id in self.by_id:
@@ -175,7 +179,7 @@ class Results:
         self._place(result, place)
 
     def record_again(self, job_id: bytes, number: int) -> None:
-        """Write the record anew, because its segment is to go. 0: the journal is new."""
+        """Have the record written again, because segment `number` will be dropped, or because the journal is new: 0."""
         known = self.by_id.get(job_id)
         if known is not None and (not number or known.place == number):
             self._unplace(known)
@@ -201,7 +205,7 @@ class Results:
         self._broker.journal.add_live(place, RECORD_BYTES + len(result.value))
 
     def _unplace(self, result: Result) -> None:
-        """Note that the record of a result counts no more."""
+        """Note that the journal's record of a result is not live any more."""
         self._broker.journal.drop_live(result.place, RECORD_BYTES + len(result.value))
         result.place = 0
 
@@ -216,7 +220,7 @@ class Results:
             self._ends.add(job_id, result.expire_at_ms)
 
     def _end(self, ids: list[bytes]) -> None:
-        """Forget results whose time is over."""
+        """Forget those of these results that have expired."""
         now_ms = self._broker.now_ms
         for job_id in ids:
             known = self.by_id.get(job_id)

@@ -1,6 +1,6 @@
-"""Rivals: for one queue, the best jobs of other nodes as they told us, and our best job as we told them.
+"""Rivals: for one queue, the best jobs that other nodes have announced, and the one that we have announced to them.
 
-ordering.py has the rules. A queue gets this object with the first such word, so most queues have none.
+ordering.py has the rules. A queue gets this object with the first announcement, so most queues have none.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ NOWHERE: Final[Place] = (-(1 << 63), 0)
 class Standing:
     """A standing pull, as either end knows it (pulls.py).
 
-    left       jobs that are still to come
-    half       when so many are left, the asker renews it
-    asked_ms   when it was asked, or heard; monotonic
-    is_picky   at-most-once jobs are not wanted
+    left       the number of jobs that are still to come
+    half       the asker renews the pull when this many are left
+    asked_ms   when the question was sent or received; monotonic
+    is_picky   whether at-most-once jobs are not wanted
     """
 
     __slots__ = ("asked_ms", "half", "is_picky", "left")
@@ -36,19 +36,19 @@ class Standing:
 class Rivals:
     """The order of one queue across nodes.
 
-    best, best_node     the best job of another node as far as known, and that node; None: no job is known
-    known               node -> its best job, as it told us
-    told                node -> our best job, as we told it
-    worse, highest      jobs delivered here since a better one was known elsewhere; the worst of them
+    best, best_node     the best known job of another node, and that node; None: no job is known
+    known               node -> its best job, as it announced it
+    told                node -> our best job, as we announced it to that node
+    worse, highest      how many jobs were delivered here while another node had a better one; the worst of them
     asked, asked_ms     the node that was asked for better jobs, until it has answered; when it was asked
-    coming              jobs of its answer that are not here yet
+    coming              the number of jobs of its answer that are not here yet
     is_answered, answer   whether it has answered, and its best job after that
     batch               how many jobs to ask for
-    limit               only jobs before this place were asked for
-    held_ms             when jobs began to wait for better ones; 0: they don't
-    doubted             nodes that are not believed for now -> the best job that they told of last
-    quiet_until_ms      nodes are told nothing before
-    is_timed            a look at what to tell is scheduled
+    limit               the question is for jobs before this place
+    held_ms             when jobs began to wait for better ones; 0: they don't wait
+    doubted             node whose announcements are ignored at present -> the last job that it announced
+    quiet_until_ms      nothing is announced before this
+    is_timed            whether a check for a job to announce is scheduled
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class Rivals:
         self.is_timed = False
 
     def note(self, node: Node, best: Place | None) -> None:
-        """Note a node's best job; None: it has none that matters."""
+        """Note a node's best job, or None if it has none that matters."""
         if best is None:
             self.known.pop(node, None)
         else:

@@ -1,8 +1,8 @@
-"""JSCAN and QSCAN: walking over jobs and queues with a cursor.
+"""JSCAN and QSCAN: walk over jobs and queues with a cursor.
 
-A job's position is made of eight characters of its id, the first two of which are its shard. The cursor is the next
-position. So a job that is there during the whole walk is returned exactly once, even if other jobs come and go
-meanwhile. A queue's position is its serial number.
+A job's position consists of eight characters of its id, the first two of which are its shard. The cursor is the next
+position. So a job that exists during the whole walk is returned exactly once, even if other jobs come and go meanwhile.
+A queue's position is its serial number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from disque_py.core.pulls import import_rate
 from disque_py.core.queue import Queue
 from disque_py.event_format import CANCELED, COMPLETED, INVISIBLE, PENDING
 
-# Shards visited per call beyond the first, as a multiple of COUNT (spec R11).
+# One call visits at most this many shards or queues per job or queue of COUNT (spec R11).
 VISITS_PER_COUNT: Final = 10
 PLACES_PER_SHARD: Final = 1 << 36
 LOOKED_PER_PART: Final = 500
@@ -36,8 +36,8 @@ def place_of(job_id: bytes) -> int:
 class JobFilter:
     """The jobs that a walk returns.
 
-    is_visible   the test of the names that the client may use
-    counts       the test whether a job counts on this node with the wanted status (spec Z2)
+    is_visible   returns whether the client may use a name
+    counts       returns whether a job counts on this node with the wanted status (spec Z2)
     """
 
     __slots__ = ("counts", "is_visible", "queue", "states", "statuses", "where")
@@ -56,10 +56,10 @@ class JobFilter:
         self.queue = queue
         self.statuses = tuple(dict.fromkeys(statuses))
         self.where = where
-        self.states = tuple(dict.fromkeys(states))  # A state given a thousand times is compared once with each job.
+        self.states = tuple(dict.fromkeys(states))  # A client may repeat a state; it is compared only once per job.
 
     def takes(self, broker: Broker, job: Job) -> bool:
-        """Whether the walk returns the job; records without holders (dummy acks) are never returned."""
+        """Whether the walk returns the job. Records without holders (dummy acks) are never returned."""
         if not job.holders:
             return False
         if self.queue is not None and job.terms.queue != self.queue:
@@ -81,9 +81,10 @@ class JobFilter:
 
 
 def shown_status(broker: Broker, job: Job) -> int:
-    """Return the state that its users see. Only the timer of a copy tells that the job's DELAY lasts.
+    """Return the status of a job, as users see it.
 
-    The status that this node noted may be older than the end, which it hears from the node with the command.
+    An acknowledged job has ended, although the status that this node has noted may be older. Of a copy whose job waits
+    for its DELAY on another node, the status says pending, and only the copy's timer shows that the job is invisible.
     """
     if job.state == ACKED:
         return CANCELED if isinstance(job.work, Cancellation) else COMPLETED
@@ -96,9 +97,10 @@ def shown_status(broker: Broker, job: Job) -> int:
 def scan_jobs(
     broker: Broker, cursor: int, count: int, wanted: JobFilter
 ) -> Generator[None, None, tuple[int, list[Job]]]:
-    """Return about `count` matching jobs from `cursor` on, and the next cursor (0: done). Negative: walk to the end.
+    """Return about `count` matching jobs from `cursor` on, and the next cursor (0: the walk is over).
 
-    Yield after every LOOKED_PER_PART jobs or so. Jobs that vanish before the end are not returned.
+    With a negative count, walk to the end. Yield after every LOOKED_PER_PART jobs or so. Jobs that are removed before
+    this returns are left out.
     """
     found: list[Job] = []
     shard, offset = divmod(cursor, PLACES_PER_SHARD)
@@ -134,7 +136,7 @@ def _still_there(jobs: list[Job]) -> list[Job]:
 
 
 class QueueFilter:
-    """The queues that a walk returns; -1 disables a limit."""
+    """The queues that a walk returns. A limit of -1 is not applied."""
 
     __slots__ = ("import_rate_min", "is_visible", "length_max", "length_min")
 
@@ -163,10 +165,10 @@ class QueueFilter:
 def scan_queues(
     broker: Broker, cursor: int, count: int, wanted: QueueFilter
 ) -> Generator[None, None, tuple[int, list[Queue]]]:
-    """Return about `count` matching queues from serial `cursor` on, and the next cursor (0: done).
+    """Return about `count` matching queues from serial `cursor` on, and the next cursor (0: the walk is over).
 
-    A negative count returns all the rest. The walk looks at ten times as many at most, and yields after every
-    LOOKED_PER_PART.
+    With a negative count, walk to the end. Otherwise visit at most VISITS_PER_COUNT times as many queues. Yield after
+    every LOOKED_PER_PART queues.
     """
     found: list[Queue] = []
     looked = 0

@@ -1,19 +1,20 @@
-"""Timers of jobs and clients, and tasks for later.
+"""Timers of jobs and clients, functions to call later, and long walks.
 
-A timer must cost little to set, less to cancel, and nothing to keep: most jobs are acknowledged long before any of
-their timers is due. A `Timetable` keeps its items in buckets of GRAIN_MS, in the order in which they came. The
-buckets are dicts, because the order of a set differs between runs of one seed. Taking an item out is one deletion.
+A timer must cost little to set, less to cancel, and nothing to keep, because most jobs are acknowledged long before
+their timers are due. A `Timetable` keeps its items in buckets of GRAIN_MS, in the order in which they came. The buckets
+are dicts, because the order of a set differs between runs of one seed. To cancel a timer is one deletion.
 
 Shortly before a bucket is due, its items are spread over buckets of one millisecond, the *front*. So items are late by
-a millisecond at most, and those that are cancelled long before never cost a bucket of their own.
+a millisecond at most. Items that are cancelled earlier never need a bucket of one millisecond.
 
-Jobs have a horizon: only those due within HORIZON_MS are in the table. A sweep over all jobs every SWEEP_MS finds the
-rest, such as a TTL of a day or a RETRY of five minutes (timers.py). So ten million jobs that wait for a day cost one
-look every hundred seconds and no memory. A job that is done before its RETRY was never scheduled.
+Jobs have a horizon: only timers due within HORIZON_MS are in the table. A sweep over all jobs every SWEEP_MS finds the
+other timers when they come near, such as a TTL of a day or a RETRY of five minutes (timers.py). So ten million jobs
+that wait for a day cost one look each every hundred seconds, and no memory. A job that is done before its RETRY never
+has an entry.
 
-A *walk* is work that no client of this node waits for, and too long for a turn: to fill an index, to free memory,
-to count for another node. All walks of a node take turns, and together they do WALKED_PER_MS parts per millisecond. So
-the number of walks changes how long they take, and not how long a turn lasts.
+A *walk* is work that no client of this node waits for and that is too long for a turn, for example to fill an index, to
+free memory or to count for another node. All walks of a node alternate, and together they do WALKED_PER_MS parts per
+millisecond. So more walks take longer, and do not make turns longer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ GRAIN_SHIFT: Final = 4
 GRAIN_MS: Final = 1 << GRAIN_SHIFT
 # A bucket that begins within this span is spread over milliseconds. The broker looks more often (HOUSEKEEPING_MS).
 FRONT_MS: Final = 256
-# Shorter than the default RETRY of 300 s with its leads: a job that is acknowledged before costs no timer at all.
+# Shorter than the default RETRY of 300 s with its leads, so a job that is acknowledged earlier needs no timer at all.
 HORIZON_MS: Final = 240_000
 SWEEP_MS: Final = 100_000
 LINE_GRAIN_MS: Final = 1 << 5
@@ -38,7 +39,7 @@ WALKED_PER_MS: Final = 2
 
 
 class Timed(Protocol):
-    """An item of a timetable: hashable by identity, with the time of its entry (0: none)."""
+    """An item of a timetable. It is hashable by identity, and has the moment of its entry (0: no entry)."""
 
     awake_at_ms: int
 
@@ -47,10 +48,10 @@ T = TypeVar("T", bound=Timed)
 
 
 class Timetable(Generic[T]):
-    """Items by the moment when they are due. Never early; at most a millisecond late.
+    """Items by the moment when they are due. They are never early, and at most a millisecond late.
 
-    coarse_ms   how far the clock's readings may lie behind the true time. A moment was computed from one reading and is
-                compared with another, so items wait for so much longer (spec T6)
+    coarse_ms   how far the clock's readings may be behind the true time. A moment is computed from one reading and
+                compared with another, so items wait this much longer (spec T6)
     """
 
     __slots__ = ("_buckets", "_front", "_front_end_ms", "_keys", "_known", "_moments", "_visits", "coarse_ms", "now_ms")
@@ -68,7 +69,7 @@ class Timetable(Generic[T]):
         self.coarse_ms = 0
 
     def set(self, item: T, at_ms: int) -> None:
-        """Set or replace the entry of an item: it is due at `at_ms`. 0: no entry."""
+        """Set or replace the entry of an item, which is due at `at_ms`. With 0, remove the entry."""
         awake_at_ms = item.awake_at_ms
         if awake_at_ms:
             if awake_at_ms == at_ms:
@@ -78,7 +79,7 @@ class Timetable(Generic[T]):
             item.awake_at_ms = 0
             return
         if at_ms <= self.now_ms:
-            at_ms = self.now_ms + 1  # Overdue means the next moment, never one that is being visited.
+            at_ms = self.now_ms + 1  # An overdue item is due in the next moment, never in one that is being visited.
         item.awake_at_ms = at_ms
         self._put(item, at_ms)
 
@@ -119,12 +120,12 @@ class Timetable(Generic[T]):
         bucket = self._buckets[key]
         del bucket[item]
         if not bucket:
-            del self._buckets[key]  # A dict that was large stays large; a bucket in use again is made again.
+            del self._buckets[key]  # A dict does not shrink, so a bucket that is used again is made again.
 
     def due(self, count_max: int) -> Iterator[T]:
-        """Yield up to `count_max` due items, earliest moment first; each is out of the table when yielded.
+        """Yield up to `count_max` due items, earliest first. Each one is removed from the table before it is yielded.
 
-        The next call takes the rest, from the point where this one stopped.
+        The next call continues where this one stopped.
         """
         for _ in range(count_max):
             item = next(self._visits, None)
@@ -149,13 +150,13 @@ class Timetable(Generic[T]):
                 del self._front[moment]
                 continue
             for item in list(bucket):
-                if item in bucket:  # An item visited before it may have cancelled it.
+                if item in bucket:  # An item that was yielded before it may have cancelled it.
                     del bucket[item]
                     item.awake_at_ms = 0
                     yield item
 
     def _advance(self, until_ms: int) -> bool:
-        """Spread the next bucket over the front, which is empty, if it begins by `until_ms`. Return whether it did."""
+        """Spread the next bucket over the empty front, if the bucket begins by `until_ms`. Return whether it does."""
         keys = self._keys
         while keys:
             key = keys[0]
@@ -171,7 +172,7 @@ class Timetable(Generic[T]):
         return False
 
     def next_ms(self) -> int | None:
-        """Return when the next item is due; None when none is. If that is far, return a moment a little before."""
+        """Return when the next item is due; None if there is none. If that is far, the moment may be a little early."""
         moments = self._moments
         while True:
             while moments and not self._front[moments[0]]:
@@ -182,11 +183,11 @@ class Timetable(Generic[T]):
                 return self._keys[0] << GRAIN_SHIFT if self._keys else None
 
     def count(self) -> int:
-        """Return how many items have an entry."""
+        """Return the number of items that have an entry."""
         return sum(len(bucket) for bucket in [*self._buckets.values(), *self._front.values()])
 
     def clear(self) -> None:
-        """Forget all entries; their items are gone."""
+        """Forget all entries, because their items are gone."""
         self._buckets.clear()
         self._keys.clear()
         self._known.clear()
@@ -196,11 +197,11 @@ class Timetable(Generic[T]):
 
 
 class Line:
-    """Ids of jobs to be looked at `span_ms` after they came. Nearly always their work is over by then.
+    """Ids of jobs that must be checked `span_ms` after they were added. Nearly always there is nothing to do by then.
 
     An entry here costs an append. A timer costs several times that, and as much again to cancel. An entry only says
-    that the job, if it is still there, may have to be looked at. Never early; late by up to LINE_GRAIN_MS, and it wakes
-    no process.
+    that the job, if it still exists, may need a check. Entries are never early, and late by up to LINE_GRAIN_MS. They
+    do not wake the process.
     """
 
     __slots__ = ("_last_at_ms", "_parts", "_tail", "span_ms")
@@ -212,7 +213,7 @@ class Line:
         self._last_at_ms = 0
 
     def add(self, job_id: bytes, now_ms: int) -> None:
-        """Let this job be looked at in `span_ms`."""
+        """Have this job checked in `span_ms`."""
         at_ms = (now_ms + self.span_ms | LINE_GRAIN_MS - 1) + 1
         if at_ms != self._last_at_ms:
             self._last_at_ms = at_ms
@@ -221,13 +222,13 @@ class Line:
         self._tail.append(job_id)
 
     def due(self, now_ms: int, count_max: int) -> list[bytes]:
-        """Return up to `count_max` due ids; the next call takes the rest."""
+        """Return up to `count_max` due ids. The next call returns the rest."""
         found: list[bytes] = []
         parts = self._parts
         while parts and parts[0][0] <= now_ms and len(found) < count_max:
             ids = parts[0][1]
             left = count_max - len(found)
-            found += ids[-left:]  # The order within a few milliseconds is free, and the end is cheap to cut off.
+            found += ids[-left:]  # The order within LINE_GRAIN_MS does not matter, and the end is cheap to remove.
             del ids[-left:]
             if not ids:
                 parts.popleft()
@@ -236,7 +237,7 @@ class Line:
         return found
 
     def ids(self) -> Iterator[bytes]:
-        """Yield all ids, due or not."""
+        """Yield all ids, whether they are due or not."""
         for _, ids in self._parts:
             yield from ids
 
@@ -250,7 +251,7 @@ class Line:
 
 
 class Schedule(Timetable[Job]):
-    """The timetable of jobs, with its horizon, tasks to call at a moment, and walks that go on in parts."""
+    """The timetable of jobs with its horizon, tasks to call at a moment, and walks that are done in parts."""
 
     __slots__ = ("_sequence", "_tasks", "_walks", "horizon_ms")
 
@@ -262,12 +263,12 @@ class Schedule(Timetable[Job]):
         self.horizon_ms = HORIZON_MS
 
     def begin(self, now_ms: int) -> None:
-        """Move the horizon, because time moved: the sweep handles timers beyond it."""
+        """Move the horizon, because time has moved. The sweep handles timers beyond it."""
         self.now_ms = now_ms
         self.horizon_ms = now_ms + HORIZON_MS
 
     def set(self, item: Job, at_ms: int) -> None:
-        """Set or replace the job's timer: it is due at `at_ms`, not before. 0, or beyond the horizon: no timer."""
+        """Set or replace the job's timer, which is due at `at_ms`. With 0 or a moment beyond the horizon, remove it."""
         awake_at_ms = item.awake_at_ms
         if awake_at_ms:
             if awake_at_ms == at_ms:
@@ -282,12 +283,12 @@ class Schedule(Timetable[Job]):
         self._put(item, at_ms)
 
     def call_at(self, at_ms: int, task: Callable[[], None]) -> None:
-        """Call `task` at `at_ms`. It can't be cancelled, so the task checks whether it still matters."""
+        """Call `task` at `at_ms`. This can't be cancelled, so the task itself must check whether it still matters."""
         self._sequence += 1
         heappush(self._tasks, (at_ms, self._sequence, task))
 
     def walk(self, parts: Iterator[None]) -> None:
-        """Go on with this walk from the next millisecond on, in turn with the others. It must not raise."""
+        """Do the parts of this walk from the next millisecond on, alternating with other walks. It must not raise."""
         if not self._walks:
             self.call_at(self.now_ms + 1, self._go_on)
         self._walks.append(parts)
@@ -297,7 +298,7 @@ class Schedule(Timetable[Job]):
         for _ in range(min(WALKED_PER_MS, len(walks))):
             parts = walks[0]
             is_over = next(parts, walks) is walks
-            walks.popleft()  # Only now: a walk that begins another one must not find the line empty.
+            walks.popleft()  # Only now, because `walk` must not find an empty line when this part starts another walk.
             if not is_over:
                 walks.append(parts)
         if walks:
@@ -305,18 +306,18 @@ class Schedule(Timetable[Job]):
 
     @property
     def task_count(self) -> int:
-        """Return how many tasks wait for their moment."""
+        """The number of tasks that wait for their moment."""
         return len(self._tasks)
 
     def due_tasks(self, count_max: int) -> Iterator[Callable[[], None]]:
-        """Yield up to `count_max` tasks whose time has come."""
+        """Yield up to `count_max` tasks that are due."""
         tasks = self._tasks
         while count_max and tasks and tasks[0][0] <= self.now_ms:
             count_max -= 1
             yield heappop(tasks)[2]
 
     def next_ms(self) -> int | None:
-        """Return when a job or a task is due next; None when none is."""
+        """Return when the next job or task is due, or None if there is none."""
         at_ms = super().next_ms()
         if self._tasks and (at_ms is None or self._tasks[0][0] < at_ms):
             return self._tasks[0][0]

@@ -1,4 +1,4 @@
-"""The exchange of queue settings, as state: writes of the file, commands that wait, and the answers of other nodes.
+"""The state of the exchange of queue settings: writes of the file, waiting commands, and answers of other nodes.
 
 settings_sync.py has the rules and makes all decisions. queue_settings.py has the settings themselves.
 """
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class Waiting(NamedTuple):
     """A QUEUE SET or RESET whose client waits: first for the file, then for linked nodes.
 
-    number   the table's change number of the command
-    done     answers the client
+    number   the table's change number after the command
+    done     is called to answer the client
     """
 
     name: bytes
@@ -26,26 +26,26 @@ class Waiting(NamedTuple):
 
 
 class Exchange:
-    """The state of a node's conversation about settings, with its file and with other nodes (settings_sync.py).
+    """The state of a node's exchange of settings with its file and with other nodes (settings_sync.py).
 
-    is_writing     the file is being written
-    is_void        all settings are to be forgotten in the file, too
-    is_failing     the last write failed
-    retry_at_ms    when it is repeated; 0: it was not, or it is being repeated
+    is_writing     whether the file is being written
+    is_void        whether the next write must also forget all earlier settings in the file
+    is_failing     whether the last write failed
+    retry_at_ms    when a failed write is repeated; 0: no repetition is due
     saved_number   the table's change number that the file has
-    saved_digest   the digest of the settings that the file has: what other nodes are told
-    waiting        commands that wait -> until when they wait for other nodes; 0: they wait for the file
-    confirmed      node -> the change number whose state it is known to have
-    digests        node -> the digest that it told last
-    walks          nodes that asked for all settings, and those that they are still to be told
-    walk_at_ms     when the next ones are told
-    doubts         node -> how often its settings differed from ours: what it confirmed before counts no more
-    asking         nodes that were asked, or are to be asked when they are linked
-    wait_until_ms  after a start: until when GETJOB and ADDJOB wait for settings; 0: they don't
+    saved_digest   the digest of the settings that the file has, which is the one that other nodes are told
+    waiting        command that waits -> until when it waits for other nodes; 0: it waits for the file
+    confirmed      node -> the change number of the newest state that it is known to have
+    digests        node -> the last digest that it has sent
+    walks          node that asked for all settings -> the settings that must still be sent
+    walk_at_ms     when the next part is sent
+    doubts         node -> how often its settings differed from ours; older confirmations of states are void
+    asking         nodes that were asked for settings, or will be asked when they are linked
+    wait_until_ms  until when GETJOB and ADDJOB wait for settings after a start; 0: they don't wait
     lengths        queue with `maxlen` -> node -> pending jobs there
-    told_lengths   queue with `maxlen` -> pending jobs here, as other nodes were told
-    length_walk    the queues whose lengths are told next
-    length_round_ms   when the walk over all of them began
+    told_lengths   queue with `maxlen` -> pending jobs here, as last sent to other nodes
+    length_walk    the queues whose lengths are sent next
+    length_round_ms   when the present walk over these queues began
     """
 
     def __init__(self) -> None:
@@ -69,19 +69,19 @@ class Exchange:
         self.length_round_ms = 0
 
     def has_confirmed(self, state: QueueState, node: Node) -> bool:
-        """Return whether a node has said that it has this state, and its settings have not differed since."""
+        """Return whether a node has confirmed this state, and its settings have not differed from ours since."""
         if self.confirmed.get(node, -1) >= state.number:
             return True
         doubts = state.confirmed.get(node)
         return doubts is not None and doubts == self.doubts.get(node, 0)
 
     def doubt(self, node: Node) -> None:
-        """Forget what a node has confirmed: its settings differ from ours."""
+        """Forget all confirmations of a node, because its settings differ from ours."""
         self.confirmed.pop(node, None)
         self.doubts[node] = self.doubts.get(node, 0) + 1
 
     def forget_nodes(self) -> None:
-        """Forget what was agreed with other nodes, and wait for none of them."""
+        """Forget the state of the exchange with all other nodes, and wait for none of them."""
         self.confirmed.clear()
         self.digests.clear()
         self.walks.clear()

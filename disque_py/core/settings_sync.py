@@ -1,17 +1,17 @@
 """Queue settings on disk and on other nodes: SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS.
 
-A change takes effect in memory at once. The host writes it to a file and syncs that. Only then do other nodes hear of
-it, so no version that a crash may undo is ever given twice. A node that hears of a change writes it, too, and tells all
-nodes that it has it. The client of a QUEUE SET waits for the file, and then up to a second for the linked nodes. Spec
-W3.
+A change takes effect in memory immediately. The host writes it to a file and syncs the file. Only then is the change
+sent to other nodes. So a crash can't undo a version that other nodes know, and no version is ever given to two changes.
+A node that receives a change also writes it, and then tells all nodes that it has it. The client of a QUEUE SET waits
+for the file, and then up to a second for the linked nodes. Spec W3.
 
-When a link comes up, a node with settings tells a digest of all of them. The other one asks for them if its own are
-others. Both directions together bring both nodes to the same state. A node that starts asks in any case, and lets
+When a link comes up, a node with settings sends a digest of all of them. The other node asks for the settings if its
+own digest differs. As both nodes do this, both reach the same state. A node that starts asks in any case, and makes
 GETJOB and ADDJOB wait for the answer. Spec QS4, QS5.
 
-Once a second nodes tell each other the lengths of queues that have a `maxlen` (spec QS7).
+Once a second, nodes tell each other the lengths of queues that have a `maxlen` (spec QS7).
 
-Settings that peers send are checked and bounded (queue_settings.py).
+Settings from other nodes are checked and bounded (queue_settings.py).
 """
 
 from __future__ import annotations
@@ -29,28 +29,30 @@ from disque_py.core.settings_exchange import Waiting
 from disque_py.core.versions import ATTEMPTS
 from disque_py.log_lines import tell
 
-# The client of a change waits so long for linked nodes.
+# The client of a change waits this long for linked nodes.
 LINKED_MS: Final = 1_000
-# After a start GETJOB and ADDJOB wait at most so long for settings.
+# After a start, GETJOB and ADDJOB wait at most this long for settings.
 START_MS: Final = 2_000
 # A write that failed is repeated after this.
 RETRY_MS: Final = 2_000
-# All settings are told a part at a time: at most so many settings, or about so many bytes, to all nodes that asked.
-# That is about a millisecond of work.
+# All settings are sent in parts of at most this many settings and about this many bytes, summed over all nodes that
+# asked. A part takes about a millisecond.
 ITEMS_PER_PART: Final = 250
 BYTES_PER_PART: Final = 256 * 1024
 PART_MS: Final = 10
-# After a write of more queues than this, other nodes hear of the digest alone.
+# After a write of more queues than this, other nodes get only the digest.
 HAVE_MAX: Final = 200
-# Lengths of queues are told once a second if they have changed. A round has so many steps, of so many queues at least.
+# Changed lengths of queues are sent once a second. Such a round has this many steps, each of at least LENGTHS_MIN
+# queues.
 ROUND_MS: Final = 1_000
 LENGTH_STEPS: Final = 8
 LENGTHS_MIN: Final = 100
 
-DIGEST_OF_LINK: Final = 0  # Said when a link comes up: to be compared.
-DIGEST_OF_ALL: Final = 1  # Said behind all settings.
-DIGEST_OF_NEWS: Final = 2  # Said after a write: good news if it is equal, and nothing else.
-DIGEST_OF_MANY: Final = 3  # Likewise, after a write of more than HAVE_MAX queues.
+# The occasions of a SETTINGS_DIGEST.
+DIGEST_OF_LINK: Final = 0  # A link has come up. If the digest differs, the receiver asks for the settings.
+DIGEST_OF_ALL: Final = 1  # All settings were sent before it.
+DIGEST_OF_NEWS: Final = 2  # A write was done. An equal digest is a confirmation, and another one has no effect.
+DIGEST_OF_MANY: Final = 3  # The same, after a write of more than HAVE_MAX queues.
 
 
 # -- changes ------------------------------------------------------------------------------------------------------
@@ -59,10 +61,10 @@ DIGEST_OF_MANY: Final = 3  # Likewise, after a write of more than HAVE_MAX queue
 def change(
     broker: Broker, name: bytes, values: list[tuple[bytes, bytes]], done: Callable[[OSError | None], None]
 ) -> None:
-    """Change settings of a queue; `done` is called when they are on disk and linked nodes had their time.
+    """Change settings of a queue. The caller has checked `has_room`, and that there is a next version.
 
-    values   pairs of field and value; a single RESET_FIELD for a RESET. The caller has checked `has_room`, and that
-             there is a next version
+    values   pairs of field and value; a single RESET_FIELD for a RESET
+    done     is called when the settings are on disk, and linked nodes have confirmed them or LINKED_MS are over
     """
     table = broker.queue_settings
     counter = table.next_counter(name)
@@ -73,7 +75,7 @@ def change(
 
 
 def note(broker: Broker, name: bytes, values: list[tuple[bytes, bytes]]) -> bool:
-    """Change a state for which no client waits. Return whether it could be changed: there may be no room for it."""
+    """Change a state for which no client waits. Return False if there is no room for it or no next version."""
     table = broker.queue_settings
     counter = table.next_counter(name)
     if counter > COUNTER_MAX or not has_room(broker, name, values):
@@ -85,12 +87,12 @@ def note(broker: Broker, name: bytes, values: list[tuple[bytes, bytes]]) -> bool
 
 
 def has_room(broker: Broker, name: bytes, values: list[tuple[bytes, bytes]]) -> bool:
-    """Return whether these settings of a queue can be remembered."""
+    """Return whether there is room for these settings of a queue."""
     return broker.queue_settings.has_room(name, len(values), sum(len(field) + len(value) for field, value in values))
 
 
 def behind(broker: Broker, name: bytes) -> int:
-    """Return how many known nodes have not confirmed the newest version of this queue's settings."""
+    """Return the number of known nodes that have not confirmed the newest version of this queue's settings."""
     table = broker.queue_settings
     state = table.states.get(name)
     if state is None:
@@ -99,7 +101,7 @@ def behind(broker: Broker, name: bytes) -> int:
 
 
 def forget_all(broker: Broker, done: Callable[[OSError | None], None]) -> None:
-    """Forget all settings, also in the file: the node leaves its cluster. `done` is called when that is on disk."""
+    """Forget all settings, because the node leaves its cluster. `done` is called when the file has none either."""
     table = broker.queue_settings
     exchange = table.exchange
     has_file = bool(table.states) or exchange.is_writing or exchange.retry_at_ms > 0
@@ -118,7 +120,7 @@ def forget_all(broker: Broker, done: Callable[[OSError | None], None]) -> None:
 
 
 def _write(broker: Broker) -> None:
-    """Write what changed, unless a write is under way: the next one follows it."""
+    """Write the changes. If a write is in progress, the next write follows it."""
     table = broker.queue_settings
     exchange = table.exchange
     if exchange.is_writing or exchange.retry_at_ms or not (table.unsaved or exchange.is_void):
@@ -153,7 +155,7 @@ def _write(broker: Broker) -> None:
 
 
 def _written(broker: Broker) -> None:
-    """Go on after a write: commands wait for other nodes now, and others for the next write."""
+    """Continue after a write. The commands whose changes it contains now wait for other nodes."""
     exchange = broker.queue_settings.exchange
     for waiting, until_ms in exchange.waiting.items():
         if not until_ms and waiting.number <= exchange.saved_number:
@@ -164,7 +166,7 @@ def _written(broker: Broker) -> None:
 
 
 def _tell_written(broker: Broker, items: list[Item]) -> None:
-    """Tell linked nodes the settings that were made here, and that we have those that were made elsewhere."""
+    """Send linked nodes the settings that were made here, and confirm those that were made on other nodes."""
     linked = broker.cluster.linked
     if not linked:
         return
@@ -175,7 +177,7 @@ def _tell_written(broker: Broker, items: list[Item]) -> None:
     states = broker.queue_settings.states
     names = dict.fromkeys(item[0] for item in items)
     if len(names) <= HAVE_MAX:
-        # A change that came during the write is not told yet: its own write tells it.
+        # A change that came during the write is left out. It is sent after its own write.
         unsaved = dict.fromkeys(name for name, _ in broker.queue_settings.unsaved)
         have = [(name, states[name].digest) for name in names if name in states and name not in unsaved]
         broker.send_all(linked, SETTINGS_HAVE, have)
@@ -184,7 +186,7 @@ def _tell_written(broker: Broker, items: list[Item]) -> None:
 
 
 def _compare(broker: Broker) -> None:
-    """After a change: note the nodes that told this state before, because they heard of it earlier."""
+    """After a change, note the nodes whose last digest equals ours, because they had the change before us."""
     table = broker.queue_settings
     for node, digest in table.exchange.digests.items():
         if digest == table.digest:
@@ -192,7 +194,7 @@ def _compare(broker: Broker) -> None:
 
 
 def _answer(broker: Broker) -> None:
-    """Answer the commands that linked nodes have confirmed, and those that waited long enough."""
+    """Answer the commands whose changes all linked nodes have confirmed, and those that waited long enough."""
     exchange = broker.queue_settings.exchange
     for waiting, until_ms in list(exchange.waiting.items()):
         if until_ms and (until_ms <= broker.now_ms or _is_confirmed(broker, waiting.name)):
@@ -213,7 +215,10 @@ def _is_confirmed(broker: Broker, name: bytes) -> bool:
 
 
 def start(broker: Broker, items: list[Item]) -> None:
-    """Begin with the settings of the file, after the table of nodes was read. Known nodes are asked first. Spec QS5."""
+    """Start with the settings of the file, after the table of nodes was read.
+
+    If other nodes are known, GETJOB and ADDJOB wait until one has sent its settings. Spec QS5.
+    """
     table = broker.queue_settings
     table.load(items)
     exchange = table.exchange
@@ -223,11 +228,11 @@ def start(broker: Broker, items: list[Item]) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Let a node that joins or was away compare its settings with ours, if there are any. A start asks in any case."""
+    """Send our digest to a node that joins or was away. After a start, also ask for its settings."""
     table = broker.queue_settings
     exchange = table.exchange
     if node.protocol < ATTEMPTS:
-        return  # It does not know these messages.
+        return  # A node of that version does not know these messages.
     only = broker.sets.only(node)
     exchange.told_lengths.clear()
     if table.states:
@@ -241,7 +246,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def ask_all(broker: Broker) -> None:
-    """Ask all linked nodes for their settings, because a message names one that this node has never heard of."""
+    """Ask all linked nodes for their settings, because a message names a state that this node does not know."""
     exchange = broker.queue_settings.exchange
     for node in broker.cluster.linked:
         if node.protocol >= ATTEMPTS:
@@ -250,12 +255,12 @@ def ask_all(broker: Broker) -> None:
 
 
 def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Compare the digest of another node's settings with ours, and ask for them if need be."""
+    """Compare the digest of another node's settings with ours, and ask for its settings if necessary."""
     table = broker.queue_settings
     exchange = table.exchange
     for digest, occasion, *_ in items:
         if type(digest) is not int or type(occasion) is not int:
-            raise ValueError("a digest of settings that is no number")
+            raise ValueError("a digest of settings that is not a number")
         is_equal = digest == table.digest
         exchange.digests[sender] = digest
         if is_equal:
@@ -274,26 +279,26 @@ def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Tell another node all our settings, a part at a time, unless it has the same."""
+    """Send another node all our settings, a part at a time, unless its settings are the same."""
     table = broker.queue_settings
     exchange = table.exchange
     asked = 0
     for digest, *_ in items:
         if type(digest) is not int:
-            raise ValueError("a digest of settings that is no number")
+            raise ValueError("a digest of settings that is not a number")
         asked = digest
     if asked == table.digest:
         exchange.confirmed[sender] = table.number
     else:
         table.exchange.doubt(sender)
-    if sender not in exchange.walks:  # A walk that is under way tells everything, too.
+    if sender not in exchange.walks:  # A walk in progress sends everything, too.
         exchange.walks[sender] = iter(()) if asked == exchange.saved_digest else table.all_items()
         _walk(broker)
     _answer(broker)
 
 
 def _walk(broker: Broker) -> None:
-    """Tell the next part of all settings. Settings that are not on disk yet are not told, so a write comes first."""
+    """Send the next part of all settings. Wait if a write is necessary, because only settings on disk may be sent."""
     table = broker.queue_settings
     exchange = table.exchange
     if exchange.is_writing or table.unsaved or exchange.is_void or broker.now_ms < exchange.walk_at_ms:
@@ -301,7 +306,7 @@ def _walk(broker: Broker) -> None:
     count, size = ITEMS_PER_PART, BYTES_PER_PART
     for node, items in list(exchange.walks.items()):
         if not node.is_linked:
-            continue  # The walk begins when its link is up.
+            continue  # The walk begins when the node's link is up.
         part: list[Item] = []
         is_over = True
         for item in items:
@@ -314,7 +319,7 @@ def _walk(broker: Broker) -> None:
         only = broker.sets.only(node)
         broker.send_all(only, SETTING, part)
         if not is_over:
-            exchange.walks[node] = exchange.walks.pop(node)  # The other nodes come first in the next part.
+            exchange.walks[node] = exchange.walks.pop(node)  # The next part begins with the other nodes.
             exchange.walk_at_ms = broker.now_ms + PART_MS
             broker.schedule.call_at(exchange.walk_at_ms, partial(_walk, broker))
             return
@@ -323,7 +328,7 @@ def _walk(broker: Broker) -> None:
 
 
 def on_setting(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Merge settings of another node. One that has an older version than ours is told the newer one."""
+    """Merge settings of another node. If its version of a setting is older than ours, send it ours."""
     table = broker.queue_settings
     for item in items:
         if not is_item(item):
@@ -339,7 +344,7 @@ def on_setting(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _correct(broker: Broker, sender: Node, name: bytes, field: bytes, theirs: tuple[int, bytes, bytes]) -> None:
-    """Tell the sender of an older version the newer one, if that is on disk. The value decides between equal ones."""
+    """Send our newer version to the sender of an older one, if ours is on disk. The value decides if they are equal."""
     table = broker.queue_settings
     state = table.states.get(name)
     if state is None or state.number > table.exchange.saved_number:
@@ -352,12 +357,12 @@ def _correct(broker: Broker, sender: Node, name: bytes, field: bytes, theirs: tu
 
 
 def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that another node has these states of queues on its disk."""
+    """Note that another node has these states on its disk."""
     states = broker.queue_settings.states
     for name, digest, *_ in items:
         if type(name) is not bytes or type(digest) is not int:
             raise ValueError("a state of settings that is not a queue and a number")
-        # The node may have heard of a `maxlen` just now, and did not want to know our length before.
+        # The node may have learned of a `maxlen` just now. It ignored our length before, so the length is sent again.
         broker.queue_settings.exchange.told_lengths.pop(name, None)
         state = states.get(name)
         if state is not None and state.digest == digest:
@@ -366,9 +371,10 @@ def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def forget_node(broker: Broker, node: Node) -> None:
-    """Forget the lengths that a node told, and that it was asked: it is gone, or its link is, with the answer.
+    """Forget the lengths that a node has sent, and that it was asked, because its link broke or the node is gone.
 
-    On its next link it tells its digest, so it is asked again if need be. Spec QS4.
+    The answer may be lost with the link. On its next link, the node sends its digest, and is asked again if necessary.
+    Spec QS4.
     """
     exchange = broker.queue_settings.exchange
     exchange.asking.pop(node, None)
@@ -377,7 +383,7 @@ def forget_node(broker: Broker, node: Node) -> None:
 
 
 def on_run_over(broker: Broker, node: Node) -> None:
-    """Forget what was agreed with a node's process, which is gone, or which left the table."""
+    """Forget the state of the exchange with a node's process that has ended or left the table of nodes."""
     exchange = broker.queue_settings.exchange
     forget_node(broker, node)
     exchange.walks.pop(node, None)
@@ -390,7 +396,7 @@ def on_run_over(broker: Broker, node: Node) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Do what is due, ten times a second."""
+    """Do the work that is due. Called ten times a second."""
     table = broker.queue_settings
     exchange = table.exchange
     if exchange.wait_until_ms and exchange.wait_until_ms <= broker.now_ms:
@@ -407,7 +413,7 @@ def step(broker: Broker) -> None:
 
 
 def _tell_lengths(broker: Broker) -> None:
-    """Tell a tenth of the queues with `maxlen`, so that each is told once a second if its length has changed."""
+    """Send the changed lengths of the next part of the queues with `maxlen`. A round over all takes about a second."""
     table = broker.queue_settings
     exchange = table.exchange
     told = exchange.told_lengths
@@ -427,7 +433,7 @@ def _tell_lengths(broker: Broker) -> None:
 
 
 def on_lengths(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note how many jobs of queues with `maxlen` another node has."""
+    """Note how many pending jobs of queues with `maxlen` another node has."""
     table = broker.queue_settings
     for name, length, *_ in items:
         if type(name) is not bytes or type(length) is not int or not 0 <= length <= COUNTER_MAX:
@@ -437,7 +443,7 @@ def on_lengths(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def pending(broker: Broker, name: bytes) -> int:
-    """Return how many jobs of a queue are pending in the cluster, as far as this node was told."""
+    """Return the number of pending jobs of a queue in the cluster, as far as this node knows."""
     queue = broker.queues.get(name)
     lengths = broker.queue_settings.exchange.lengths.get(name)
     here = queue.pending if queue is not None else 0

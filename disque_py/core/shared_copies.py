@@ -1,15 +1,15 @@
-"""Copies of jobs that one command made: one message for all of them, and one answer (REPLMANY, GOTMANY).
+"""Copies of the jobs of one fan-out: one message for all of them, and one answer (REPLMANY, GOTMANY).
 
-A fan-out makes a job in each bound queue (fanout.py). These jobs have the same body, attributes, terms, end of life and
-receivers, and creation times in a row. So one item says all this once, and the ids and queues of the jobs:
+A fan-out makes a job in each bound queue (fanout.py). These jobs have the same body, attributes, terms, TTL and
+receivers, and consecutive creation times. So one item contains all that once, with the ids and queues of the jobs:
 
     REPLMANY   [ids in one byte string, header of the first job, [queue, …], body, holders, attributes]
     GOTMANY    the ids, when the receiver has taken all of these jobs
 
-The jobs share one wait for their copies (`Replication.together`), and one turn queues all of them. When something
-concerns one of them alone, replication.py parts them, and each waits as a job of its own. A receiver that has a reason
-to take some of them only treats the item as that many REPLJOBs. Nodes of an older version of the bus get REPLJOBs and
-GOTJOBs: `for_older` is called when a frame for such a node is written.
+The jobs share one wait for their copies (`Replication.together`), and one turn queues all of them. If an event concerns
+only one of them, replication.py gives each job its own Replication. If a receiver has a reason not to take some of the
+jobs, it treats the item as that many REPLJOBs. Nodes of an older version of the bus get REPLJOBs and GOTJOBs:
+`for_older` is called when a frame for such a node is written.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from disque_py.core.job_attributes import pack_topic
 from disque_py.core.job_snapshot import header_of, job_of
 from persistence.layouts import HEADER
 
-# More jobs than this are copied one by one: a receiver handles an item at once, which must not take long.
+# More jobs than this are copied one by one, because a receiver handles an item in one step, which must be short.
 JOBS_MAX: Final = 128
-# Items of REPLMANY per run, for the same reason.
+# The most items of REPLMANY per run, for the same reason.
 ITEMS_PER_RUN: Final = 16
 _FIELDS: Final = 6
 _CTIME_BYTES: Final = 8
@@ -42,7 +42,7 @@ Item = tuple[Any, ...]
 def start(
     broker: Broker, client: Client, together: Together, timeout_ms: int, slot: list[bytes | None], *, is_default: bool
 ) -> None:
-    """Register new jobs that differ in their ids and queues only, and send their copies to the same nodes.
+    """Register new jobs that differ only in their ids and queues, and send their copies to the same nodes.
 
     timeout_ms   0, or at least EXTEND_MS
     slot         the reply slot of the command
@@ -66,9 +66,9 @@ def start(
 
 
 def on_replmany(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Hold copies of jobs that were made together. If all are new and welcome, one answer confirms them.
+    """Take copies of jobs that were made together. If all are new and can be taken, one answer confirms them.
 
-    Otherwise each gets its answer, as if it had come alone.
+    Otherwise each job is handled and answered as if it had come alone.
     """
     only = broker.sets.only(sender)
     shards = broker.shards
@@ -117,7 +117,7 @@ def on_gotmany(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def achieve(broker: Broker, work: Replication) -> None:
-    """Queue all jobs that share this work, because enough nodes hold them. The caller answers the producer."""
+    """Queue all jobs that share this Replication, because enough nodes hold them. The caller answers the producer."""
     together = work.together
     assert together is not None
     assert len(work.confirmed) >= together.jobs[0].terms.replicate
@@ -138,14 +138,14 @@ def ids_of(jobs: Sequence[Job]) -> bytes:
 
 
 def split_ids(ids: Any) -> list[bytes]:
-    """Return the ids of such a byte string. ValueError if it is none."""
+    """Return the ids in such a byte string. ValueError if it is malformed."""
     if type(ids) is not bytes or not ids or len(ids) % ID_BYTES:
-        raise ValueError("ids that are cut, or none")
+        raise ValueError("ids that are cut or missing")
     return [ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)]
 
 
 def item_of(broker: Broker, jobs: Sequence[Job], ids: bytes) -> Item:
-    """Return the item of REPLMANY for new jobs that differ in their ids and queues only."""
+    """Return the item of REPLMANY for new jobs that differ only in their ids and queues."""
     first = jobs[0]
     topic = first.terms.topic
     attributes = first.attributes
@@ -183,7 +183,7 @@ def snapshots_of(item: Any) -> list[Any]:
     """Return a snapshot of each job of an item. ValueError if it is malformed."""
     ids, header, queues, body, holders, field = _fields(item)
     if type(header) is not bytes or len(header) < HEADER.size:
-        raise ValueError("a header that is none")
+        raise ValueError("a malformed header")
     ctime = int.from_bytes(header[:_CTIME_BYTES], "little")
     rest = header[_CTIME_BYTES:]
     snapshots: list[Any] = []
@@ -201,7 +201,10 @@ def _fields(item: Any) -> Any:
 
 
 def for_older(kind: int, items: list[Any]) -> tuple[int, list[Any]]:
-    """Return the same for a node that knows neither REPLMANY nor GOTMANY; other kinds as they are."""
+    """Return messages with the same meaning for a node that knows neither REPLMANY nor GOTMANY.
+
+    Messages of other kinds are returned unchanged.
+    """
     if kind == REPLMANY:
         return REPLJOB, [(snapshot, _WANTS_ANSWER) for item in items for snapshot in snapshots_of(item)]
     if kind == GOTMANY:

@@ -1,9 +1,9 @@
-"""SortedJobs: ready jobs in the order in which they are served, from which any job can be taken.
+"""SortedJobs: pending jobs in the order of delivery, from which any job can be removed.
 
-A queue's own order (priority_queue.py) leaves dead entries behind when a job goes without `pop`. An index must not do
-that: its length is what QLEN tells, and its jobs leave through other doors more often than through its own. So the
-entries lie in sorted parts of bounded length, and two bisections find an entry wherever it is. Push, take and remove
-cost O(log n) comparisons, and move at most one part.
+A queue's own order (priority_queue.py) keeps a dead entry when a job leaves without `pop`. An index must not do that,
+because QLEN shows its length, and most of its jobs leave through the queue instead of through the index. So the entries
+are in sorted parts of bounded length, and two bisections find any entry. To add or remove a job costs O(log n)
+comparisons and moves at most one part.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ PART_MAX: Final = 512
 class SortedJobs:
     """Jobs sorted by (priority, creation time, id).
 
-    keys, jobs   parts of at most PART_MAX; keys[n][i] is the key of jobs[n][i]
+    keys, jobs   parts of at most PART_MAX entries; keys[n][i] is the key of jobs[n][i]
     lasts        the last key of each part
+    length       the number of jobs
     """
 
     __slots__ = ("jobs", "keys", "lasts", "length")
@@ -34,7 +35,7 @@ class SortedJobs:
         self.length = 0
 
     def add(self, job: Job) -> bool:
-        """Add a job. Return whether it was not there."""
+        """Add a job. Return False if it was there already."""
         key = key_of(job)
         lasts = self.lasts
         if not lasts or key > lasts[-1]:
@@ -61,7 +62,7 @@ class SortedJobs:
         return True
 
     def remove(self, job: Job) -> bool:
-        """Remove a job, whose key must not have changed since it was added. Return whether it was there."""
+        """Remove a job. Its key must not have changed since it was added. Return whether it was there."""
         key = key_of(job)
         number = bisect_left(self.lasts, key)
         if number == len(self.lasts):
@@ -82,24 +83,24 @@ class SortedJobs:
         return True
 
     def first(self) -> Job | None:
-        """Return the job served next, None if there is none."""
+        """Return the first job; None if there is none."""
         return self.jobs[0][0] if self.jobs else None
 
     def last(self) -> Job | None:
-        """Return the job served last, None if there is none."""
+        """Return the last job; None if there is none."""
         return self.jobs[-1][-1] if self.jobs else None
 
     def first_key(self) -> Key | None:
-        """Return the key of the job served next."""
+        """Return the key of the first job; None if there is none."""
         return self.keys[0][0] if self.keys else None
 
     def in_order(self) -> Iterator[tuple[Key, Job]]:
-        """Yield keys and jobs, first to last."""
+        """Yield keys and jobs, from first to last."""
         for keys, jobs in zip(self.keys, self.jobs, strict=True):
             yield from zip(keys, jobs, strict=True)
 
     def backwards(self) -> Iterator[tuple[Key, Job]]:
-        """Yield keys and jobs, last to first."""
+        """Yield keys and jobs, from last to first."""
         for keys, jobs in zip(reversed(self.keys), reversed(self.jobs), strict=True):
             yield from zip(reversed(keys), reversed(jobs), strict=True)
 

@@ -1,13 +1,13 @@
-"""Spilled: the value of a job's `body` while its bytes are in a file (spilling.py).
+"""Spilled: the value of a job's `body` while the body is in a file (spilling.py).
 
-It is a number, not bytes. Code that would send or show it as a body by mistake fails at once, and a type checker sees
-where that could be. `len` is its size in memory, so `used_memory` is the sum over `len(job.body)` with and without it.
-`size` is the length of the body that it stands for, which counts in the journal.
+A Spilled is a number, not bytes. Code that sends or shows it as a body by mistake fails immediately, and a type checker
+finds such code. Its `len` is its size in memory, so `used_memory` is the sum over `len(job.body)`, whether bodies are
+spilled or not. Its `size` is the length of the body, which counts in the journal.
 
-Files are numbered from 1 in the order in which they were begun (persistence/spill.py).
+Files are numbered from 1, in the order in which they are made (persistence/spill.py).
 """
 
-# Stays Python: a class here derives from int, which compiled classes can't.
+# This module is not compiled, because a class here derives from int, which a compiled class can't.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 # A mark that memory never reaches.
 NEVER: Final = 1 << 62
 
-# A smaller body is not worth a place on disk: it frees little memory and costs the same.
+# A smaller body stays in memory, because spilling it would free little memory for the same work.
 BODY_BYTES_MIN: Final = 256
-# Bodies of this many jobs, and this many bytes, are kept in memory and read ahead at the head of a queue.
+# At the head of a queue, bodies of at most this many jobs and bytes are kept in memory and read ahead.
 NEAR_JOBS: Final = 512
 NEAR_BYTES: Final = 2 << 20
 
-# The bytes of the number beyond the header that every bytes object has, too.
+# The bytes that such a number takes beyond the header, which every bytes object has, too.
 SPILLED_BYTES: Final = 16
 
 OFFSET_BITS: Final = 30
@@ -42,13 +42,13 @@ _SIZE_MASK: Final = (1 << SIZE_BITS) - 1
 
 
 class Spilled(int):
-    """A body's place: file, offset there, length in bytes."""
+    """A body's place on disk: the number of the file, the offset in it, and the body's length in bytes."""
 
     __slots__ = ()
 
     @classmethod
     def at(cls, file: int, offset: int, size: int) -> Spilled:
-        """Return the place with these parts; offset and size have 30 bits."""
+        """Return the place with these parts. Offset and size have 30 bits each."""
         assert offset <= _OFFSET_MASK
         assert size <= _SIZE_MASK
         return cls((file << OFFSET_BITS | offset) << SIZE_BITS | size)
@@ -61,7 +61,7 @@ class Spilled(int):
 
     @property
     def file(self) -> int:
-        """The number of its file."""
+        """The number of the file."""
         return self >> (OFFSET_BITS + SIZE_BITS)
 
     @property
@@ -79,12 +79,12 @@ Body = bytes | Spilled
 
 
 class Unread:
-    """A body that is not at its place on disk, and must come from elsewhere (storage/body_recovery.py).
+    """A body that could not be read from its place on disk, and may be in the journal (storage/body_recovery.py).
 
-    place      where it should be
+    place      where the body should be
     reason     the error at that place
-    position   the journal's end when the body was first looked for; -1: before that
-    tries      how often the journal couldn't be read
+    position   the end of the journal when the search in it began; -1: it has not begun
+    tries      how often the journal could not be read
     """
 
     __slots__ = ("job", "place", "position", "reader", "reason", "tries")
@@ -104,31 +104,36 @@ def size_of(body: Body) -> int:
 
 
 class Spill:
-    """A broker's knowledge of its bodies on disk. `spilling.py` has the rules; the spill service does the work.
+    """A broker's knowledge of its bodies on disk. `spilling.py` has the rules, and the spill service does the work.
 
-    The core leaves notes here: `readings` are bodies it wants, `released` places it needs no more. `heads` are queues
-    whose next jobs are to be in memory, with the job that stalls the queue. `is_void` says that all jobs were forgotten
-    at once.
+    The core leaves requests for the spill service here:
 
-    is_on            bodies may leave memory: `maxmemory-spill yes`, and there is a place for them
-    above            used_memory above which bodies leave memory
+    readings         bodies that the core wants -> the function that gets each
+    released         places that the core does not need any more
+    heads            queues whose next jobs should be in memory -> the job that stalls the queue
+    is_void          whether all jobs were forgotten together
+
+    The rest is state:
+
+    is_on            whether bodies may leave memory: `maxmemory-spill yes`, and there is a directory for them
+    above            bodies leave memory while used_memory is above this
     writing          jobs whose bodies are being written
-    writing_bytes    … and their bytes
-    reading          jobs whose bodies are asked for, or on their way back
-    unread           bodies that could not be read, and may be in the journal; here until their readers have heard
-    lent             bodies read for the journal of this turn (journaling.py)
-    fresh            jobs that came since bodies may leave, in order: the last of them …
-    older            … and earlier ones, in chunks; `tidied` is the chunk that was last looked at
-    shard, eviction_level, round_bytes   the walk that finds the others (spilling.seek)
-    rest_until_ms, rest_bytes   it rests until then, or until there are so many bytes of bodies in memory
+    writing_bytes    the bytes of these bodies
+    reading          jobs whose bodies were asked for or are being read
+    unread           bodies that could not be read, and may be in the journal, until their readers are called
+    lent             bodies that were read for the journal in this turn (journaling.py)
+    fresh            the newest jobs that came since bodies may leave memory, in order
+    older            the earlier ones, in chunks; `tidied` is the chunk that was last tidied
+    shard, eviction_level, round_bytes   the state of the walk that finds other bodies (spilling.seek)
+    rest_until_ms, rest_bytes   the walk rests until this moment, or until bodies take this many bytes of memory
     body_bytes_min, near_jobs, near_bytes   limits of spilling.py; tests make them smaller
     bytes_on_disk    bytes of bodies on disk
-    files, file_bytes   the number of their files, and the length of these
+    files, file_bytes   the number of spill files and their length
     written, read, rescued, lost   bodies so far; rescued: read from the journal; lost: not found there either
-    written_bytes    … and bytes
-    wrote_ms         when a body last left memory, or when the first of those now under way was started
+    written_bytes    bytes of the bodies that were written so far
+    wrote_ms         when a body last left memory, or when the first of the bodies that are being written was started
     blocked_producers   clients that wait for room
-    trouble          why no body can be written at the moment; empty if it can
+    trouble          why no body can be written at the moment; empty if bodies can be written
     """
 
     __slots__ = (
@@ -204,7 +209,7 @@ class Spill:
 
 
 def released(broker: Broker, body: Spilled) -> int:
-    """Free the place of a body that the job needs no more, or has back. Return the body's length."""
+    """Free the place of a body that is back in memory or not needed any more. Return the body's length."""
     size = body.size
     broker.memory.spilled_count -= 1
     broker.spill.bytes_on_disk -= size

@@ -1,24 +1,23 @@
-"""Spilling: bodies leave memory when it gets scarce, and come back when they are needed.
+"""Spilling: move bodies to disk when memory gets scarce, and back when they are needed.
 
-Above 60 % of maxmemory, bodies that will not be wanted soon go to disk: those of jobs far from the head of their queue,
-of copies and of delayed jobs. The job stays, with a `Spilled` in place of its body. Order, timers, acks and holders
-never look at a body, so nothing else about the job changes. A body is replaced only when it is written, and only if its
-job has not changed meanwhile. Percentages of maxmemory count the bytes left in memory.
+Above 60 % of maxmemory, bodies that will not be needed soon are written to disk: those of jobs far from the head of
+their queue, of copies and of delayed jobs. The job stays in memory, with a `Spilled` in place of its body. Order,
+timers, acks and holders do not depend on the body, so nothing else about the job changes. A body is replaced only after
+it is written, and only if its job has not changed meanwhile. Percentages of maxmemory count only bytes in memory.
 
-Bodies come back ahead of time: a queue from which jobs are fetched has its next ones read. If the body of a head is on
-disk, the queue is *stalled* (lifecycle.fetch). It looks empty until the body is back, so the order stays. A GETJOB that
-meets a stalled queue waits for it, as do commands that show bodies (`borrowed`).
+Bodies are read ahead: if jobs are fetched from a queue, the bodies of its next jobs are read back. If the body of a
+queue's head is on disk, the queue is *stalled* (lifecycle.fetch). It looks empty until the body is back, so the order
+of delivery does not change. A GETJOB on a stalled queue waits, as do commands that show bodies (`borrowed`).
 
-Producers may be faster than the disk. At 100 % their commands wait until bodies are out (`makes_room`), as long as the
-disk makes progress. They get -OOM when it doesn't, or when no body is left that may go.
+Producers may be faster than the disk. At 100 %, their commands wait until bodies have left memory (`makes_room`), as
+long as the disk makes progress. They get -OOM if it makes none, or if no body is left that may leave memory.
 
-A body can't be read when the disk fails (EIO), when the file is gone, or when it has other content. Then the body is
-taken from the journal, if there is one (storage/body_recovery.py). If it isn't there either, it is lost to this node,
-and never delivered in part: the job is forgotten here, counted and logged. If other nodes hold copies, their retry
-brings the job back, as after a crash.
+A body can't be read if the disk fails (EIO), if the file is gone, or if its content is wrong. Then the node takes the
+body from the journal, if there is one (storage/body_recovery.py). If the journal does not have it either, the job is
+lost on this node: it is forgotten, counted and logged, and never delivered in part. If other nodes hold copies, their
+retry timers queue the job again, as after a crash.
 
-The core does not know where bodies are written to, or how (storage/spill_service.py, persistence/spill.py).
-Spec M6.
+The core does not know where and how bodies are stored (storage/spill_service.py, persistence/spill.py). Spec M6.
 """
 
 from __future__ import annotations
@@ -36,42 +35,43 @@ from disque_py.core.queue import Queue
 from disque_py.core.spilled import SPILLED_BYTES, Spilled, released
 from disque_py.log_lines import tell
 
-# This much of the bodies read ahead at the head of a queue stays when memory is nearly full.
+# When memory is nearly full, the number of jobs whose bodies are read ahead is divided by this.
 SCARCE: Final = 32
-# A queue that was used this lately keeps its head when others don't.
+# A queue that was used within this time keeps its head in memory at the level KEEP_USED.
 USED_MS: Final = 10_000
-# A walk that found no body pauses for as long as the jobs it has seen would need at this rate.
+# After a round that found no body, the walk rests for a millisecond per this many jobs, and at least for REST_MS_MIN.
 RESTED_JOBS_PER_MS: Final = 100
 REST_MS_MIN: Final = 1_000
-# It goes on earlier when bodies take up this much more of maxmemory: bodies read back for delivery are in no list.
+# The rest ends early if bodies take up this fraction of maxmemory more, for example because they were read back for
+# delivery.
 RESTED_SHARE: Final = 16
-# Jobs looked at per choice, at most: about a millisecond. Most of them may be over, or not worth spilling.
+# One choice examines at most this many jobs, which takes about a millisecond. Most of them may be unsuitable.
 LOOKS_MAX: Final = 2_000
-# New jobs are noted in chunks of this many; chunks are cleared of jobs that are over when there are many.
+# New jobs are listed in chunks of this many. If there are many chunks, finished jobs are removed from them.
 CHUNK: Final = 4_096
-# Fewer bytes of bodies than this are not worth looking for.
+# A walk needs at least this many bytes of bodies in memory, or this fraction of maxmemory if that is less.
 BODIES_MIN: Final = 1 << 20
 BODIES_SHARE: Final = 64
 
-# A producer waits for room as long as a body has left memory this lately.
+# A producer waits for room as long as the last body left memory within this time.
 WAIT_MS: Final = 2_000
 
-# (queue, position) -> the key of the job there: looked up once per choice.
+# (queue, position) -> the key of the job there. Each is looked up once per choice.
 Near = dict[tuple[Queue, int], tuple[int, int] | None]
 
-# How much of a queue's head stays: all of it; that of queues in use; nothing.
-KEEP_HEADS: Final = 0
-KEEP_USED: Final = 1
-KEEP_NOTHING: Final = 2
+# Eviction levels: which queues keep the bodies of their next jobs in memory.
+KEEP_HEADS: Final = 0  # All queues.
+KEEP_USED: Final = 1  # Queues that are in use.
+KEEP_NOTHING: Final = 2  # None.
 
 
 def excess(broker: Broker) -> int:
-    """Return the bytes above the mark that are not being written already."""
+    """Return the bytes above the mark, without those that are being written already."""
     return broker.used_memory - broker.spill.writing_bytes - broker.spill.above
 
 
 def is_behind(broker: Broker) -> bool:
-    """Whether memory is above 75 % and bodies are on their way out: work that can wait (loading) should wait."""
+    """Whether memory is above 75 % and bodies are leaving it, so that work such as loading should wait."""
     spill = broker.spill
     return (
         broker.used_memory > broker.memory.limits[0]
@@ -83,20 +83,20 @@ def is_behind(broker: Broker) -> bool:
 
 
 def makes_room(broker: Broker) -> bool:
-    """Whether memory is full only until bodies are out that are on their way: a producer can wait for that."""
+    """Whether bodies that are being written will soon make room in memory, so that a producer can wait for it."""
     spill = broker.spill
     return bool(spill.writing) and is_behind(broker) and broker.now_ms - spill.wrote_ms < WAIT_MS
 
 
 def wait_for_room(broker: Broker, client: Client) -> None:
-    """Keep the client's next request while `makes_room`. Requests that wait for copies come here again anyway."""
+    """Suspend a running client while `makes_room`. A client that waits for copies is checked again after that wait."""
     if client.waiting == RUNNING:
         client.waiting = WAITS_FOR_ROOM
         broker.spill.blocked_producers[client] = None
 
 
 def let_in(broker: Broker) -> None:
-    """Let clients that wait for room go on, when there is some, or none to be expected."""
+    """Resume the clients that wait for room, if there is room or none is to be expected."""
     spill = broker.spill
     if broker.used_memory <= broker.memory.limits[1] or not makes_room(broker):
         for client in spill.blocked_producers:
@@ -105,14 +105,14 @@ def let_in(broker: Broker) -> None:
         spill.blocked_producers = {}
 
 
-# -- out --------------------------------------------------------------------------------------------
+# -- to disk ----------------------------------------------------------------------------------------
 
 
 def take_fresh(broker: Broker, bytes_max: int) -> list[Job]:
-    """Return the newest of the jobs that are noted, about `bytes_max` of bodies, oldest first.
+    """Return the newest of the listed jobs, with about `bytes_max` bytes of bodies, in order of age.
 
-    The newest are the farthest from being wanted. The process can also give the memory back to the system that it
-    allocated last, because a heap shrinks from its end.
+    The newest jobs are the last to be delivered. Their memory was also allocated last. The process can return such
+    memory to the system, because a heap shrinks from its end.
     """
     spill = broker.spill
     fresh = spill.fresh
@@ -133,7 +133,7 @@ def take_fresh(broker: Broker, bytes_max: int) -> list[Job]:
 
 
 def tidy_fresh(broker: Broker) -> None:
-    """Keep the list of new jobs in chunks; drop jobs that are over from one of them, if there are many."""
+    """Split the list of new jobs into chunks. If there are many chunks, remove finished jobs from one of them."""
     spill = broker.spill
     if len(spill.fresh) >= CHUNK:
         spill.older.append(spill.fresh)
@@ -149,9 +149,9 @@ def tidy_fresh(broker: Broker) -> None:
 
 
 def seek(broker: Broker, bytes_max: int) -> list[Job]:
-    """Walk over all jobs for bodies that are worth spilling. Each pass evicts more aggressively.
+    """Walk over all jobs in search of bodies that are worth spilling, and return a part of such jobs.
 
-    A round that finds no body is followed by one that spares less, and at last by a rest.
+    After a round that finds no body, the next round evicts more aggressively. After the last level, the walk rests.
     """
     spill = broker.spill
     if _is_resting(broker) or bodies_in_memory(broker) < worth_seeking(broker):
@@ -179,7 +179,7 @@ def seek(broker: Broker, bytes_max: int) -> list[Job]:
 
 
 def _ends_round(broker: Broker, found_bytes: int) -> bool:
-    """End a round; return True if that is enough for now."""
+    """End a round of the walk. Return whether the walk should rest."""
     spill = broker.spill
     if found_bytes:
         return False
@@ -194,13 +194,13 @@ def _ends_round(broker: Broker, found_bytes: int) -> bool:
 
 
 def _is_resting(broker: Broker) -> bool:
-    """Whether the walk found no body lately, and few more can be found since."""
+    """Whether the walk rests, because it recently found no body and few bodies have been added since."""
     spill = broker.spill
     return broker.now_ms < spill.rest_until_ms and bodies_in_memory(broker) < spill.rest_bytes
 
 
 def bodies_in_memory(broker: Broker) -> int:
-    """Return about how many bytes of bodies are in memory and are not being written."""
+    """Return about how many bytes of bodies are in memory, without those that are being written."""
     jobs = JOB_BYTES * broker.job_count + SPILLED_BYTES * broker.memory.spilled_count
     return broker.used_memory - jobs - broker.spill.writing_bytes
 
@@ -223,12 +223,12 @@ def may_go(broker: Broker, job: Job, eviction_level: int, near: Near) -> bool:
     elif state != ACTIVE:
         return False
     if broker.is_journaling and job.place < broker.journal.first_place and not broker.is_loading:
-        return False  # Until its base is recorded the journal needs the body.
+        return False  # The journal needs the body until the job's base is recorded.
     return job not in broker.spill.writing
 
 
 def is_near(broker: Broker, queue: Queue, job: Job, eviction_level: int, near: Near) -> bool:
-    """Whether a job is so near the head of its queue that it will be wanted soon. `near` remembers the keys there."""
+    """Whether a job is so near the head of its queue that it will be delivered soon. `near` caches the limits."""
     if eviction_level == KEEP_USED and not queue.has_clients and broker.now_ms - queue.active_ms > USED_MS:
         return False
     position = min(broker.spill.near_bytes // len(job.body), broker.spill.near_jobs)
@@ -240,7 +240,7 @@ def is_near(broker: Broker, queue: Queue, job: Job, eviction_level: int, near: N
 
 
 def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
-    """Replace the body, which was written to `place`; False if the job has changed and needs no place."""
+    """Replace a body that was written to `place`. Return False if the job has changed, so that `place` is not used."""
     spill = broker.spill
     spill.writing.pop(job, None)
     if job.body is not body or job.work is not None or job.state not in (ACTIVE, QUEUED):
@@ -256,11 +256,11 @@ def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
     return True
 
 
-# -- back -------------------------------------------------------------------------------------------
+# -- from disk --------------------------------------------------------------------------------------
 
 
 def read_ahead(broker: Broker) -> None:
-    """Ask for the bodies of the next jobs in the queues from which jobs are fetched."""
+    """Ask for the bodies of the next jobs of those queues from which jobs are fetched."""
     spill = broker.spill
     heads, spill.heads = spill.heads, {}
     share = SCARCE if broker.memory_level >= 2 else 1
@@ -273,7 +273,7 @@ def read_ahead(broker: Broker) -> None:
             else:
                 lifecycle.go_on(broker, queue)
         count = 0
-        # A consumer that skips at-most-once jobs has another head.
+        # For a consumer that skips at-most-once jobs, another job is the head.
         for order in (queue.retried.jobs(), queue.oldest()) if queue.once_length else (queue.oldest(),):
             size = count = 0
             for job in islice(order, jobs_max):
@@ -290,7 +290,7 @@ def read_ahead(broker: Broker) -> None:
 
 
 def recall(broker: Broker, job: Job) -> None:
-    """Read the body back into memory soon."""
+    """Have the body read back into memory."""
     spill = broker.spill
     if job not in spill.reading:
         spill.reading[job] = None
@@ -298,7 +298,10 @@ def recall(broker: Broker, job: Job) -> None:
 
 
 def attach(broker: Broker, job: Job, body: bytes | None) -> None:
-    """Give a job its body, and go on with the work that waited for it. (None: the job is gone.)"""
+    """Give a job its body, and end the stall of its queue.
+
+    body   None if it could not be read, in which case the job is gone
+    """
     broker.spill.reading.pop(job, None)
     if body is not None:
         _put_back(broker, job, body)
@@ -308,7 +311,7 @@ def attach(broker: Broker, job: Job, body: bytes | None) -> None:
 
 
 def rescued(broker: Broker, job: Job, body: bytes) -> None:
-    """Keep a body in memory that was read from the journal, because its place on disk does not have it."""
+    """Keep a body in memory that was read from the journal, because its spill file does not have it."""
     broker.spill.rescued += 1
     _put_back(broker, job, body)
 
@@ -322,7 +325,7 @@ def _put_back(broker: Broker, job: Job, body: bytes) -> None:
 
 
 def when_back(broker: Broker, job: Job, then: Callable[[], None]) -> None:
-    """Read the body back and call `then`; not if it can't be read, because then the job is gone."""
+    """Have the body read back, then call `then`. It is not called if the body can't be read: the job is gone then."""
 
     def hear(broker: Broker, job: Job, body: bytes | None) -> None:
         attach(broker, job, body)
@@ -333,9 +336,9 @@ def when_back(broker: Broker, job: Job, then: Callable[[], None]) -> None:
 
 
 def borrowed(broker: Broker, client: Client | None, jobs: Iterable[Job]) -> Generator[None, None, dict[Job, bytes]]:
-    """Read bodies for a command to show, while its client waits; they stay on disk. Lost ones are missing.
+    """Read bodies that a command shows, while its client waits. They stay on disk. The result lacks lost bodies.
 
-    Without a client the caller looks again after a while (gathering.py).
+    Without a client, the caller polls this generator (gathering.py).
     """
     bodies: dict[Job, bytes] = {}
     waiting: dict[Job, None] = {}
@@ -361,7 +364,7 @@ def borrowed(broker: Broker, client: Client | None, jobs: Iterable[Job]) -> Gene
 
 
 def lost(broker: Broker, job: Job, reason: str) -> None:
-    """Forget a job whose body can't be had from anywhere: it is lost to this node (see the module)."""
+    """Forget a job whose body can be read neither from its spill file nor from the journal (see the module)."""
     spill = broker.spill
     spill.lost += 1
     where = (
@@ -375,7 +378,7 @@ def lost(broker: Broker, job: Job, reason: str) -> None:
 
 
 def forget_all(broker: Broker) -> None:
-    """Forget all places, because every job was forgotten at once (reset.py)."""
+    """Forget all places on disk, because all jobs were forgotten (reset.py)."""
     spill = broker.spill
     readings = spill.readings + [(each.job, each.reader) for each in spill.unread]
     spill.is_void = True

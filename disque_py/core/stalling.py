@@ -1,9 +1,10 @@
-"""A long command that waits: for answers of other nodes, for a decision, for a moment.
+"""Stalling: make an incremental command wait for answers of other nodes, for a decision or for a moment.
 
-A command that waits does no part of its work (incremental.py): its client is in `broker.waits.stalled`. It goes on when
-the conversation that it waits for lets it, or when a moment has come, and looks for itself whether its wait is over.
+While a command waits, no part of its work is done (incremental.py): its client is in `broker.waits.stalled`. The
+conversation that it waits for resumes it, or a moment does. The command then checks whether its wait is over.
 
-`go_on` is for handlers that run before the long commands of the same turn. `go_on_now` makes the next tick due at once.
+`go_on` is for handlers that run before the incremental commands of the same turn. `go_on_now` also makes the next tick
+due immediately.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def until(broker: Broker, client: Client, is_over: Callable[[], bool]) -> Generator[None, None, None]:
-    """Wait, as steps of the client's long command. `is_over` is asked at once, and whenever the command may go on."""
+    """Wait, as steps of an incremental command, until `is_over`, which is checked first and after each resume."""
     while not is_over():
         broker.waits.stalled[client] = None
         yield
@@ -38,16 +39,16 @@ def pause(broker: Broker, client: Client, span_ms: int) -> Generator[None, None,
 
 
 def go_on(broker: Broker, client: Client) -> None:
-    """Let a command go on with the next tick, which is due for another reason."""
+    """Resume a command with the next tick, which is due for another reason."""
     broker.waits.stalled.pop(client, None)
 
 
 def go_on_now(broker: Broker, client: Client) -> None:
-    """Let a command go on with the next tick, and make that due."""
+    """Resume a command with the next tick, and make that tick due."""
     if client in broker.waits.stalled:
         del broker.waits.stalled[client]
         broker.schedule.call_at(broker.now_ms, _tick)
 
 
 def _tick() -> None:
-    """Do nothing: the tick that calls this does the next part of long commands."""
+    """Do nothing, because the tick that calls this also does the next part of incremental commands."""

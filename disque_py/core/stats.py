@@ -15,11 +15,11 @@ LATENCY_SAMPLES_MAX: Final = 160
 
 
 class Stats:
-    """All numbers that CONFIG RESETSTAT resets, and the logs with commands of their own."""
+    """The counters that CONFIG RESETSTAT resets, and the logs behind SLOWLOG and LATENCY."""
 
     def __init__(self) -> None:
         self.reset()
-        self.wrong_password_from = ""  # The client that sent the last one.
+        self.wrong_password_from = ""  # The client that sent the last wrong password.
         self.foreign_client = ""  # The last client that protected mode refused.
         self.slowlog: deque[tuple[int, int, int, list[bytes]]] = deque()
         self.slowlog_next_id = 0
@@ -30,7 +30,7 @@ class Stats:
         self.connections_received = 0
         self.connections_rejected = 0  # For any reason.
         self.connections_beyond_maxclients = 0
-        self.connections_foreign = 0  # Protected mode refused them.
+        self.connections_foreign = 0  # Refused by protected mode.
         self.memory_refusals = 0
         self.wrong_passwords = 0
         self.access_refusals = 0
@@ -52,7 +52,7 @@ class Stats:
         self.jobs_imported = 0
         self.jobs_exported = 0
         self.replication_timeouts = 0
-        self.replication_short_of_nodes = 0  # ADDJOBs refused at once, for want of nodes that may have copies.
+        self.replication_short_of_nodes = 0  # ADDJOBs refused immediately, because too few nodes can take copies.
         self.replication_short_of_zones = 0
         self.once_lost_in_handover = 0
         self.once_lost_in_restart = 0
@@ -72,7 +72,7 @@ class Stats:
         self.samples: deque[tuple[int, int, int, int]] = deque(maxlen=OPS_SAMPLES + 1)
 
     def ignored(self, reason: str) -> None:
-        """Count an ignored message; INFO shows the reasons and their counts."""
+        """Count an ignored message. INFO shows the reasons with their counts."""
         self.messages_ignored += 1
         self.reject_reasons[reason] = self.reject_reasons.get(reason, 0) + 1
 
@@ -93,7 +93,7 @@ class Stats:
         )
 
     def log_slow(self, argv: list[bytes], usec: int, wall_s: int, entries_max: int) -> None:
-        """Add an entry to SLOWLOG; long commands are cut as the original cuts them (spec R8)."""
+        """Add an entry to SLOWLOG. Long commands are shortened as in Disque (spec R8)."""
         kept = [_cut(argument) for argument in argv[:SLOWLOG_ARGUMENTS_MAX]]
         if len(argv) > SLOWLOG_ARGUMENTS_MAX:
             more = len(argv) - SLOWLOG_ARGUMENTS_MAX + 1
@@ -116,7 +116,7 @@ class Stats:
 
 
 class LatencySeries:
-    """Up to 160 samples of one event, at most one per second: the worst of that second."""
+    """The last LATENCY_SAMPLES_MAX samples of one event. Of each second, only the worst one is kept."""
 
     __slots__ = ("samples", "worst_ms")
 

@@ -1,8 +1,8 @@
-"""Hand-over of jobs to us, the taker's part: YOURJOBS, TOOK, SETTLED.
+"""The taker's part of a hand-over: YOURJOBS, TOOK, SETTLED.
 
-Each job of a hand-over is taken or refused. The answer is remembered under the hand-over's number until the giver says
-that all numbers up to it are settled. A giver that asks again hears the same answer, and nothing is done again. So a
-lost answer delivers nothing twice. The giver's part is handover.py. Spec H3, H5, H6.
+This node takes or refuses each job of a hand-over. It keeps the answer under the hand-over's number until the giver
+says that all numbers up to it are settled. A giver that repeats a hand-over gets the same answer, and nothing else
+happens. So a lost answer causes no second delivery. The giver's part is handover.py. Spec H3, H5, H6.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from disque_py.core.job_snapshot import AFTER, SPAN_BITS, job_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.pulls import NEEDJOBS_MAX, imported
 
-# Twice the most jobs that a giver is ever asked for.
+# Twice the most jobs that this node ever asks a giver for.
 SNAPSHOTS_MAX: Final = 2 * NEEDJOBS_MAX
-# We answer a hand-over only if its number is below the first unsettled number plus this. The giver asks again, and
-# settles more numbers meanwhile. The number that it waits for longest is the first one, which is always answered. So no
-# answer has to be forgotten before it is settled (spec H3, H5, H6).
+# A hand-over is answered only if its number is below the first unsettled number plus this. Otherwise the giver repeats
+# it later, when more numbers are settled. The first unsettled number, for which the giver has waited longest, is always
+# answered. So no answer must be forgotten before it is settled (spec H3, H5, H6).
 ANSWERS_MAX: Final = 20_000
 
 
 def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Take or refuse each of these jobs for our clients. Repeat the same answer when the giver asks again."""
+    """Take or refuse each of these jobs for our clients. If the giver repeats a hand-over, repeat the answer."""
     if sender.is_newcomer:
-        # The sender could not hear our answer; a node that is not reached in time is given up, and our answers with it.
+        # Our answer could not reach the sender. If it is never reached, it is given up, and our answers are lost.
         broker.stats.ignored("a hand-over from a node that was not reached yet")
         return
     state = exchange(sender)
@@ -61,7 +61,7 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
         raise ValueError("a delay that is not a number")
     known = broker.find(job.id)
     if known is not None and isinstance(known.work, Handover):
-        # It comes back from the node that we handed it to: that hand-over was taken, and is over.
+        # The job returns from the node that we handed it to. So that hand-over was taken and has ended.
         _taken_back(broker, known)
         known = broker.find(job.id)
     if known is None:
@@ -94,7 +94,7 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
     assert broker.me in job.holders
     mark_holders_dirty(broker, job)
     if job.attributes is not None and job.part is not None:
-        # A holder that does not know us would queue the job without asking us, and spend an attempt besides ours.
+        # A holder that does not know of us would queue the job without asking us, which could use one attempt too many.
         broker.send(broker.sets.others(job.holders), HOLDERS, (job.id, broker.sets.pack(job.holders)))
     return TAKEN
 
@@ -109,10 +109,10 @@ def _taken_back(broker: Broker, known: Job) -> None:
 
 
 def _known_again(broker: Broker, sender: Node, known: Job, job: Job, snapshot: Any) -> int | None:
-    """Return our answer for a job that has a record here; None: it goes into our queue."""
+    """Return our answer for a job that has a record here; None if it is to be queued here."""
     sets = broker.sets
     if known.state == WAIT_REPL:
-        return REFUSED_BUSY  # Its producer still waits for us; queueing the job would not answer it (spec Q7).
+        return REFUSED_BUSY  # The producer still waits for copies, and queueing the job would not answer it (spec Q7).
     known.holders = sets.union(known.holders, job.holders)
     if known.version != changing.UNTOLD:
         events.heard(known, job.version)
@@ -126,11 +126,12 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job, snapshot: A
         changing.merge(broker, sender, known, job, snapshot)
         part = known.part
         if part is not None and (part.is_errored or part.is_delayed or part.is_spent(known.attempt)):
-            return REFUSED_DONE  # The giver did not know so, and hears it now.
+            return REFUSED_DONE  # The giver did not know this, and `merge` tells it.
     if known.state == QUEUED:
         return TAKEN
     if known.is_leased_here and known.requeue_at_ms > broker.now_ms:
-        return TAKEN  # A consumer of ours has it. The giver had not heard so, and would queue a job that we refuse.
+        # A consumer of this node has the job, which the giver does not know. On a refusal, it would queue the job.
+        return TAKEN
     if known.retry_ms == 0 and known.is_delivered:
         return TAKEN
     if (
@@ -138,7 +139,8 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job, snapshot: A
         and known.requeue_at_ms > broker.now_ms
         and events.status_of(known) == event_format.RUNNING
     ):
-        return TAKEN  # A consumer of another node has it. The giver had not heard so, and the lease is not over.
+        # A consumer of another node has the job and its lease runs, which the giver does not know.
+        return TAKEN
     reason = replication.refusal(broker, known)
     if reason:
         return reason
@@ -147,14 +149,14 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job, snapshot: A
 
 
 def on_settled(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Forget our answers up to this number, because the giver has them."""
+    """Forget our answers up to this number, because the giver has received them."""
     for number in items:
         _forget_answers(exchange(sender), number)
 
 
 def _forget_answers(state: Exchange, settled: int) -> None:
     if type(settled) is not int:
-        raise ValueError("a number of a hand-over that is none")
+        raise ValueError("a malformed number of a hand-over")
     if settled < state.answers_from:
         return
     if settled - state.answers_from > len(state.answers) + 1_000:

@@ -1,11 +1,11 @@
-"""The jobs of a share: those that a task acts on, what is done to them, and the hand-overs of a rebalance.
+"""The jobs of a share: how a task chooses and changes them, and the hand-overs of a rebalance.
 
-A walk looks at all jobs of the node, a slice per step, and chooses those that were there when the share began and have
-not changed their state since. A job knows when it entered its state, so no list is kept. An ordered walk keeps the
-first CHOSEN_MAX places, and the next walk finds the places behind them.
+A walk visits all jobs of the node, a slice per step. It chooses those that were there when the share began and have not
+changed their state since. A job knows when it entered its state, so the share needs no list of jobs. An ordered walk
+keeps the first CHOSEN_MAX places, and the next walk finds the places behind them.
 
-The share acts on the jobs of a grant (`act_on_all`), or hands them over to the receiver and waits until all are
-answered (`give`). tasks.py tells the leader about it. Spec MV5, MV6, ZN7, ZN8.
+The share changes the jobs of a grant (`act_on_all`), or hands them over to the receiver and waits until all are
+answered (`give`). tasks.py reports to the leader. Spec MV5, MV6, ZN7, ZN8.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from disque_py.core.task_state import (
 if TYPE_CHECKING:
     from cluster_bus.node import Node
 
-# Per slice: jobs looked at, and jobs acted on. Each is about a millisecond.
+# The numbers of jobs that one slice visits and changes. Each takes about a millisecond.
 LOOKED_PER_PART: Final = 500
 ACTED_PER_PART: Final = 25
-# A hand-over of a rebalance carries at most so many jobs and bytes. Its answer is looked for this often, and waited for
-# so long.
+# A hand-over of a rebalance carries at most this many jobs and bytes. The share looks for the answer every
+# ANSWER_LOOK_MS, for at most ANSWER_MS.
 GIVEN_PER_BATCH: Final = 25
 GIVEN_BYTES_MAX: Final = 256 * 1024
 ANSWER_LOOK_MS: Final = 5
@@ -50,14 +50,18 @@ ANSWER_MS: Final = 5_000
 
 
 def wake(broker: Broker, share: Share) -> None:
-    """Let a share go on that waited, unless it waits for a grant."""
+    """Wake a share that waits, unless it waits for a grant."""
     if share.is_idle and not share.is_offering and not share.is_dropped and share.outcome == GOES_ON:
         share.is_idle = False
         broker.tasks.busy[share] = None
 
 
 def choose(broker: Broker, share: Share) -> Steps:
-    """Look for jobs, a slice per step: OFFER_MAX of them, or the first ones of all that were not seen yet."""
+    """Choose jobs, a slice per step.
+
+    An unordered share stops at about OFFER_MAX jobs. An ordered one visits all jobs and keeps the first places behind
+    those of earlier walks.
+    """
     is_ordered = share.work.is_ordered
     if is_ordered and share.chosen:
         share.floor = share.chosen[-1]
@@ -94,7 +98,7 @@ def choose(broker: Broker, share: Share) -> Steps:
 
 
 def _insert(share: Share, job: Job) -> None:
-    """Keep the job's place, if it is among the first of those that were not seen yet."""
+    """Keep the job's place if it is among the first CHOSEN_MAX places behind those of earlier walks."""
     chosen = share.chosen
     place = _place_of(share.work, job)
     if share.floor is not None and place <= share.floor:
@@ -108,14 +112,14 @@ def _insert(share: Share, job: Job) -> None:
 
 
 def _place_of(work: Work, job: Job) -> Place:
-    """Return a job's place: for QREDRIVE the oldest job comes first, else the one that is served first."""
+    """Return a job's place: by age for QREDRIVE, else by the order of delivery."""
     if work.command == REDRIVE:
         return (0, job.ctime, job.id)
     return (job.priority, job.ctime, job.id)
 
 
 def is_wanted(broker: Broker, share: Share, job: Job) -> bool:
-    """Whether the share acts on this job of its queue: it was there when the share began, and counts here."""
+    """Whether the share acts on this job of its queue: the job was there when the share began, and counts here."""
     work = share.work
     if work.command == REDRIVE:
         if not moving.is_redrivable(job):
@@ -142,7 +146,7 @@ def _was_there(share: Share, job: Job) -> bool:
 
 
 def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
-    """Whether a job that was there is with a worker meanwhile, or being handed over. It counts as failed."""
+    """Whether a job that was there is now with a worker or being handed over, so that it counts as failed."""
     work = share.work
     if job.state != ACTIVE or work.status != PENDING or (work.command == REDRIVE and not moving.is_redrivable(job)):
         return False
@@ -154,9 +158,9 @@ def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
 
 
 def pass_changed(broker: Broker, share: Share) -> None:
-    """Pass jobs of the next offer that have changed since they were chosen: a grant for one of them does nothing.
+    """Skip jobs of the next offer that have changed since they were chosen, because a grant for one would be wasted.
 
-    Near its LIMIT a leader grants one job at a time, and each grant costs an answer of all nodes (simulator 1251).
+    Near its LIMIT, a leader grants one job at a time, and each grant waits for answers of all nodes (simulator 1251).
     """
     passed: list[Place] = []
     kept: list[Place] = []
@@ -175,7 +179,7 @@ def pass_changed(broker: Broker, share: Share) -> None:
 
 
 def act_on_all(broker: Broker, share: Share) -> Steps:
-    """Act on the jobs of a grant, a slice per step."""
+    """Change the jobs of a grant, a slice per step."""
     for number in range(1, share.granted + 1):
         if broker.journal.disk_level:
             share.outcome = UNABLE
@@ -187,7 +191,7 @@ def act_on_all(broker: Broker, share: Share) -> Steps:
 
 
 def _act(broker: Broker, share: Share, job_id: bytes) -> None:
-    """Change one job, unless it is over or has changed meanwhile."""
+    """Change one job, unless it has ended or changed since it was chosen."""
     job = broker.find(job_id)
     work = share.work
     if job is None or job.terms.queue != work.queue:
@@ -222,7 +226,7 @@ def takes_jobs(broker: Broker, name: bytes) -> bool:
 
 
 def give(broker: Broker, share: Share) -> Steps:
-    """Hand the jobs of a grant over, a batch per step, and wait until all are answered. Spec ZN8."""
+    """Hand over the jobs of a grant, a batch per step, and wait until all are answered. Spec ZN8."""
     receiver = share.receiver
     jobs = _granted_jobs(broker, share, receiver)
     until_ms = broker.now_ms + ANSWER_MS
@@ -256,17 +260,20 @@ def give(broker: Broker, share: Share) -> Steps:
         yield from _rest(broker, share)
     for job, work in given:
         if job.work is work or job.state == QUEUED:
-            share.failed += 1  # It was refused, or there is no answer.
+            share.failed += 1  # The receiver refused the job or did not answer.
         else:
             share.changed += 1
 
 
 def _do_nothing() -> None:
-    """Do nothing when a body is back: the share looks at it."""
+    """Do nothing when a body is back, because the share checks for it."""
 
 
 def _granted_jobs(broker: Broker, share: Share, receiver: Node | None) -> list[Job]:
-    """Return the jobs of a grant: of those offered, first such of which the receiver has a copy. Others are failed."""
+    """Return the jobs of a grant, and count those that can't be moved as failed.
+
+    Among the offered jobs, those of which the receiver has a copy come first.
+    """
     known: list[Place] = []
     unknown: list[Place] = []
     for place in share.chosen[share.at : share.at + OFFER_MAX]:
@@ -277,7 +284,7 @@ def _granted_jobs(broker: Broker, share: Share, receiver: Node | None) -> list[J
     for place in share.chosen[share.at : share.at + share.granted]:
         job = broker.find(place[2])
         if job is None or job.terms.queue != share.work.queue:
-            continue  # It is over.
+            continue  # The job has ended or was moved.
         if is_wanted(broker, share, job):
             jobs.append(job)
         else:
@@ -304,7 +311,7 @@ def _hand_over(
 
 
 def _rest(broker: Broker, share: Share) -> Steps:
-    """Let other work go on for a moment."""
+    """Wait for ANSWER_LOOK_MS, while other work goes on."""
     broker.schedule.call_at(broker.now_ms + ANSWER_LOOK_MS, partial(wake, broker, share))
     share.is_idle = True
     yield

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from disque_py.core.rebalance import Balance
     from disque_py.core.zones import Zone
 
-# Commands, as they travel.
+# Commands, as numbers in messages.
 PURGE: Final = 1
 MOVE: Final = 2
 REDRIVE: Final = 3
@@ -44,23 +44,23 @@ DONE: Final = b"done"
 CANCELED: Final = b"canceled"
 ABORTED: Final = b"aborted"
 
-# Jobs that a share offers at a time; its link carries the changes of no more than these at once.
+# The most jobs that a share offers at a time. This also bounds the changes that are on their way on a link.
 OFFER_MAX: Final = 250
-# Places that an ordered share keeps: about three megabytes.
+# The most places that an ordered share keeps, which take about three megabytes.
 CHOSEN_MAX: Final = 20_000
 
-# A job's place: two numbers that order it, and its id.
+# A job's place in the order of the task: two numbers and the job's id.
 Place = tuple[int, int, bytes]
 Steps = Generator[None, None, None]
 
 
 class Work:
-    """The work of a task, as its command says it.
+    """The work of a task, from the arguments of its command.
 
-    is_ordered   the first jobs of all nodes come first
+    is_ordered   whether the jobs of all nodes are changed in one order
     limit        the most jobs to change; 0: all
     rate         jobs per second; 0: no bound
-    zones        only nodes of these take part; empty: all do (a rebalance)
+    zones        the zones whose nodes take part in a rebalance; empty: all nodes do
     """
 
     __slots__ = ("command", "is_ordered", "limit", "queue", "rate", "status", "to", "where", "zones")
@@ -80,13 +80,14 @@ class Work:
 class Helper:
     """One node's share, as the leader knows it.
 
-    round, granted     the last grant, and its number of jobs
-    offers             places of jobs that it offers; None: it is at work
-    changed, failed    its jobs so far
-    heard_ms           when it said something last
-    is_over, is_lost   it is done; it did not get to its end
-    length, takes      jobs in its queue, and whether it takes more; -1: not told (a rebalance)
-    receiver           the node for which the last grant was
+    round, granted     the number of the last grant, and the number of jobs that it allowed
+    offers             places of the jobs that the share offers; None: it is acting on jobs
+    changed, failed    numbers of jobs so far
+    heard_ms           when its last message came
+    is_heard           whether a message has come
+    is_over, is_lost   whether it has ended; whether it ended without doing all its work
+    length, takes      for a rebalance: jobs in the node's queue (-1: not known), and whether the node takes jobs
+    receiver           for a rebalance: the node that gets the jobs of the last grant
     """
 
     __slots__ = (
@@ -122,14 +123,15 @@ class Helper:
 class Task:
     """A task that this node leads, or has led within the last hour.
 
-    id           as clients know it; `number` is the name that nodes use
+    id           the id for clients
+    number       the id in messages
     helpers      node -> its share, this node's included
-    missing      known nodes that were not linked when it began
+    missing      known nodes that were not linked when the task began
     started_ms   Unix time
-    ended_ms     monotonic; 0: it runs
-    client       waits for its end
-    level        jobs that RATE allows now, in thousandths; as of `level_ms`
-    is_timed     a timer for the next grant is pending
+    ended_ms     monotonic; 0 while the task runs
+    client       the client that waits for the end of the task
+    level        jobs that RATE allowed at `level_ms`, in thousandths
+    is_timed     whether a timer for the next grant is pending
     balance      the plan of a rebalance, once it is made
     """
 
@@ -166,33 +168,35 @@ class Task:
 
     @property
     def changed(self) -> int:
-        """Jobs that were changed, on all nodes."""
+        """The number of jobs that were changed, on all nodes."""
         return sum([helper.changed for helper in self.helpers.values()])
 
     @property
     def failed(self) -> int:
-        """Jobs that were left out, because a worker has them or they are being handed over."""
+        """The number of jobs that were left out, because a worker has them or they are being handed over."""
         return sum([helper.failed for helper in self.helpers.values()])
 
     def lost(self) -> list[Node]:
-        """Return the nodes that do not take part, or did not get to their end."""
+        """Return the nodes that do not take part, or whose share ended without doing all its work."""
         return [*self.missing, *[node for node, helper in self.helpers.items() if helper.is_lost]]
 
 
 class Share:
     """This node's share of a task that `leader` leads under this number.
 
-    began_ms, mark    the Unix time when it began, and the highest creation time of a job that was there
-    chosen, at        places of jobs to act on, and the next of them
-    floor, was_cut    the walks before have seen all places up to here; the last one dropped some behind
-    round, granted    the grant that was done last; the number of jobs of the one under way
-    changed, failed   jobs so far
-    is_idle           it waits for a grant, or for other nodes
-    is_offering       … for a grant
-    unsynced          nodes that have not said that they handled all changes
-    length            jobs in the queue when it began
-    receiver          the node that gets the jobs of the grant (a rebalance)
-    steps             its work, a slice per step
+    began_ms, mark    the Unix time when the share began, and the highest creation time of a job at that time
+    chosen, at        the places of jobs to act on, and the index of the next one
+    floor             the walks so far have found all places up to this one
+    was_cut           whether the last walk dropped places behind it
+    round             the number of the last grant that is done
+    granted           the number of jobs of the present grant
+    changed, failed   numbers of jobs so far
+    is_idle           whether the share waits for a grant or for other nodes
+    is_offering       whether it waits for a grant
+    unsynced          nodes that have not confirmed that they handled all changes
+    length            the number of jobs in the queue when the share began
+    receiver          for a rebalance: the node that gets the jobs of the grant
+    steps             the work, a slice per step
     """
 
     __slots__ = (

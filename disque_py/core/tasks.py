@@ -1,25 +1,26 @@
-"""Tasks: QPURGE, QMOVE, QREDRIVE, QREBALANCE, work on the jobs of a queue on all nodes. TASK, TASK_STATE, SYNC, SYNCED.
+"""Tasks on the jobs of a queue on all nodes: QPURGE, QMOVE, QREDRIVE, QREBALANCE. TASK, TASK_STATE, SYNC, SYNCED.
 
 The node that got the command *leads* the task. Each linked node, the leader included, has a *share*: the jobs that
-count there (spec Z2). A share walks over all jobs of its node, a slice per tick, and *offers* up to OFFER_MAX jobs. The
-leader grants a number of them. The share acts on these, a slice per tick, and offers the next ones. So LIMIT and RATE
-hold for the whole cluster, and a share does nothing for a leader that is gone.
+count there (spec Z2). A share walks over all jobs of its node, a slice per tick, and *offers* up to OFFER_MAX of them
+to the leader. The leader *grants* a number of the offered jobs. The share acts on these, a slice per tick, and offers
+the next ones. So LIMIT and RATE apply to the whole cluster, and a share without a leader does nothing.
 
-An *ordered* task takes the first jobs of all nodes first. Its shares offer the places of jobs in the order, and the
-leader merges the offers of all. Each walk keeps the first CHOSEN_MAX places, so memory is bounded; further walks find
-the places behind (task_jobs.py). A share looks at its jobs again before each offer, and leaves out those that changed
-meanwhile. Other tasks take jobs as the walk finds them, and each share goes on by itself.
+An *ordered* task acts on the jobs of all nodes in one order. Its shares offer the *places* of their first jobs, which
+are numbers that say where a job is in that order. The leader merges the offers of all shares. Each walk keeps the first
+CHOSEN_MAX places, so memory is bounded. Further walks find the places behind them (task_jobs.py). A share checks its
+jobs again before each offer, and leaves out those that changed meanwhile. In other tasks, a share offers jobs as its
+walk finds them, independently of other shares.
 
-A rebalance has a plan (rebalance.py). Each share tells the length of its queue and whether its node takes jobs, and the
-leader grants jobs for a certain receiver. The share hands them over, and waits until all are answered. A node of which
-the plan wants no more is done. Spec ZN7, ZN8.
+A rebalance has a plan (rebalance.py). Each share reports the length of its queue and whether its node takes jobs. Each
+grant of the leader names a receiver. The share hands the jobs over to that node, and waits until all are answered. A
+share ends when the plan moves no more jobs from its node. Spec ZN7, ZN8.
 
-After each grant a share asks all linked nodes whether they have handled what it sent (SYNC), and waits for the answers.
-So a slow node holds the task up, and no link collects the changes of a million jobs.
+After each grant, a share asks all linked nodes whether they have handled its messages (SYNC), and waits for the
+answers. So a slow node slows down the task, and no link accumulates the changes of a million jobs.
 
-Messages may be lost. A share repeats its state once a second, and rounds are numbered. A grant is repeated when the
-state shows that it was lost. A share whose leader is not linked ends. A leader gives a silent node up after SILENCE_MS.
-Spec MV5, MV6, MV7, MV8.
+Messages may be lost. A share repeats its state once a second, and rounds are numbered. The leader repeats a grant if
+the state shows that it was lost. A share whose leader is not linked ends. A leader gives up a node that is silent for
+SILENCE_MS. Spec MV5, MV6, MV7, MV8.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
 
-# Tasks that a node leads at the same time, and shares that it keeps for another node.
+# A node leads at most this many tasks at the same time, and has at most this many shares for each other leader.
 RUNNING_MAX: Final = 16
 FULL: Final = f"ERR too many tasks, at most {RUNNING_MAX}"
-# Finished tasks are known for so long, and no more than these.
+# Finished tasks are kept for this time, and up to this number of tasks.
 KEPT_MS: Final = 3_600_000
 KEPT_MAX: Final = 1_000
 REPEAT_MS: Final = 1_000
@@ -72,7 +73,7 @@ SILENCE_MS: Final = 10_000
 SYNC_MS: Final = 1_000
 LIMIT_MAX: Final = (1 << 63) - 1
 RATE_MAX: Final = 1_000_000
-# RATE: so much of a second may be made up for at once.
+# With RATE, at most the jobs of this span are granted in one burst.
 BURST_MS: Final = 100
 NUMBER_MAX: Final = 1 << 53
 
@@ -80,7 +81,7 @@ NUMBER_MAX: Final = 1 << 53
 
 
 def begin(broker: Broker, client: Client | None, work: Work) -> Task:
-    """Begin a task on all linked nodes. CommandError if too many run."""
+    """Start a task on all linked nodes. CommandError if too many tasks run."""
     tasks = broker.tasks
     _forget_old(broker)
     if len(tasks.running) >= RUNNING_MAX:
@@ -127,12 +128,12 @@ def _begin_item(task: Task) -> tuple[Any, ...]:
 
 
 def wait(broker: Broker, client: Client, task: Task) -> Generator[None, None, None]:
-    """Wait for the end of a task, as steps of a long command."""
+    """Wait for the end of a task, as the steps of an incremental command."""
     yield from stalling.until(broker, client, lambda: task.state_name != RUNNING)
 
 
 def cancel(broker: Broker, task_id: bytes) -> bool:
-    """End a task where it is; return whether it ran. Spec MV8."""
+    """Stop a task; jobs that it has changed stay changed. Return whether it was running. Spec MV8."""
     task = broker.tasks.known.get(task_id)
     if task is None or task.state_name != RUNNING:
         return False
@@ -153,7 +154,7 @@ def find(broker: Broker, task_id: bytes) -> Task | None:
 
 
 def count_of(broker: Broker, name: bytes) -> int:
-    """Return how many tasks on this queue run that this node leads."""
+    """Return the number of running tasks on this queue that this node leads."""
     return sum([task.work.queue == name for task in broker.tasks.running.values()])
 
 
@@ -165,11 +166,11 @@ def _forget_old(broker: Broker) -> None:
 
 
 def on_task_state(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note how far a node's share is."""
+    """Note the state of a node's share."""
     for number, at_round, offers, changed, failed, outcome, *more in items:
         for value in (number, at_round, changed, failed, outcome):
             if type(value) is not int or not 0 <= value <= NUMBER_MAX:
-                raise ValueError("a task with a number that is none")
+                raise ValueError("a task with a malformed number")
         places = _places_of(offers)
         task = broker.tasks.running.get(number)
         if task is None or sender not in task.helpers:
@@ -181,7 +182,7 @@ def on_task_state(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _note_length(task: Task, node: Node, length: int, *, takes: bool) -> None:
-    """Note the length of a node's queue, as it was when its share began."""
+    """Note the length that a node's queue had when its share began."""
     helper = task.helpers[node]
     if helper.length < 0:
         helper.length = length
@@ -189,13 +190,13 @@ def _note_length(task: Task, node: Node, length: int, *, takes: bool) -> None:
 
 
 def _places_of(offers: Any) -> list[tuple[int, int]] | None:
-    """Return offered places, None if the share is at work. ValueError."""
+    """Return the offered places, or None if the share is still acting on jobs. ValueError if they are malformed."""
     if offers is None:
         return None
     if type(offers) not in (list, tuple) or len(offers) % 2 or len(offers) > 2 * OFFER_MAX:
-        raise ValueError("offers that are none")
+        raise ValueError("malformed offers")
     if not all(type(value) is int for value in offers):
-        raise ValueError("offers that are no numbers")
+        raise ValueError("offers that are not numbers")
     return list(zip(offers[::2], offers[1::2], strict=True))
 
 
@@ -235,7 +236,7 @@ def _go_item(task: Task, helper: Helper) -> tuple[Any, ...]:
 
 
 def _lose(broker: Broker, task: Task, node: Node, *, is_lost: bool) -> None:
-    """End a node's share: it is done, or it is lost."""
+    """End a node's share, because it is done or (`is_lost`) because the node can't finish it."""
     helper = task.helpers[node]
     helper.is_over = True
     helper.is_lost = is_lost
@@ -245,7 +246,7 @@ def _lose(broker: Broker, task: Task, node: Node, *, is_lost: bool) -> None:
 
 
 def _go_on(broker: Broker, task: Task) -> None:
-    """Grant what may be done now, or end the task."""
+    """Grant the jobs that LIMIT and RATE allow now, or end the task."""
     if task.state_name != RUNNING:
         return
     work = task.work
@@ -282,7 +283,7 @@ def _go_on(broker: Broker, task: Task) -> None:
 
 
 def _grant_in_order(broker: Broker, task: Task, ready: list[tuple[Node, Helper]], count: int) -> None:
-    """Grant the first jobs of all nodes. Each node offers its own first ones, so they are among these."""
+    """Grant the first `count` jobs of the cluster: they are among the offers, because each node offers its first."""
     offered: list[tuple[tuple[int, int], int]] = []
     for number, (_, helper) in enumerate(ready):
         assert helper.offers is not None
@@ -297,7 +298,7 @@ def _grant_in_order(broker: Broker, task: Task, ready: list[tuple[Node, Helper]]
 
 
 def _grant_by_plan(broker: Broker, task: Task, going: list[tuple[Node, Helper]]) -> None:
-    """Grant the jobs that the plan wants next. It is made when all nodes have told their lengths. Spec ZN7."""
+    """Grant the jobs that the plan moves next. It is made when all nodes have reported their lengths. Spec ZN7."""
     if task.balance is None:
         if any(helper.length < 0 for _, helper in going):
             return
@@ -336,7 +337,7 @@ def _grant(broker: Broker, task: Task, node: Node, helper: Helper, count: int) -
 
 
 def _rated(broker: Broker, task: Task) -> int:
-    """Return how many jobs RATE allows now; if none, look again when it allows some."""
+    """Return how many jobs RATE allows now. If it allows none, schedule the next look."""
     rate = task.work.rate
     full = max(2_000, rate * BURST_MS)
     task.level = min(full, task.level + rate * (broker.now_ms - task.level_ms))
@@ -354,7 +355,7 @@ def _on_rate(broker: Broker, task: Task) -> None:
 
 
 def _watch(broker: Broker, task: Task) -> None:
-    """Repeat the beginning to nodes that have said nothing yet, and give silent nodes up."""
+    """Send the task again to nodes that have not answered yet, and give up silent nodes."""
     if task.state_name != RUNNING:
         return
     for node, helper in list(task.helpers.items()):
@@ -388,7 +389,7 @@ def _end(broker: Broker, task: Task, state: bytes) -> None:
 
 
 def node_lost(broker: Broker, node: Node) -> None:
-    """End the shares of a node whose link broke, and of a leader that can't be heard any more."""
+    """Handle a broken link to a node: end its share in our tasks, and our shares in the tasks that it leads."""
     tasks = broker.tasks
     for share in list(tasks.shares.values()):
         share.unsynced.pop(node, None)
@@ -407,11 +408,11 @@ def node_lost(broker: Broker, node: Node) -> None:
 
 
 def on_task(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Begin this node's share of a task, go on with it, or end it."""
+    """Start, continue or end this node's share of a task."""
     tasks = broker.tasks
     for number, action, *fields in items:
         if type(number) is not int or not 0 <= number <= NUMBER_MAX or type(action) is not int:
-            raise ValueError("a task that is none")
+            raise ValueError("a malformed task")
         share = tasks.shares.get((sender, number))
         if action == BEGIN:
             work = _work_of(fields)
@@ -426,7 +427,7 @@ def on_task(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif action == GO:
             at_round, count, *more = fields
             if type(at_round) is not int or type(count) is not int or not 0 < count <= OFFER_MAX:
-                raise ValueError("a grant that is none")
+                raise ValueError("a malformed grant")
             receiver = more[0] if more and type(more[0]) is bytes else b""
             _granted(broker, share, at_round, count, broker.cluster.known(receiver) if receiver else None)
         else:
@@ -434,14 +435,14 @@ def on_task(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _work_of(fields: list[Any]) -> Work | None:
-    """Return the work that a leader asks for; None: a later version has it. ValueError."""
+    """Return the work that a leader asks for; None if only a later version knows it. ValueError if it is malformed."""
     command, queue, pairs, status, to, is_ordered, *_ = fields
     if type(command) is not int or type(is_ordered) is not int or type(pairs) not in (list, tuple):
         raise ValueError("a task without a command")
     if type(queue) is not bytes or type(to) is not bytes or type(status) is not bytes:
         raise ValueError("a task without queues")
     if len(pairs) % 2 or len(pairs) > 2 * PAIRS_MAX or not all(type(word) is bytes for word in pairs):
-        raise ValueError("a task with pairs that are none")
+        raise ValueError("a task with malformed pairs")
     if command not in COMMAND_NAMES or status not in STATUSES:
         return None
     found: dict[bytes, bytes] = dict(zip(pairs[::2], pairs[1::2], strict=True))
@@ -464,7 +465,7 @@ def _begin_share(broker: Broker, leader: Node, number: int, work: Work) -> None:
 
 def _granted(broker: Broker, share: Share, at_round: int, count: int, receiver: Node | None) -> None:
     if not share.is_offering or at_round != share.round + 1:
-        return  # Repeated, and under way or done.
+        return  # The grant was repeated, and the share has already received it.
     share.granted = min(count, len(share.chosen) - share.at)
     share.receiver = receiver
     share.is_offering = False
@@ -482,14 +483,14 @@ def _drop(broker: Broker, share: Share) -> None:
 
 
 def _repeat(broker: Broker, share: Share) -> None:
-    """Tell the leader again how far this share is: a message may have been lost."""
+    """Send the share's state to its leader again, because a message may have been lost."""
     if not share.is_dropped:
         _tell(broker, share)
         broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker, share))
 
 
 def _tell(broker: Broker, share: Share) -> None:
-    """Tell the leader how far this share is, and the places that it offers."""
+    """Send the leader this share's state and the places that it offers."""
     offers: list[int] | None = None
     if share.is_offering:
         offers = []
@@ -512,11 +513,11 @@ def _tell(broker: Broker, share: Share) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Do one slice of one share; the others have their turn with the next ticks."""
+    """Do one slice of one share. The other shares follow in the next ticks."""
     busy = broker.tasks.busy
     share = next(iter(busy))
     del busy[share]
-    busy[share] = None  # To the end of the line.
+    busy[share] = None  # Move it to the end.
     if next(share.steps, broker) is broker or share.is_idle:
         busy.pop(share, None)
 
@@ -530,11 +531,11 @@ def _steps(broker: Broker, share: Share) -> Steps:
             passed = share.at
             task_jobs.pass_changed(broker, share)
             if share.at >= min(passed + OFFER_MAX, len(share.chosen)):
-                yield  # None of them is left.
+                yield  # All of these jobs have changed.
                 continue
             share.is_offering = True
             share.is_idle = True
-            _tell(broker, share)  # The leader may grant at once, if it is this node.
+            _tell(broker, share)  # If this node is the leader, it may grant jobs within this call.
             while share.is_idle:
                 yield
             yield from (
@@ -554,11 +555,11 @@ def _steps(broker: Broker, share: Share) -> Steps:
     _tell(broker, share)
 
 
-# -- the pace ---------------------------------------------------------------------------------------
+# -- waiting for other nodes ------------------------------------------------------------------------
 
 
 def _synced(broker: Broker, share: Share) -> Steps:
-    """Wait until all linked nodes have handled the changes so far, at most SYNC_MS."""
+    """Wait until all linked nodes have handled the changes so far, or for at most SYNC_MS."""
     linked = broker.cluster.linked
     if not linked:
         return
@@ -578,10 +579,10 @@ def _synced(broker: Broker, share: Share) -> Steps:
 
 
 def on_sync(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Say that everything before this was handled."""
+    """Answer that all earlier messages of the sender were handled."""
     for number in items:
         if type(number) is not int:
-            raise ValueError("a number that is none")
+            raise ValueError("a malformed number")
         broker.send(broker.sets.only(sender), SYNCED, number)
 
 

@@ -1,8 +1,8 @@
-"""Telling holders the progress of jobs: PROGRESS.
+"""Send the progress of jobs to their holders: PROGRESS.
 
-The node that a worker talks to keeps the progress (progress.py). It tells the other holders at once, and then at most
-once a second per job. Each telling is an event. A holder that hears of a delivery later than its own takes the
-progress, too. One for an earlier delivery is ignored. Spec RW4.
+The node to which a worker is connected keeps the progress (progress.py). It sends the first one to the other holders
+immediately, and later ones at most once a second per job. Each time, it writes an event. A holder also accepts the
+progress of a later delivery than it knows. It ignores progress of an earlier delivery. Spec RW4.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from disque_py.core.job import ACKED, ATTEMPT_MAX, Job
 from disque_py.core.progress import PERCENT_MAX, TEXT_BYTES_MAX
 
 TELL_EVERY_MS: Final = 1_000
-# Jobs looked at per call.
+# The most jobs that one call visits.
 LOOKED_MAX: Final = 1_000
 
 
 def progress(broker: Broker, job: Job, percent: int, text: bytes, attempt: int) -> None:
-    """Keep the progress that a worker told, and tell the other holders now or soon."""
+    """Keep the progress that a worker has sent, and send it to the other holders now or within TELL_EVERY_MS."""
     table = broker.progress
     known = table.put(job, percent, text, max(attempt, job.attempt))
     if known.told_ms < 0 or broker.now_ms - known.told_ms >= TELL_EVERY_MS:
@@ -33,7 +33,7 @@ def progress(broker: Broker, job: Job, percent: int, text: bytes, attempt: int) 
 
 
 def step(broker: Broker) -> None:
-    """Tell what has waited for its second."""
+    """Send the progress of jobs whose last message is TELL_EVERY_MS old."""
     table = broker.progress
     for job in list(table.due)[:LOOKED_MAX]:
         known = table.get(job)
@@ -54,21 +54,21 @@ def _tell(broker: Broker, job: Job) -> None:
         if known.text:
             rare["progress_text"] = known.text.decode("utf-8", "replace")
         events.note(broker, job, event_format.PROGRESS, rare)
-        job.since_ms = since_ms  # It entered its state before.
+        job.since_ms = since_ms  # `note` sets it, but the job has not entered a new state.
     others = broker.sets.others(job.holders)
     if others:
         broker.send(others, PROGRESS, (job.id, known.percent, known.text, known.attempt, job.version))
 
 
 def on_progress(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Keep the progress of jobs that another holder knows."""
+    """Keep the progress that another holder has sent."""
     for job_id, percent, text, attempt, version, *_ in items:
         if type(percent) is not int or not 0 <= percent <= PERCENT_MAX:
-            raise ValueError("a progress that is no percentage")
+            raise ValueError("a progress that is not a percentage")
         if type(text) is not bytes or len(text) > TEXT_BYTES_MAX:
-            raise ValueError("the text of a progress that is none")
+            raise ValueError("a malformed text of a progress")
         if type(attempt) is not int or not 0 <= attempt <= ATTEMPT_MAX:
-            raise ValueError("a progress of a delivery that is none")
+            raise ValueError("a progress with a malformed attempt")
         job = broker.find(job_id)
         if job is None or job.state == ACKED or attempt < job.attempt:
             broker.stats.ignored("progress of a job that is not running")

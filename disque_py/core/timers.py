@@ -1,8 +1,8 @@
 """Timers: the effects of passing time on jobs, clients and queues.
 
-`tick` is called when a timer is due (`next_ms` says when) and at least every HOUSEKEEPING_MS, which is soon enough for
-entries of a Line. Its work is counted, not timed, so it is the same on every machine. Work that does not fit into one
-call is done by the next, a turn later.
+`tick` is called when a timer is due (`next_ms` says when) and at least every HOUSEKEEPING_MS, which is often enough for
+the entries of a Line. One call does a counted amount of work, not a timed one, so it does the same on every machine.
+The next call, a turn later, does the rest.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from disque_py.core.queue import Queue
 from disque_py.core.schedule import SWEEP_MS
 
 HOUSEKEEPING_MS: Final = 100
-# Visits per tick: about a millisecond of work.
+# The most items that one tick visits, which takes about a millisecond.
 JOBS_PER_TICK: Final = 400
 CLIENTS_PER_TICK: Final = 200
 TASKS_PER_TICK: Final = 200
 SWEPT_PER_TICK: Final = 1_000
-# Queues looked at per tick; more while a tenth of them is found idle.
+# The number of queues that one tick visits. It visits more while at least a tenth of them is idle.
 QUEUES_PER_TICK: Final = 100
 QUEUES_PER_TICK_MAX: Final = 2_000
 ASKING_PER_TICK: Final = 100
-# An empty queue that no client used for this long is dropped; sooner when memory is short (spec F5).
+# An empty queue that no client has used for this time is dropped. Higher memory levels have shorter times (spec F5).
 QUEUE_IDLE_MS: Final = (300_000, 10_000, 2_000, 2_000)
-# A queue that never had a job exists only because clients asked for it. Where there are very many queues, it is dropped
-# this long after the last of them asked.
+# A queue that never had a job exists only because clients asked for its jobs. If there are very many queues, it is
+# dropped this long after the last of these clients asked.
 UNUSED_MS: Final = 10_000
 
 
 def tick(broker: Broker) -> bool:
-    """Handle due timers; return whether more work can be done at once."""
+    """Handle due timers. Return whether there is more work that the next call can do immediately."""
     for task in broker.schedule.due_tasks(TASKS_PER_TICK):
         task()
     if broker.copies.extensions:
         replication.extend_due(broker)
     jobs = 0
-    # While the journal is loaded, changes of jobs would not be recorded; they follow right afterwards (spec J7).
+    # While the journal is loaded, changes of jobs would not be recorded. They are handled right afterwards (spec J7).
     for job in broker.schedule.due(JOBS_PER_TICK) if not broker.is_loading else ():
         visit(broker, job)
         jobs += 1
@@ -102,7 +102,7 @@ def tick(broker: Broker) -> bool:
 
 
 def next_ms(broker: Broker) -> int:
-    """Return when `tick` has to be called at the latest."""
+    """Return the latest moment at which `tick` must be called."""
     if (
         (broker.tasks.busy and not broker.is_loading)
         or broker.recurring.answered
@@ -129,11 +129,11 @@ def next_ms(broker: Broker) -> int:
 
 
 def visit(broker: Broker, job: Job) -> None:
-    """Handle a job's timer: the end of its life, or the step that its state needs."""
+    """Handle a job's timer: the end of its TTL, or the next step in its state."""
     now_ms = broker.now_ms
     if job.expire_at_ms <= now_ms:
         if job.state == ACKED:
-            broker.tombstones.add(job.id, now_ms)  # A copy that was on its way for long begins its life when it comes.
+            broker.tombstones.add(job.id, now_ms)  # A copy may arrive late, with its TTL counted from the arrival.
         else:
             broker.stats.jobs_expired += 1
         events.ended(broker, job, event_format.EXPIRED_EVENT)
@@ -161,14 +161,14 @@ def visit(broker: Broker, job: Job) -> None:
 
 
 def _sweep_queues(broker: Broker) -> None:
-    """Do one step for each queue that drops dead entries."""
+    """Do one step of the sweep of each queue that drops dead entries."""
     for queue in list(broker.upkeep.sweeps):
         if next(broker.upkeep.sweeps[queue], queue) is queue:
             del broker.upkeep.sweeps[queue]
 
 
 def _keep_house(broker: Broker) -> None:
-    """Keep house ten times a second: samples, idle queues, the part of the sweep that is due."""
+    """Do the regular work of every HOUSEKEEPING_MS: samples, idle queues, and whatever has no timer."""
     slept_ms = broker.now_ms - broker.upkeep.housekept_ms
     elapsed_ms = min(slept_ms, SWEEP_MS)
     broker.upkeep.housekept_ms = broker.now_ms
@@ -200,13 +200,16 @@ def _keep_house(broker: Broker) -> None:
     firing.step(broker)
     capping.step(broker)
     filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)
-    # While the journal is read, a job may be over already, and its leaving would not be recorded.
+    # While the journal is read, a job may already have ended in a later record, and leaving jobs would not be recorded.
     if broker.is_leaving and not broker.is_loading:
         leaving.step(broker)
 
 
 def _plan_sweep(broker: Broker, elapsed_ms: int) -> None:
-    """Plan the sweep: jobs beyond the schedule's horizon come into its reach. It meets each once per SWEEP_MS."""
+    """Plan the next part of the sweep, which sets the timers of jobs that come within the schedule's horizon.
+
+    The sweep visits each job once per SWEEP_MS.
+    """
     broker.upkeep.sweep_position_ms += elapsed_ms * SHARDS
     count, broker.upkeep.sweep_position_ms = divmod(broker.upkeep.sweep_position_ms, SWEEP_MS)
     broker.upkeep.sweep_due = min(broker.upkeep.sweep_due + count, SHARDS)
@@ -239,7 +242,7 @@ def _drop_idle_queues(broker: Broker) -> None:
             broker.upkeep.queue_gc = iter(list(broker.queues.values()))
             return
         if not queue.is_dropped and is_idle(broker, queue, idle_ms):
-            if queue.dead:  # A dead entry's job may come back, and then expects to find its entry here.
+            if queue.dead:  # The job of a dead entry may return, and then reuses its entry.
                 broker.upkeep.sweeps.setdefault(queue, queue.sweep())
             else:
                 broker.drop_queue(queue)
@@ -247,7 +250,7 @@ def _drop_idle_queues(broker: Broker) -> None:
 
 
 def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
-    """Whether no part of the queue is worth keeping."""
+    """Whether the queue has nothing worth keeping, so that it can be dropped."""
     return (
         not queue.pending
         and not queue.has_clients
@@ -260,7 +263,7 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
 
 
 def _is_unused(broker: Broker, queue: Queue) -> bool:
-    """Whether it is one of very many queues that clients asked for in vain."""
+    """Whether the queue never had a job, clients have stopped asking for it, and there are very many queues."""
     if queue.jobs_in or queue.jobs_out or len(broker.queues) <= memory.QUEUES_SPARE:
         return False
     return broker.now_ms - queue.wanted_ms >= UNUSED_MS

@@ -1,13 +1,13 @@
 """Tokens: deliveries that a client can ask for again, and end together.
 
-A client that gives its GETJOB a TOKEN may ask again when it didn't hear the answer. It gets the same jobs, in the same
-order, as far as their leases still run, and no others. ACKTOKEN, NACKTOKEN and EXTENDTOKEN do to all of them what
-ACKJOB, NACK and WORKING do to one job. A token belongs to the node that answered. It is recorded with its ids before
-the reply (journaling.py) and lives as long as one of its leases.
+A client that uses TOKEN in a GETJOB may ask again if it missed the answer. It gets the same jobs in the same order,
+except those whose leases have ended, and no others. ACKTOKEN, NACKTOKEN and EXTENDTOKEN do for all of these jobs what
+ACKJOB, NACK and WORKING do for one. A token belongs to the node that answered. It is recorded with the ids of its jobs
+before the reply (journaling.py), and exists until the last of its leases has ended.
 
-A lease is *held* under the token while it is the delivery that the token names; the attempt tells. Jobs that are done
-leave at once (lifecycle.py). Leases that merely ended are noticed when a client asks, and by a walk over all tokens. So
-leased jobs bound the memory. Spec G1, G2, G3.
+A job is *held* under a token while the delivery that the token names is in force. The attempt tells whether it is that
+delivery. Jobs that are done leave their token immediately (lifecycle.py). Leases that have ended are noticed when a
+client asks, and by a walk over all tokens. So the number of leased jobs bounds the memory. Spec G1, G2, G3.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.client import Client
 
-# The bytes of one job under a token (entries in two dicts, as measured), and of a token without any.
+# The bytes of one job under a token (entries in two dicts, as measured), and of a token without jobs.
 ENTRY_BYTES: Final = 220
 TOKEN_BYTES: Final = 420
 # About the bytes of a record, besides the name, and of one id in it.
 RECORD_BYTES: Final = 8
 RECORDED_ID_BYTES: Final = 45
-# The walk for ended leases begins this often, and looks at this many jobs per part.
+# The walk for ended leases starts this often, and visits this many jobs per part.
 WALK_EVERY_MS: Final = 10_000
 LOOKED_PER_PART: Final = 1_000
 
@@ -36,10 +36,10 @@ class Token:
     """One token, and the deliveries under it.
 
     jobs     job -> attempt of the delivery, in the order of the answer
-    fresh    those of them that are not recorded yet
-    is_new   nothing of it is recorded yet
-    place    segment of the journal that its first record is in; 0: none
-    recorded_bytes   about what its records take there
+    fresh    the jobs that are not recorded yet
+    is_new   whether the token has no record yet
+    place    the segment of the journal with its first record; 0: there is none
+    recorded_bytes   about the bytes that its records take there
     """
 
     __slots__ = ("fresh", "is_new", "jobs", "name", "place", "recorded_bytes")
@@ -74,7 +74,7 @@ class Tokens:
         return bool(self.by_name)
 
     def add(self, name: bytes, job: Job) -> None:
-        """Put a job that was delivered a moment ago under this token."""
+        """Put a job that was just delivered under this token."""
         broker = self._broker
         self.drop(job)
         token = self.by_name.get(name)
@@ -89,7 +89,7 @@ class Tokens:
             broker.outbox.tokens[token] = None
 
     def drop(self, job: Job) -> None:
-        """Take the job from its token; a token without jobs is dropped."""
+        """Remove the job from its token, if it has one. Drop the token if no job is left."""
         token = self.by_job.pop(job, None)
         if token is None:
             return
@@ -101,12 +101,12 @@ class Tokens:
             self._unplace(token)
 
     def _unplace(self, token: Token) -> None:
-        """Note that the token's records count no more."""
+        """Note that the journal's records of the token are not live any more."""
         self._broker.journal.drop_live(token.place, token.recorded_bytes)
         token.place = token.recorded_bytes = 0
 
     def held(self, name: bytes) -> list[Job]:
-        """Return jobs under this token whose leases run, in the order in which they were delivered."""
+        """Return the jobs under this token whose leases run, in the order of the answer."""
         token = self.by_name.get(name)
         if token is None:
             return []
@@ -119,7 +119,7 @@ class Tokens:
         return jobs
 
     def is_held(self, job: Job, attempt: int) -> bool:
-        """Whether the delivery still stands: only the client that got the job under the token has it."""
+        """Whether the delivery is still in force, so that only the client with the token has the job."""
         return (
             job.state == ACTIVE
             and job.is_leased_here
@@ -128,7 +128,7 @@ class Tokens:
         )
 
     def look(self) -> None:
-        """Do part of a walk over all tokens, for leases that have ended."""
+        """Do a part of the walk over all tokens, which drops jobs whose leases have ended."""
         if self._walk is None:
             now_ms = self._broker.now_ms
             if not self.by_name or now_ms - self._walked_ms < WALK_EVERY_MS:
@@ -150,7 +150,7 @@ class Tokens:
                 yield
 
     def record_again(self, name: bytes) -> None:
-        """Write the token's record anew, because its segment is to go or the journal is new."""
+        """Have the token recorded again, because its segment will be dropped or the journal is new."""
         token = self.by_name.get(name)
         if token is not None:
             self._unplace(token)
@@ -159,7 +159,7 @@ class Tokens:
             self._broker.outbox.tokens[token] = None
 
     def take_records(self) -> list[tuple[bytes, int, list[tuple[bytes, int]]]]:
-        """Return what the journal must record: (name, 1 if it adds to an earlier record, [(id, attempt) …])."""
+        """Return the records for the journal: (name, 1 if it extends an earlier record, [(id, attempt) …])."""
         broker = self._broker
         records = []
         for token in broker.outbox.tokens:
@@ -179,7 +179,7 @@ class Tokens:
         return records
 
     def restored(self, name: bytes, ids: list[tuple[bytes, int]], place: int) -> None:
-        """Enter a token from the journal, with the jobs that are still leased under it."""
+        """Add a token from the journal, with the jobs that are still leased under it."""
         broker = self._broker
         for job_id, attempt in ids:
             job = broker.find(job_id)

@@ -1,9 +1,10 @@
-"""Tombstones: ids of jobs known as done, for a while.
+"""Tombstones: ids of finished jobs, kept for a while.
 
-A node that deletes an acked record remembers its id for twice the node time-out. A copy that arrives late is then
-answered with the ack instead of being delivered (spec A6). New ids join the younger of two generations. When that
-is old or full, the older one is forgotten as a whole. So a look-up is two probes, and no id has a timer. The table is
-bounded: under load a generation is short.
+A node that deletes an acked record remembers the job's id for twice the node time-out. If a copy of the job arrives
+late, the node answers with the ack, and does not deliver the job (spec A6). There are two generations of ids, and new
+ids join the younger one. When that is old or full, it becomes the older one, and the previous older one is forgotten as
+a whole. So a look-up is two probes, and no id needs a timer. The size of a generation is limited, so under load a
+generation may be short.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ GENERATION_MAX: Final = 131_072
 
 
 class Tombstones:
-    """Remembers an id for at least `keep_ms`, unless GENERATION_MAX newer ones push it out."""
+    """Ids that are remembered for at least `keep_ms`, unless GENERATION_MAX newer ones come."""
 
     __slots__ = ("_before", "_now", "_since_ms", "keep_ms")
 
@@ -34,19 +35,19 @@ class Tombstones:
         return job_id in self._now or job_id in self._before
 
     def generations(self) -> tuple[set[bytes], set[bytes]]:
-        """Return both sets, for many look-ups within one message. Do not change or keep them."""
+        """Return both sets, for many look-ups within one message. The caller must not change or keep them."""
         return self._now, self._before
 
     def __len__(self) -> int:
         return len(self._now) + len(self._before)
 
     def expire(self, now_ms: int) -> None:
-        """Forget ids that are old enough; called about once a second."""
+        """Forget the older generation if the younger one is `keep_ms` old. Called about ten times a second."""
         if now_ms - self._since_ms >= self.keep_ms:
             self._turn_over(now_ms)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all ids."""
         self._now = set()
         self._before = set()
 

@@ -1,9 +1,9 @@
-"""Topics: names whose jobs go to other queues. A name is a topic while at least one queue is bound to it.
+"""Topics: names whose jobs go to the queues that are bound to them. A name is a topic while a queue is bound to it.
 
-Each binding is a state of its own beside the settings of queues (queue_settings.py), so nodes that bind and unbind at
-the same time disturb each other only where they mean the same queue. The key of the state has topic and queue, and its
-one field the filter. This module turns states into the table that ADDJOB looks at. A node without topics has an empty
-table, and ADDJOB looks no further. The jobs are made by fanout.py. Spec TP7.
+Each binding is a separate state in the table of queue settings (queue_settings.py). So concurrent changes on several
+nodes conflict only if they are about the same topic and queue. The key of the state contains topic and queue, and its
+only field contains the filter. This module turns the states into a table for ADDJOB. On a node without topics, the
+table is empty and costs ADDJOB nothing. fanout.py makes the jobs. Spec TP7.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TOPICS_MAX: Final = 10_000
 QUEUES_MAX: Final = 1_000
-# The one field of a binding. Its value is not empty: a mark, then the filter.
+# The only field of a binding. Its value is a mark, so that it is never empty, and the filter.
 WHERE: Final = b"where"
 MARK: Final = b"1"
 LENGTH_BYTES: Final = 4
@@ -33,7 +33,7 @@ def binding_key(topic: bytes, queue: bytes) -> bytes:
 
 
 def filter_value(pairs: Pairs) -> bytes:
-    """Return the value of the field of a binding with this filter."""
+    """Return the value of a binding's field for this filter."""
     return MARK + _packed(tuple([word for pair in pairs.items() for word in pair]))
 
 
@@ -46,7 +46,7 @@ def _watcher(topics: dict[bytes, dict[bytes, Pairs]]) -> Callable[[bytes, dict[b
     def changed(name: bytes, fields: dict[bytes, bytes]) -> None:
         words = _unpacked(name)
         if len(words) != 2:
-            return  # A newer version makes such names.
+            return  # Newer versions may make such names.
         topic, queue = words
         value = fields.get(WHERE, b"")
         if value:
@@ -63,7 +63,7 @@ def _watcher(topics: dict[bytes, dict[bytes, Pairs]]) -> Callable[[bytes, dict[b
 
 
 def queues_for(bound: dict[bytes, Pairs], meta: Pairs) -> list[bytes]:
-    """Return the bound queues whose filter takes a job with these pairs, sorted."""
+    """Return the sorted names of the bound queues whose filters match a job with this META."""
     return sorted(
         [
             queue
@@ -78,7 +78,7 @@ def _packed(words: tuple[bytes, ...]) -> bytes:
 
 
 def _unpacked(data: bytes) -> list[bytes]:
-    """Return the words of a packed value; what follows a wrong length is left out."""
+    """Return the words of a packed value. The bytes after a wrong length are ignored."""
     words: list[bytes] = []
     at = 0
     while at + LENGTH_BYTES <= len(data):

@@ -1,7 +1,7 @@
-"""Units: commands and subcommands, as permissions see them.
+"""Units: commands and subcommands as the objects of permissions.
 
-Each command of the table has its units (commands/permissions.py), and an `Access` finds the one of a request. Nothing
-here knows users. Spec US2.
+Each command of the table has its units (commands/permissions.py). An `Access` finds the unit of a request. This module
+knows no users. Spec US2.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Final, NamedTuple
 
 Words = Callable[[list[bytes]], list[bytes]]
 
-# A longer word is no subcommand.
+# A longer word is not a subcommand.
 SUBCOMMAND_BYTES_MAX: Final = 64
 
 
 class Unit(NamedTuple):
-    """A command, or one of its subcommands, as permissions see it.
+    """A command or one of its subcommands, as an object of permissions.
 
-    name         as ACL rules write it: `qlen`, `config|get`
-    categories   without @
-    names        the names in a request; None: it has none
-    makes        of these, the names that it may bring into being; None: none
-    ids          words that may be ids of jobs
-    tokens       words that may be tokens of deliveries
-    is_change    the audit log has it
+    name         the name in ACL rules: `qlen`, `config|get`
+    categories   the categories, without @
+    names        returns the names in a request; None: requests have none
+    makes        returns those of the names that the request may create; None: it creates none
+    ids          returns the words that may be ids of jobs; None: requests have none
+    tokens       returns the words that may be tokens of deliveries; None: requests have none
+    is_change    whether the audit log records it
     """
 
     name: str
@@ -37,7 +37,7 @@ class Unit(NamedTuple):
 
 
 class Access:
-    """The units of one command: one of its own name, or one per subcommand."""
+    """The units of one command: one with the command's name, or one per subcommand."""
 
     __slots__ = ("_by_word", "_only", "name", "units")
 
@@ -48,7 +48,7 @@ class Access:
         self._by_word = {unit.name.partition("|")[2].encode(): unit for unit in units}
 
     def unit(self, argv: list[bytes]) -> Unit | None:
-        """Return the unit of a request; None for a subcommand that is unknown."""
+        """Return the unit of a request; None if its subcommand is unknown."""
         if self._only is not None:
             return self._only
         if len(argv) < 2 or len(argv[1]) > SUBCOMMAND_BYTES_MAX:
@@ -57,5 +57,5 @@ class Access:
 
     @property
     def categories(self) -> list[str]:
-        """The categories of all its units, sorted."""
+        """The categories of all these units, sorted."""
         return sorted({category for unit in self.units for category in unit.categories})

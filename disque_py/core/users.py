@@ -1,16 +1,17 @@
-"""Users: names, passwords, and the commands and names that each may use.
+"""Users: their names and passwords, and the commands and names that each user may use.
 
-A `User` never changes. `changed` reads rules, as of ACL SETUSER, and returns a new one, or raises RuleError and changes
-nothing. Rules are obeyed from left to right, as in Redis. `user.describe()` gives rules that make the same user again:
-the line of ACL LIST, of the ACL file and of the shared state.
+A `User` is immutable. `changed` applies rules, such as those of ACL SETUSER, and returns a new User. If a rule is
+invalid, it raises RuleError. Rules are applied from left to right, as in Redis. `user.describe()` returns rules that
+make the same user again. They are the line of ACL LIST, of the ACL file and of the shared state.
 
 Permissions are *units*: a command, or a command and its subcommand (`config|get`). The `Catalog` says which units exist
-and which categories each has. It derives from the table of commands (commands/permissions.py). A user has a set of
-units, so a check is one look-up. The unit `@bodies` stands for no command. It says whether the user sees bodies and
-metadata where a command shows them beside other things.
+and which categories each unit has. It derives from the table of commands (commands/permissions.py). A user has a set of
+units, so a check is one look-up. The unit `@bodies` is not a command. It says whether the user sees bodies and
+metadata in commands that also show other facts.
 
-`Users` holds the users of a node. A client has a pointer, `client.user`. It is None for the user `default` as long as
-no rule restricts it, so such a client pays one test per batch of requests. Spec US1, US2, US3.
+`Users` holds the users of a node. Each client has a reference to its user, `client.user`. It is None for the user
+`default` as long as no rule restricts that user, so such a client costs one test per batch of requests. Spec US1, US2,
+US3.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ BODIES: Final = "@bodies"
 NO_NAME: Final = "NOPERM No permissions to access a queue"
 
 NAME_BYTES_MAX: Final = 1_024
-# The rules of a user as text. They have to fit into one field of the shared state.
+# The most bytes of a user's rules as text. They must fit into one field of the shared state.
 RULES_BYTES_MAX: Final = 60_000
 USERS_MAX: Final = 10_000
 PASSWORDS_MAX: Final = 100
-# A stranger may send a password of any length, and hashing it takes time.
+# Clients that have not logged in send passwords, and hashing takes time, so their length is limited.
 PASSWORD_BYTES_MAX: Final = 4_096
 PATTERNS_MAX: Final = 500
 NUMBER_MAX: Final = 1_000_000_000
-# Names whose answer is remembered per user. Longer names are matched each time.
+# The most names whose permission is cached per user. Longer names are matched each time.
 KNOWN_MAX: Final = 10_000
 KNOWN_BYTES_MAX: Final = 256
 
@@ -59,12 +60,12 @@ _HASH: Final = re.compile(rb"[0-9a-f]{64}")
 _RATE: Final = re.compile(rb"([0-9]{1,10})/([0-9]{1,10})(ms|s|m|h)?")
 _NUMBER: Final = re.compile(rb"[0-9]{1,10}")
 _UNIT_MS: Final = {b"ms": 1, b"": 1_000, b"s": 1_000, b"m": 60_000, b"h": 3_600_000}
-# The passwords of an unknown user: the comparison takes the same time.
+# Compared in place of the passwords of an unknown user, so that the comparison takes the same time.
 _NO_USER: Final = ("0" * 64,)
 
 
 class RuleError(ValueError):
-    """A rule that can't be obeyed. The text is the reason; it never contains a password."""
+    """A rule that can't be applied. The text is the reason. It never contains a password."""
 
     def __init__(self, rule: bytes, reason: str) -> None:
         super().__init__(reason)
@@ -73,7 +74,11 @@ class RuleError(ValueError):
 
 
 class Catalog:
-    """The units that exist: `categories` has unit -> its categories, `commands` the units of each command."""
+    """The units that exist.
+
+    categories   unit -> its categories
+    commands     command -> its units
+    """
 
     __slots__ = ("categories", "commands")
 
@@ -85,16 +90,16 @@ class Catalog:
             self.commands[name] = (*self.commands.get(name, ()), unit)
 
     def of_category(self, category: str) -> list[str]:
-        """Return the units of a category, sorted. `all` has every unit."""
+        """Return the units of a category, sorted. The category `all` has every unit."""
         return sorted([unit for unit, found in self.categories.items() if category == "all" or category in found])
 
 
 class Limits:
-    """The limits of a user on each node. 0: none.
+    """The limits of a user on each node. 0 means no limit.
 
-    connections      clients at a time
-    queues           queues that exist because of the user
-    rate, per_ms     so many commands in so many milliseconds
+    connections      clients at the same time
+    queues           queues that the user has made and that still exist
+    rate, per_ms     at most `rate` commands in `per_ms` milliseconds
     """
 
     __slots__ = ("connections", "per_ms", "queues", "rate")
@@ -119,15 +124,16 @@ class Limits:
 
 
 class User:
-    """One user. Nothing of it changes; a change makes another User.
+    """One user. It is immutable; a change makes another User.
 
     name        1 to 1,024 bytes without blanks and control characters
-    is_on       whether it may log in
-    is_nopass   whether it needs no password
-    passwords   SHA-256 of each, in hex
-    patterns    of names that it may use
+    is_on       whether the user may log in
+    is_nopass   whether the user needs no password
+    passwords   the SHA-256 of each password, in hex
+    patterns    patterns of the names that the user may use
     rules       categories, commands and subcommands, in order, as ACL GETUSER shows them
-    units       what these rules allow
+    units       the units that these rules allow
+    limits      the user's limits on each node
     """
 
     __slots__ = ("_known", "is_nopass", "is_on", "limits", "name", "passwords", "patterns", "rules", "units")
@@ -156,16 +162,16 @@ class User:
 
     @property
     def has_all_names(self) -> bool:
-        """Whether it may use each name."""
+        """Whether the user may use every name."""
         return bool(self.patterns) and self.patterns[0].is_all
 
     @property
     def sees_bodies(self) -> bool:
-        """Whether it sees bodies and metadata of jobs."""
+        """Whether the user sees bodies and metadata of jobs."""
         return BODIES in self.units
 
     def may_name(self, name: bytes) -> bool:
-        """Return whether it may use a queue, topic, lock, schedule or batch of this name."""
+        """Return whether the user may use a queue, topic, lock, schedule or batch of this name."""
         known = self._known.get(name)
         if known is not None:
             return known
@@ -177,13 +183,14 @@ class User:
         return found
 
     def may_match(self, pattern: bytes) -> bool:
-        """Return whether it may use each name that matches a pattern."""
+        """Return whether the user may use every name that matches a pattern."""
         return any(own.covers(pattern) for own in self.patterns)
 
     def narrowed(self, patterns: list[bytes]) -> list[bytes] | None:
-        """Return patterns for those of the names that it may use; None if they can't be told as patterns.
+        """Return patterns that match the same names, but only those that the user may use.
 
-        A pattern within its own ones stays. In the place of a wider one stand its own that are within that.
+        A pattern that the user's own patterns cover stays as it is. A wider pattern is replaced by those of the user's
+        own patterns that it covers. None if no patterns match exactly these names.
         """
         found: list[bytes] = []
         for pattern in patterns:
@@ -201,7 +208,7 @@ class User:
         return found
 
     def words(self) -> list[bytes]:
-        """Return the rules that make this user, without its name."""
+        """Return the rules that make this user, without the name."""
         words = [b"on" if self.is_on else b"off"]
         if self.is_nopass:
             words.append(b"nopass")
@@ -215,7 +222,7 @@ class User:
         return b"user %b %b" % (self.name, b" ".join(self.words()))
 
     def is_password(self, word: bytes) -> bool:
-        """Return whether this is one of its passwords. Each is compared, in constant time."""
+        """Return whether this is one of the user's passwords. Each one is compared in constant time."""
         return _is_among(self.passwords, word)
 
 
@@ -228,12 +235,12 @@ def _is_among(passwords: tuple[str, ...], word: bytes) -> bool:
 
 
 def is_valid_name(name: bytes) -> bool:
-    """Return whether a user may have this name: it stands in one word of a line."""
+    """Return whether a user may have this name. A name must be one word of a line."""
     return 0 < len(name) <= NAME_BYTES_MAX and all(char > 32 and char != 127 for char in name)
 
 
 def new_user(name: bytes) -> User:
-    """Return a user that may do nothing: off, without passwords, names and commands."""
+    """Return a user that is off and has no passwords, names or commands."""
     return User(
         name,
         is_on=False,
@@ -247,12 +254,12 @@ def new_user(name: bytes) -> User:
 
 
 def first_default(catalog: Catalog) -> User:
-    """Return the user `default` of a node without rules: it may do everything."""
+    """Return the user `default` of a node without rules. This user may do everything."""
     return changed(new_user(DEFAULT), (b"on", b"nopass", b"~*", b"+@all"), catalog)
 
 
 class _Draft:
-    """A user while its rules are read."""
+    """A user while rules are applied to it."""
 
     def __init__(self, user: User, catalog: Catalog) -> None:
         self.name = user.name
@@ -267,7 +274,7 @@ class _Draft:
         self._limits = Limits(limits.connections, limits.queues, limits.rate, limits.per_ms)
 
     def read(self, rule: bytes) -> None:
-        """Obey one rule. RuleError."""
+        """Apply one rule. RuleError if it is invalid."""
         word = rule.lower()
         first = rule[:1]
         if word == b"on" or word == b"off":
@@ -339,7 +346,7 @@ class _Draft:
             self._patterns[text] = pattern
 
     def _command(self, rule: str) -> None:
-        """Obey `+x` or `-x`, where x is a category, a command or a subcommand. RuleError."""
+        """Apply `+x` or `-x`, where x is a category, a command or a subcommand. RuleError if x is unknown."""
         catalog = self._catalog
         target = rule[1:]
         units: Iterable[str]
@@ -411,7 +418,7 @@ class _Draft:
 
 
 def changed(user: User, rules: Iterable[bytes], catalog: Catalog) -> User:
-    """Return the user with these rules added. RuleError for the first that can't be obeyed; then nothing changes."""
+    """Return the user with these rules applied. RuleError names the first invalid rule."""
     draft = _Draft(user, catalog)
     for rule in rules:
         draft.read(rule)
@@ -419,9 +426,10 @@ def changed(user: User, rules: Iterable[bytes], catalog: Catalog) -> User:
 
 
 def read_lines(text: bytes, catalog: Catalog) -> dict[bytes, User]:
-    """Return the users of an ACL file, by name. ValueError says all that is wrong, a line each, without passwords.
+    """Return the users of an ACL file, by name.
 
-    Each line is `user <name> <rule> ...`. Empty lines and lines that begin with # are ignored.
+    Each line is `user <name> <rule> ...`. Empty lines and lines that begin with # are ignored. ValueError lists all
+    errors, one per line. Its text contains no passwords.
     """
     users: dict[bytes, User] = {}
     wrong: list[str] = []
@@ -447,11 +455,11 @@ def read_lines(text: bytes, catalog: Catalog) -> dict[bytes, User]:
 
 
 class Meter:
-    """The use that a user makes of a node, for its limits. It outlives changes of the user's rules.
+    """A user's consumption on this node, for the user's limits. It survives changes of the user's rules.
 
-    queues      queues that came into being because of it
-    looked_ms   when those that are gone were last taken out
-    spent_ms    until when its commands have used up the rate, times `rate`
+    queues      queues that the user has made
+    looked_ms   when queues that are gone were last removed from `queues`
+    spent_ms    the moment until which the user's commands have used up the rate, multiplied by `rate`
     """
 
     __slots__ = ("looked_ms", "queues", "spent_ms")
@@ -462,7 +470,7 @@ class Meter:
         self.spent_ms = 0
 
     def spend(self, limits: Limits, now_ms: int) -> bool:
-        """Count a command; return whether the rate allows it. A whole span's commands may come at once."""
+        """Count a command if the rate allows it, and return whether it does. The burst is `rate` commands."""
         now = now_ms * limits.rate
         spent = max(self.spent_ms, now)
         if spent + limits.per_ms > now + limits.rate * limits.per_ms:
@@ -474,12 +482,13 @@ class Meter:
 class Users:
     """The users of a node.
 
-    catalog      the units that exist; dispatch installs it
-    by_name      all users, `default` first
-    of_clients   the user that a new connection begins with; None: `default` without restrictions
-    meters       name -> the use that it makes of this node
-    is_audited   there is an audit log, so each client has a pointer
-    actor        the client whose command changes users now; is_actor_gone: its own user may not go on
+    catalog        the units that exist; dispatch installs it
+    by_name        all users, `default` first
+    of_clients     the user of a new connection; None: `default` without restrictions
+    meters         name -> the user's consumption on this node
+    is_audited     whether there is an audit log, so that `client.user` is set for every client
+    actor          the client whose command changes users now
+    is_actor_gone  whether that command ends the client's own connection
     """
 
     __slots__ = ("actor", "by_name", "catalog", "is_actor_gone", "is_audited", "meters", "of_clients")
@@ -494,14 +503,14 @@ class Users:
         self.is_audited = False
 
     def install(self, catalog: Catalog, *, is_audited: bool = False) -> None:
-        """Take the units that exist. Users that are known already are read again."""
+        """Install the units that exist, and apply the rules of known users again."""
         self.catalog = catalog
         self.is_audited = is_audited
         self.by_name = {name: changed(new_user(name), user.words(), catalog) for name, user in self.by_name.items()}
         self.of_clients = self.pointer(self.by_name[DEFAULT])
 
     def pointer(self, user: User) -> User | None:
-        """Return the pointer of a client of this user: None if there is nothing to check."""
+        """Return the value of `client.user` for a client of this user: None if there is nothing to check."""
         limits = user.limits
         is_plain = (
             user.name == DEFAULT
@@ -515,7 +524,7 @@ class Users:
         return None if is_plain else user
 
     def put(self, user: User) -> None:
-        """Add a user, or replace the one of this name."""
+        """Add a user, or replace the user of this name."""
         self.by_name[user.name] = user
         if user.name == DEFAULT:
             self.of_clients = self.pointer(user)
@@ -527,14 +536,14 @@ class Users:
         self.meters.pop(name, None)
 
     def meter(self, name: bytes) -> Meter:
-        """Return the meter of a user."""
+        """Return the meter of a user. Make one if there is none."""
         meter = self.meters.get(name)
         if meter is None:
             meter = self.meters[name] = Meter()
         return meter
 
     def find(self, name: bytes, password: bytes) -> User | None:
-        """Return the user with this name and password, if it is on. All cases take the same time."""
+        """Return the user with this name and password if the user is on, else None. All cases take the same time."""
         user = self.by_name.get(name)
         is_right = _is_among(user.passwords if user is not None and user.passwords else _NO_USER, password)
         if user is None or not user.is_on or not (is_right or user.is_nopass):
@@ -548,18 +557,21 @@ def name_of(client: Client) -> bytes:
 
 
 def may_name(client: Client, name: bytes) -> bool:
-    """Return whether a client may use a name. Commands that list names show these only. Spec US5."""
+    """Return whether a client may use a name. Commands that list names show only such names. Spec US5."""
     return client.user is None or client.user.may_name(name)
 
 
 def name_filter(client: Client) -> Callable[[bytes], bool] | None:
-    """Return the test of names for a client; None if it may use them all. It stays the same while a command goes on."""
+    """Return the test for names that a client may use; None if it may use all names.
+
+    A long command keeps the test that it began with.
+    """
     user = client.user
     return None if user is None or user.has_all_names else user.may_name
 
 
 def visible(client: Client, names: Iterable[bytes]) -> list[bytes]:
-    """Return those of the names that a client may use, in their order."""
+    """Return the names that a client may use, in the given order."""
     is_visible = name_filter(client)
     return list(names) if is_visible is None else [name for name in names if is_visible(name)]
 

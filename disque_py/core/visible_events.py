@@ -1,8 +1,8 @@
 """Visible events: the lines of events that a client may see, by the queues of their jobs.
 
-A line of another queue is left out. A reader goes on behind the last line that it got, so the end of a reply must say
-how far the log was read. If the last line is left out, a line takes its place that has its number and moment, the event
-`hidden`, and nothing else. Events of the node itself have no queue, and each reader gets them. Spec US6.
+Lines of other queues are left out. A reader continues behind the last line that it got, so the end of a reply must say
+how far the log was read. If the last line would be left out, it is replaced by a line with its number and moment and
+the event `hidden`, and nothing else. Events of the node itself have no queue, and every reader gets them. Spec US6.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from json import dumps, loads
 from typing import Final
 
-# The first field of this name is the line's own: only numbers and an id stand before it (event_lines.py).
+# The first field of this name is the one of the event, because only numbers and an id come before it (event_lines.py).
 _QUEUE: Final = re.compile(rb',"queue":(null|"(?:[^"\\]|\\.)*")')
-# The character for bytes of a name that are no text. The name is not known then.
+# This character replaces bytes of a name that are not text. Such a name can't be checked, so the line is left out.
 _NOT_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 KEPT_FIELDS: Final = ("seq", "ts", "v")
 
 
 def visible(data: bytes, may_name: Callable[[bytes], bool], *, says_end: bool = True) -> bytes:
-    """Return the visible lines of `data`. With `says_end`, the reply ends with the last line or its `hidden` form."""
+    """Return the visible lines of `data`. With `says_end`, the result ends with the last line or its `hidden` form."""
     known: dict[bytes, bool] = {}
     kept: list[bytes] = []
     line = b""

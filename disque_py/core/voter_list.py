@@ -1,11 +1,12 @@
-"""Voter lists: the nodes that grant claims, and the epoch of that list.
+"""Voter lists: the nodes that grant claims, with an epoch.
 
-The voters are a list of their own, because gossip is no agreement: MEET, FORGET, failure and LEAVING never change it. A
-list has an epoch, which grows with each list. It names each voter by its node id and the id of its *memory*. A voter
-makes a memory id with its file of grants. A voter that has lost this file has another one, so every node can tell that
-it does not remember what it granted. Spec CL4, CL6.
+The list of voters is separate from the table of nodes, because gossip does not make nodes agree. MEET, FORGET, failure
+and LEAVING never change the list. Each new list has a higher epoch. A list names each voter by its node id and the id
+of its *memory*. A voter makes a memory id when it makes its file of grants. If it loses the file, it makes another id.
+So every node can tell that this voter does not remember its grants. Spec CL4, CL6.
 
-All lists that come from one first list have its *origin*. So lists of two clusters that meet are told apart.
+All lists that descend from one first list have the same *origin*. So nodes can tell the lists of two clusters apart if
+the clusters meet.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ LEASE_MAX_MS: Final = 9_223_372_036_854_000
 # `claim-lease-max` of a first list.
 DEFAULT_LEASE_MAX_MS: Final = 3_600_000
 
-# A list as it travels and is kept: epoch, claim-lease-max in ms, is it a first list, [[node id, memory id], …], origin.
+# A list in messages and files: epoch, claim-lease-max in ms, whether it is a first list, [[node id, memory id], …],
+# origin.
 PackedList = tuple[int, int, bool, list[tuple[bytes, bytes]], bytes]
 
 
@@ -30,10 +32,10 @@ class VoterList:
     """The voters of one epoch.
 
     epoch          1 for the first list of a cluster
-    lease_max_ms   no lease of a claim is longer
-    is_first       the list was set by an operator, so there is no list before it to copy grants from
+    lease_max_ms   the longest lease of a claim
+    is_first       whether an operator set the list, so that there is no earlier list to copy grants from
     voters         node id -> memory id, in the order of the node ids
-    origin         of the first list of the cluster
+    origin         the origin of the cluster's first list
     """
 
     __slots__ = ("epoch", "is_first", "lease_max_ms", "origin", "voters")
@@ -49,11 +51,11 @@ class VoterList:
 
     @property
     def majority(self) -> int:
-        """Return how many voters are more than half."""
+        """The number of voters that make a majority."""
         return len(self.voters) // 2 + 1
 
     def packed(self) -> PackedList:
-        """Return the list as it travels."""
+        """Return the list as it is in messages and files."""
         return self.epoch, self.lease_max_ms, self.is_first, list(self.voters.items()), self.origin
 
     def is_same(self, other: VoterList) -> bool:
@@ -62,9 +64,9 @@ class VoterList:
 
 
 def unpack_list(value: Any) -> VoterList:
-    """Return a list that another node sent, or that a file has. ValueError."""
+    """Return a list from a message or a file. ValueError if it is malformed."""
     if type(value) not in (list, tuple) or len(value) < 5:
-        raise ValueError("a list of voters that is none")
+        raise ValueError("a malformed list of voters")
     epoch, lease_max_ms, is_first, pairs, origin = value[:5]
     if type(origin) is not bytes or len(origin) != ORIGIN_BYTES:
         raise ValueError("a list of voters without an origin")
@@ -73,11 +75,11 @@ def unpack_list(value: Any) -> VoterList:
     if not 0 < epoch <= EPOCH_MAX or not 0 < lease_max_ms <= LEASE_MAX_MS:
         raise ValueError("an epoch or lease out of range")
     if type(pairs) not in (list, tuple) or not 0 < len(pairs) <= VOTERS_MAX:
-        raise ValueError("voters that are none")
+        raise ValueError("malformed voters")
     voters: dict[bytes, bytes] = {}
     for pair in pairs:
         if type(pair) not in (list, tuple) or len(pair) < 2:
-            raise ValueError("a voter that is none")
+            raise ValueError("a malformed voter")
         node_id, memory_id = pair[:2]
         if type(node_id) is not bytes or type(memory_id) is not bytes:
             raise ValueError("a voter without ids")

@@ -1,8 +1,9 @@
-"""A voter's memory: everything about claims that a node keeps in a file of its own. Spec CL4, CL6, CL7.
+"""A voter's memory: the facts about claims that a node keeps in a separate file. Spec CL4, CL6, CL7.
 
-The file is a sequence of items. The last item of a kind (for grants: of a key) counts. `VoterMemory` applies them, and
-gives the items that changed. The memory's id tells one memory from another: a node that finds no file, or a file with
-a repaired end, makes a new id. Lists of voters name the memory, so every node can tell that this voter has forgotten.
+The file is a sequence of items. Of each kind, the last item counts; of grants, the last one per key. `VoterMemory`
+applies items of the file, and makes the items for changes. Each memory has an id. A node that finds no file, or a file
+with a repaired end, makes a new id. Lists of voters contain the ids of memories, so every node can tell that such a
+voter has forgotten its grants.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 from disque_py.core.grants import FENCE_LIMIT, ITEM_FIELDS, Grants, is_grant_item
 from disque_py.core.voter_list import MEMORY_BYTES, PackedList, VoterList, unpack_list
 
-# Kinds of items. Their numbers are in files: one never gets another meaning.
+# Kinds of items. Their numbers are in files, so they never change their meaning.
 MEMORY: Final = 0  # memory id
 LISTS: Final = 1  # list or None, the list before it or None, remembers, has copied, may grant, is in conflict
 PAST: Final = 2  # [[epoch, whether the memory of that epoch is good], …]
@@ -24,7 +25,7 @@ BALLOT: Final = 6  # epoch, promised number, promised node, accepted number, acc
 
 Item = tuple[int, Any]
 KINDS: Final = (MEMORY, LISTS, PAST, BALLOT, FLOOR, GRANT, FORGOTTEN)
-# Past epochs whose grants this node can tell.
+# The number of past epochs whose grants this node can send to other voters.
 PASTS_MAX: Final = 16
 # A ballot: number, node id. The higher one wins.
 Ballot = tuple[int, bytes]
@@ -34,17 +35,17 @@ NO_BALLOT: Final[Ballot] = (0, b"")
 class VoterMemory:
     """The memory of one node.
 
-    memory_id   names this memory; b"" before it was made
+    memory_id   the id of this memory; b"" before it was made
     list        the newest list of voters that this node knows; None: there are no voters
-    previous    the list before it, whose grants its voters copy
-    remembers   this node is in `list` and has forgotten nothing of this epoch
-    has_copied  it has the grants of the epoch before (or there was none)
-    is_conflict two lists of one epoch, or of two origins, were seen
-    may_grant   it has read all fences from voters that remember, after it had forgotten them
-    past        past epochs in which it was a voter -> whether it remembered and had copied
-    promised    highest ballot for the next list that it promised
-    accepted    ballot of the next list that it accepted, and that list
-    grants      grants of this node
+    previous    the list before it, whose grants the voters of `list` copy
+    remembers   whether this node is in `list` and has forgotten nothing of this epoch
+    has_copied  whether it has the grants of the epoch before, or there was none
+    is_conflict whether it has seen two lists of the same epoch or of different origins
+    may_grant   whether it has lost its memory and since then read all fences from voters that remember
+    past        past epoch in which this node was a voter -> whether it remembered and had copied
+    promised    the highest ballot for the next list that it has promised
+    accepted, accepted_list   the ballot and the next list that it has accepted
+    grants      the grants of this node
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class VoterMemory:
         self.grants = Grants()
 
     def is_good(self, epoch: int) -> bool:
-        """Return whether this node remembers all that it granted in this epoch, and before."""
+        """Return whether this node remembers all its grants in this epoch and before."""
         if self.list is not None and epoch == self.list.epoch:
             return self.remembers and self.has_copied
         return self.past.get(epoch, False)
@@ -129,7 +130,7 @@ def _packed(voter_list: VoterList | None) -> PackedList | None:
 
 
 def is_item(item: Any) -> bool:
-    """Return whether this is an item that `apply` understands. Unknown kinds are of newer versions."""
+    """Return whether this is a valid item for `apply`. Unknown kinds come from newer versions, and are valid."""
     if type(item) not in (list, tuple) or len(item) < 2 or type(item[0]) is not int:
         return False
     try:

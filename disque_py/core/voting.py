@@ -1,14 +1,14 @@
-"""The voter: claims and releases, lists of voters, and the file behind them. CLAIM, RELEASE, VOTE, VOTERS.
+"""The voter: it grants claims, agrees on lists of voters, and writes both to its file. CLAIM, RELEASE, VOTE, VOTERS.
 
-A voter answers a claim, a release or a vote when the record is on its disk, whatever `appendfsync` says. All records of
-a turn share one write. Spec CL3.
+A voter answers a claim, a release or a vote only when the record is on its disk, regardless of `appendfsync`. All
+records of a turn share one write. Spec CL3.
 
-A node that hears of a newer list takes it at once, and keeps it. Then it has *stopped*: it answers claims of the old
-epoch with its new list. A voter of the new list grants when it has copied the grants of the epoch before
-(recalling.py). Spec CL5.
+A node that receives a newer list adopts it immediately and keeps it. It has then *stopped* the old epoch: it answers
+claims of that epoch with the new list. A voter of the new list grants claims once it has copied the grants of the epoch
+before (recalling.py). Spec CL5.
 
-A voter that has lost its memory takes no part in the choice of the next list. It is mute until every lease that it may
-have granted is over. Then it reads the fences of a majority that remembers, and votes again. Spec CL6.
+A voter that has lost its memory takes no part in the choice of the next list. It is *mute* until every lease that it
+may have granted is over. Then it reads the fences of a majority of voters that remember, and grants again. Spec CL6.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from disque_py.log_lines import tell
 
 # A write that failed is repeated after this.
 RETRY_MS: Final = 2_000
-# A reset makes a list whose epoch is so far above the highest known one.
+# A reset makes a list whose epoch is this far above the highest known epoch.
 RESET_EPOCHS: Final = 1_000
-# Answers that wait for the file; more are not given.
+# At most this many answers wait for the file. While there are as many, the voter grants nothing.
 WAITING_MAX: Final = 10_000
 # Bits of a release.
 GIVES_BACK: Final = 1
@@ -65,9 +65,9 @@ YES: Final = 0
 NO: Final = 1
 UNABLE: Final = 2
 
-# Keys of locks begin so. Their owners ask again by themselves.
+# Keys of locks begin with this. The nodes of their owners poll, so refused ones are not remembered.
 LOCK_PREFIX: Final = b"L"
-# Keys for which refused nodes are remembered: they hear of the end of the grant.
+# The most keys for which a voter remembers the nodes that it refused. It tells them when the grant ends.
 REFUSED_MAX: Final = 100_000
 
 
@@ -89,7 +89,7 @@ def may_vote(broker: Broker) -> bool:
 
 
 def memory_id(broker: Broker) -> bytes:
-    """Return the id of this node's memory. Make one if there is none."""
+    """Return the id of this node's memory of grants. Make one if there is none."""
     memory = broker.claims.memory
     if not memory.memory_id:
         memory.memory_id = broker.rng.randbytes(MEMORY_BYTES)
@@ -98,7 +98,7 @@ def memory_id(broker: Broker) -> bytes:
 
 
 def start(broker: Broker, items: list[Item], *, is_repaired: bool) -> None:
-    """Begin with the items of the file. With `is_repaired` its end was lost: this is another memory now. Spec CL6."""
+    """Start with the items of the file. If its end was lost (`is_repaired`), the memory gets a new id. Spec CL6."""
     claims = broker.claims
     memory = claims.memory
     for item in items:
@@ -125,7 +125,7 @@ def _be_mute(broker: Broker) -> None:
 
 
 def forget_all(broker: Broker) -> None:
-    """Forget lists and grants: the node leaves its cluster. If it comes back, it is a voter without memory."""
+    """Forget lists and grants, because the node leaves its cluster. If it returns, it is a voter without memory."""
     claims = broker.claims
     if not claims.memory.memory_id and claims.memory.list is None:
         return
@@ -142,7 +142,7 @@ def forget_all(broker: Broker) -> None:
 
 
 def learn(broker: Broker, voter_list: VoterList, previous: VoterList | None) -> bool:
-    """Take a list that is newer than ours, and pass it on. Return whether it was news."""
+    """Adopt a list that is newer than ours, and pass it on. Return whether it was newer."""
     claims = broker.claims
     memory = claims.memory
     old = memory.list
@@ -150,7 +150,7 @@ def learn(broker: Broker, voter_list: VoterList, previous: VoterList | None) -> 
         memory.is_conflict = True
         note_change(broker, LISTS)
         tell(broker.host, "voters-conflict", epoch=old.epoch)
-        gossip(broker, list(broker.cluster.linked))  # Other nodes are to see the other list, too.
+        gossip(broker, list(broker.cluster.linked))  # So that other nodes notice the conflict, too.
     if old is not None and (voter_list.epoch <= old.epoch or _contradict(old, voter_list)):
         return False
     if old is not None and broker.me.id in old.voters:
@@ -178,9 +178,10 @@ def learn(broker: Broker, voter_list: VoterList, previous: VoterList | None) -> 
 
 
 def _contradict(old: VoterList, new: VoterList) -> bool:
-    """Return whether two lists can't both be right: they have one epoch, or come from two first lists.
+    """Return whether two lists can't both be valid: they have the same epoch, or come from different first lists.
 
-    A reset is far above the lists that it replaces.
+    The list of a reset also comes from another first list. Its epoch is RESET_EPOCHS or more above the lists that it
+    replaces, so it contradicts none of them.
     """
     if new.origin != old.origin:
         return not (new.is_first and new.epoch >= old.epoch + RESET_EPOCHS)
@@ -188,7 +189,7 @@ def _contradict(old: VoterList, new: VoterList) -> bool:
 
 
 def gossip(broker: Broker, nodes: list[Node]) -> None:
-    """Tell nodes our list of voters, if there is one."""
+    """Send our list of voters to these nodes, if there is one."""
     memory = broker.claims.memory
     if memory.list is None:
         return
@@ -198,7 +199,7 @@ def gossip(broker: Broker, nodes: list[Node]) -> None:
 
 
 def on_voters(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Compare another node's list of voters with ours. The older one is replaced."""
+    """Compare another node's list of voters with ours. The newer list replaces the older one."""
     for packed, packed_previous, *_ in items:
         voter_list = unpack_list(packed)
         previous = unpack_list(packed_previous) if packed_previous is not None else None
@@ -212,7 +213,7 @@ def on_voters(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Tell a node that is linked our list of voters."""
+    """Send our list of voters to a newly linked node."""
     gossip(broker, [node])
 
 
@@ -220,17 +221,17 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def on_claim(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Grant a claim, or say why not."""
+    """Grant a claim, or answer why it is not granted."""
     claims = broker.claims
     memory = claims.memory
     has_gossiped = False
     for number, epoch, key, holder, fence, lease_ms, attempt, keep_ms, flags, *_ in items:
         for value in (number, epoch, fence, lease_ms, attempt, keep_ms, flags):
             if type(value) is not int or not 0 <= value <= FENCE_MAX:
-                raise ValueError("a number of a claim that is none")
+                raise ValueError("a malformed number of a claim")
         _check_key(key, holder)
         if not 0 < lease_ms <= SPAN_MAX_MS or keep_ms > SPAN_MAX_MS:
-            raise ValueError("a lease of a claim that is none")
+            raise ValueError("a malformed lease of a claim")
         if memory.list is None or memory.list.epoch != epoch:
             send(broker, sender, CLAIM_IS, (number, OTHER_EPOCH, 0, b"", 0, 0, 0))
             if not has_gossiped:
@@ -263,19 +264,19 @@ def on_claim(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_release(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """End a grant of exactly this holder and fence."""
+    """End the grant that has exactly this holder and fence."""
     grants = broker.claims.memory.grants
     for number, epoch, key, holder, fence, flags, done_ms, *_ in items:
         for value in (number, epoch, fence, flags, done_ms):
             if type(value) is not int or not 0 <= value <= FENCE_MAX:
-                raise ValueError("a number of a release that is none")
+                raise ValueError("a malformed number of a release")
         _check_key(key, holder)
         voter_list = broker.claims.memory.list
         if not may_vote(broker) or voter_list is None or not _can_write(broker):
             send(broker, sender, RELEASED, (number, CAN_NOT_SAY))
             continue
         if done_ms and (voter_list.epoch != epoch or done_ms > voter_list.lease_max_ms):
-            # A majority of an old list is none of this one.
+            # The release counts a majority of another list, which is not a majority of this one.
             send(broker, sender, RELEASED, (number, CAN_NOT_SAY))
             gossip(broker, [sender])
             continue
@@ -290,9 +291,9 @@ def on_release(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def _check_key(key: Any, holder: Any) -> None:
     if type(key) is not bytes or not 0 < len(key) <= KEY_BYTES_MAX:
-        raise ValueError("a key of a claim that is none")
+        raise ValueError("a malformed key of a claim")
     if type(holder) is not bytes or not 0 < len(holder) <= KEY_BYTES_MAX:
-        raise ValueError("a holder of a claim that is none")
+        raise ValueError("a malformed holder of a claim")
 
 
 # -- votes --------------------------------------------------------------------------------------------
@@ -303,9 +304,9 @@ def on_vote(broker: Broker, sender: Node, items: list[Any]) -> None:
     memory = broker.claims.memory
     for number, epoch, ballot_number, ballot_node, packed, *_ in items:
         if type(number) is not int or type(epoch) is not int or type(ballot_number) is not int:
-            raise ValueError("a vote that is none")
+            raise ValueError("a malformed vote")
         if type(ballot_node) is not bytes or len(ballot_node) != ID_BYTES or not 0 < ballot_number <= FENCE_LIMIT:
-            raise ValueError("a ballot that is none")
+            raise ValueError("a malformed ballot")
         proposed = unpack_list(packed) if packed is not None else None
         if proposed is not None and (proposed.is_first or proposed.epoch != epoch + 1):
             raise ValueError("a list of voters for another epoch")
@@ -326,7 +327,7 @@ def on_vote(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _takes_part(broker: Broker) -> bool:
-    """Return whether this voter takes part in the choice of the next list: it remembers, and has copied."""
+    """Return whether this voter takes part in the choice of the next list: it remembers, and has copied old grants."""
     memory = broker.claims.memory
     return memory.remembers and memory.has_copied and not broker.claims.memory.is_conflict
 
@@ -341,7 +342,7 @@ def _answer_vote(broker: Broker, sender: Node, number: int, outcome: int) -> Non
 
 
 def answer(broker: Broker, node: Node, kind: int, fields: tuple[Any, ...]) -> None:
-    """Tell a node something that has to be on disk before."""
+    """Send an answer to a node once the changes so far are on disk."""
     if _can_write(broker):
         broker.claims.waiting.append((node, node.run, kind, fields))
     broker.claims.is_due = True
@@ -353,7 +354,7 @@ def _can_write(broker: Broker) -> bool:
 
 
 def write(broker: Broker) -> None:
-    """Write what changed, unless a write is under way: the next one follows it. Spec CL3."""
+    """Write the changes. If a write is in progress, the next write follows it. Spec CL3."""
     claims = broker.claims
     if claims.is_writing or claims.retry_at_ms:
         return
@@ -371,7 +372,7 @@ def write(broker: Broker) -> None:
 
     def written(failure: OSError | None) -> None:
         claims.is_writing = False
-        if memory is not claims.memory:  # It was forgotten meanwhile.
+        if memory is not claims.memory:  # The memory was forgotten during the write.
             write(broker)
             return
         if failure is not None:
@@ -401,20 +402,20 @@ def _failed(broker: Broker, failure: OSError) -> None:
 
 
 def _leave(broker: Broker, waiting: list[Waiting]) -> None:
-    """Send answers, unless the process that asked is gone."""
+    """Send answers to those processes that still run."""
     for node, run, kind, fields in waiting:
         if node.run == run:
             send(broker, node, kind, fields)
 
 
 def on_run_over(broker: Broker, node: Node) -> None:
-    """Forget what waited for a node's process, which is gone."""
+    """Forget how far a process that has ended had read our grants (recalling.py)."""
     claims = broker.claims
     claims.told.pop(node, None)
 
 
 def step(broker: Broker) -> None:
-    """Do what is due, ten times a second: a write that failed, and keys that are idle."""
+    """Repeat a write that failed, and forget idle keys. Called ten times a second."""
     claims = broker.claims
     if claims.retry_at_ms and claims.retry_at_ms <= broker.now_ms:
         claims.retry_at_ms = 0

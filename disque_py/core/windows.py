@@ -1,11 +1,11 @@
 """Windows of keys: how long the KEY of a job is used, if not until its TTL is over (ADDJOB … WINDOW, REPLACE).
 
-The extra WINDOW of a job says it. Its number is 0 for a key that is used until the job is over or errored. Else it is
-one more than the milliseconds from the end of the window to the end of the job's life. Nodes know the life that is left
-of each job, so no moment travels, and a node that gets a copy later knows the same end.
+The extra WINDOW of a job is a number. It is 0 if the key is used until the job is done or errored. Otherwise it is one
+more than the milliseconds from the end of the window to the end of the job's TTL. Nodes know how much of each job's TTL
+is left. So messages need no moment, and a node that gets a copy later computes the same end.
 
-A job that was added with REPLACE has a list instead: this number, and the ids of the jobs whose place it takes.
-Spec TP5, TP6.
+A job that was added with REPLACE has a list instead: this number, and the ids of the jobs that it replaces. Spec TP5,
+TP6.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
 WHILE_IT_LIVES: Final = 0
-# The error of a job whose place another one took begins so.
+# The error of a replaced job begins with this.
 REPLACED_BY: Final = b"replaced by "
 
 
 def number_of(ttl_ms: int, window_ms: int) -> int:
-    """Return the number of a window that begins with the job's life."""
+    """Return the number of a window that begins when the job is created."""
     return 1 + max(0, ttl_ms - window_ms) if window_ms else WHILE_IT_LIVES
 
 
@@ -37,7 +37,7 @@ def number(job: Job) -> int | None:
 
 
 def until_ms(job: Job, now_ms: int) -> int:
-    """Return until when the job's key is used, as far as time alone decides."""
+    """Return until when the job's key is used, if only time ends the use."""
     found = number(job)
     if found is None:
         return job.expire_at_ms
@@ -47,7 +47,7 @@ def until_ms(job: Job, now_ms: int) -> int:
 
 
 def left_ms(job: Job, now_ms: int) -> int:
-    """Return for how long the key is used, as SHOW tells it; 0 for a key that is used while the job lives."""
+    """Return how long the key will still be used, for SHOW; 0 for a key that is used until the job is done."""
     return 0 if number(job) == WHILE_IT_LIVES else max(0, until_ms(job, now_ms) - now_ms)
 
 
@@ -60,12 +60,12 @@ def is_used(job: Job, now_ms: int) -> bool:
 
 
 def is_replaced(job: Job) -> bool:
-    """Whether the job was canceled because another one took its place."""
+    """Whether the job was canceled because another one replaced it."""
     return job.state == ACKED and bool(replacement(job))
 
 
 def replacement(job: Job) -> str:
-    """Return the error of a job whose place another one took, or is about to take; empty for any other job."""
+    """Return the error of a job that another one has replaced or is about to replace; empty for any other job."""
     part = job.part
     if part is None or part.error is None or not part.error.startswith(REPLACED_BY):
         return ""
@@ -79,14 +79,14 @@ def is_replacing(job: Job) -> bool:
 
 
 def replaced_ids(job: Job) -> list[bytes]:
-    """Return the ids of the jobs whose place this one takes."""
+    """Return the ids of the jobs that this one replaces."""
     attributes = job.attributes
     value: Any = None if attributes is None else attributes.extra(WINDOW)
     return list(value[1:]) if type(value) in (list, tuple) else []
 
 
 def move_end(job: Job, expire_at_ms: int) -> None:
-    """Give the job another end of life. The end of its window stays, or comes with the end of its life if earlier."""
+    """Change the end of the job's TTL. The end of its window stays, but is never after the end of the TTL."""
     attributes = job.attributes
     if attributes is not None and attributes.extras is not None:
         found = number(job)
@@ -100,7 +100,8 @@ def move_end(job: Job, expire_at_ms: int) -> None:
 def is_delayed(broker: Broker, job: Job) -> bool:
     """Whether the job is still invisible because of its DELAY, as far as this node knows.
 
-    A node that only has a copy does not hear when its creator queues the job. So it counts from the creation.
+    A node that only has a copy is not told when the creator queues the job. So it computes the end from the creation
+    time.
     """
     if job.state != ACTIVE or not job.terms.delay_ms or job.attempt or job.is_delivered:
         return False

@@ -1,9 +1,8 @@
-"""Zones: how near nodes are, which of them spread copies best, and the majority of a data centre.
+"""Zones: the distance of nodes, the choice of nodes that spread copies best, and the majority of a data centre.
 
-A zone is a pair: data centre, zone. Nodes that name none share one. Membership knows the place of each node
-(cluster_bus/membership.py); this module only compares places. In a cluster with one zone all nodes are equally near,
-and nothing here changes a choice.
-Spec ZN2, ZN3, ZN4, ZN5.
+A zone is a pair of data centre and zone. Nodes without configured names share one zone. Membership knows where each
+node is (cluster_bus/membership.py), and this module only compares these places. In a cluster with one zone, all nodes
+are equally near, and this module changes no choice. Spec ZN2, ZN3, ZN4, ZN5.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def zone_of(node: Node) -> Zone:
 
 
 def distance(one: Node, other: Node) -> int:
-    """Return how far two nodes are from each other."""
+    """Return the distance of two nodes: SAME_ZONE, SAME_DATACENTER or REMOTE."""
     if one.datacenter != other.datacenter:
         return REMOTE
     return SAME_ZONE if one.zone == other.zone else SAME_DATACENTER
@@ -48,7 +47,7 @@ def has_zones(broker: Broker) -> bool:
 
 
 def spread(candidates: list[Node], wanted: int, held: Iterable[Node]) -> list[Node]:
-    """Return `wanted` of the candidates, in their order, those of zones that have no copy first.
+    """Return up to `wanted` of the candidates. The first of each zone without a copy come first.
 
     held   nodes that have a copy
     """
@@ -66,7 +65,10 @@ def spread(candidates: list[Node], wanted: int, held: Iterable[Node]) -> list[No
 
 
 def outside(candidates: list[Node], held: Iterable[Node]) -> list[Node]:
-    """Return the candidates of zones that have no copy."""
+    """Return the candidates in zones that have no copy.
+
+    held   nodes that have a copy
+    """
     taken = {zone_of(node) for node in held}
     return [node for node in candidates if zone_of(node) not in taken]
 
@@ -80,9 +82,10 @@ def is_local(broker: Broker, node: Node) -> bool:
 
 
 def quorum(broker: Broker) -> int:
-    """Return how many nodes are a majority of this data centre.
+    """Return the number of nodes that make a majority of this data centre.
 
-    Nodes that leave and nodes in handshake are not counted. Failed nodes are, and nodes that never said where they are.
+    Leaving nodes and nodes in handshake are not counted. Failed nodes are counted, and so are nodes whose data centre
+    is not known.
     """
     here = broker.me.datacenter
     members = 0

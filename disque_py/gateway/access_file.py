@@ -19,10 +19,10 @@
     value = "mail-team"
     grants = ["operate:mail-*"]
 
-An entry holds on every cluster of the gateway, or on those of its list `clusters`. The file has hashes only. A token
-has 256 random bits, so a plain SHA-256 can't be reversed by guessing. A token without `expires` never ends. A user of
-the file is a user of the broker, which checks the password. TLS checks certificates, and the issuer's keys check claims
-(oidc.py).
+An entry applies to every cluster of the gateway, or to those in its list `clusters`. The file has only hashes of
+tokens. A token has 256 random bits, so a plain SHA-256 can't be reversed by guessing. A token without `expires` never
+expires. A user in the file is a user of the broker, which checks the password. Certificates are verified by TLS, and
+claims by the keys of the issuer (oidc.py).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TOKEN_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token: its name, its hash, its grants, and its end in Unix seconds (None: none)."""
+    """A bearer token: its name, its hash, its grants, and its expiry in Unix seconds (None: never)."""
 
     name: str
     sha256: str
@@ -68,7 +68,7 @@ class AccessFile:
     claims: tuple[ClaimRule, ...] = ()
 
     def token(self, secret: str, now: float) -> Token | None:
-        """Return the token of this secret; None for an unknown one or one that has expired."""
+        """Return the token of this secret; None if it is unknown or has expired."""
         wanted = hash_of(secret)
         found = self.tokens.get(wanted)
         if found is None or not hmac.compare_digest(found.sha256, wanted) or found.is_over(now):
@@ -76,7 +76,7 @@ class AccessFile:
         return found
 
     def certificate(self, found: Certificate) -> str | None:
-        """Return the entry of a certificate: that of its first name, in the order of the file; None if it has none."""
+        """Return the first entry of the file that names the certificate; None if there is none."""
         return next((name for name in self.certificates if name in found.names), None)
 
 
@@ -84,7 +84,7 @@ EMPTY: Final = AccessFile({}, {})
 
 
 def hash_of(secret: str) -> str:
-    """Return the hash that the file has of a secret."""
+    """Return the hash of a secret, as the file has it."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -99,7 +99,7 @@ def read_access_file(path: str, cluster: str = "") -> AccessFile:
 
 
 def parse_access(text: str, cluster: str = "") -> AccessFile:
-    """Return the entries of a text that hold on a cluster. Raises ValueError."""
+    """Return the entries of a text that apply to a cluster. Raises ValueError."""
     found = tomllib.loads(text)
     _check(found, {"token", "user", "certificate", "claim"}, "the file")
     tokens: dict[str, Token] = {}
@@ -129,7 +129,7 @@ def parse_access(text: str, cluster: str = "") -> AccessFile:
 
 
 def token_entry(name: str, secret: str, grants: list[str], expires: datetime | None) -> str:
-    """Return the lines of the file for a new token. Raises ValueError for a grant that there is not."""
+    """Return the lines of the file for a new token. Raises ValueError for an unknown grant."""
     words = ", ".join(f'"{grant_of(grant)}"' for grant in grants)
     ends = f"expires = {expires.isoformat()}\n" if expires else ""
     return f'[[token]]\nname = "{name}"\nsha256 = "{hash_of(secret)}"\n{ends}grants = [{words}]\n'
@@ -144,7 +144,7 @@ def _name(kind: str, entry: Any, more: set[str]) -> str:
 
 
 def _grants(name: str, entry: dict[str, Any], cluster: str) -> tuple[Grant, ...]:
-    """Return the grants of an entry; none on a cluster that its list `clusters` lacks."""
+    """Return the grants of an entry; none if its list `clusters` does not name the cluster."""
     texts, clusters = entry.get("grants", []), entry.get("clusters", [cluster])
     for field_name, listed in (("grants", texts), ("clusters", clusters)):
         if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
@@ -160,7 +160,7 @@ def _moment(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if not isinstance(value, datetime):
-        raise ValueError(f"token {name!r}: expires must be a time, as 2027-01-01T00:00:00Z")
+        raise ValueError(f"token {name!r}: expires must be a time, such as 2027-01-01T00:00:00Z")
     return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
 
 
@@ -169,4 +169,4 @@ def _check(entry: Any, known: set[str], place: str) -> None:
         raise ValueError(f"{place} must be a table")
     unknown = sorted(set(entry) - known)
     if unknown:
-        raise ValueError(f"{place} has no {unknown[0]!r} (there are {', '.join(sorted(known))})")
+        raise ValueError(f"{place} has no field {unknown[0]!r} (its fields are {', '.join(sorted(known))})")

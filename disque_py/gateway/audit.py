@@ -1,8 +1,7 @@
-"""The audit log: a JSON line per change, refused login and refused permission.
+"""The audit log: a line of JSON for each change, each refused login and each refused permission.
 
-A line has the time, the principal, the address, the door, the operation, its cluster where
-there are several, its target and the outcome. Bodies, metadata
-and secrets are in no line. The console shows the newest lines of this process.
+A line has the time, the principal, the address, the door, the operation, its cluster if there are several, its target
+and the outcome. No line has bodies, metadata or secrets. The console shows the newest lines of this process.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ TARGETS: Final = ("queue", "id", "to", "status", "direction", "limit")
 class Audit:
     """Lines about changes.
 
-    path   file that they are appended to; empty: standard error
+    path   the file; empty: standard error
     """
 
     def __init__(self, path: str = "", stream: IO[bytes] | None = None) -> None:
@@ -41,7 +40,7 @@ class Audit:
         outcome: str,
         cluster: str = "",
     ) -> None:
-        """Write a line. A log that can't be written stops no operation."""
+        """Write a line. If the log can't be written, operations go on."""
         target: dict[str, Any] = {name: args[name] for name in TARGETS if name in args}
         entry: dict[str, Any] = {
             "time": round(now, 3),

@@ -1,9 +1,9 @@
-"""The board: figures of all nodes and queues, from one look for all viewers.
+"""The board: figures of all nodes and queues, which one look gets for all viewers.
 
-Lists, the console, KEDA's scaler and /metrics need figures of every node and queue. The board asks all nodes at once,
-as disque-exporter does (metrics/watching.py), in a thread. Its last picture serves every caller until it is too old.
-A look at many queues costs the nodes time, so pauses grow with the duration of a look: looks take a twentieth of the
-time at most. Short histories of the pictures make sparklines.
+Lists, the console, KEDA's scaler and /metrics need figures of every node and queue. The board asks all nodes in
+parallel, in a thread, as disque-exporter does (metrics/watching.py). Its last picture serves every caller until it is
+too old. A look at many queues costs the nodes time, so pauses grow with the duration of looks, and looks take at most a
+twentieth of the time. Charts show short histories of the pictures.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHARE: Final = 20
 
 @dataclass(slots=True)
 class QueueRow:
-    """One queue, summed over all nodes that answered. Rates are jobs per second since the picture before."""
+    """One queue, summed over all nodes that answered. Rates are jobs per second since the previous picture."""
 
     name: str
     pending: int = 0
@@ -64,10 +64,10 @@ class QueueRow:
 
 @dataclass(slots=True)
 class NodeRow:
-    """One node, or one zone: the sums over its queues. Rates are jobs per second since the picture before.
+    """One node, or one zone: the sums over its queues. Rates are jobs per second since the previous picture.
 
     name   the node's address, or the zone
-    zone   data centre and zone, as `eu/a`; empty: none
+    zone   data centre and zone, such as `eu/a`; empty: none
     """
 
     name: str
@@ -129,7 +129,7 @@ class Picture:
 class Board:
     """The picture of a cluster, for any number of viewers.
 
-    options   how to reach the nodes; its seeds are the first nodes that are asked
+    options   options of connections to the nodes; the seeds are the nodes that are asked first
     poll_s    seconds between two looks
     """
 
@@ -147,8 +147,8 @@ class Board:
     async def picture(self, age_s: float | None = None) -> Picture:
         """Return a picture that is not older than `age_s` seconds; by default one of the last two.
 
-        By default the time between two looks is the limit. When it is over, a look begins, and the picture before is
-        returned meanwhile: with many queues a look takes longer than a page may.
+        By default the time between two looks is the limit. When it is over, a look begins, and the previous picture is
+        returned until it ends, because with many queues a look takes longer than a page may.
         """
         limit_s = max(self._poll_s if age_s is None else age_s, SHARE * self._picture.seconds)
         age = time.monotonic() - self._picture.at
@@ -165,7 +165,7 @@ class Board:
         return self._watchers.watches()
 
     def start(self) -> None:
-        """Look again and again, so that histories go on without a viewer."""
+        """Begin to look at intervals, so that histories continue without a viewer."""
         if self._loop_task is None:
             self._loop_task = asyncio.create_task(self._run())
 
@@ -186,7 +186,7 @@ class Board:
     async def _looking(self) -> Picture:
         try:
             seen = await asyncio.to_thread(self._watchers.scrape, LOOK_S)
-            # A node that does not answer is waited for, and has no work with that.
+            # The wait for a node that does not answer is left out, because it costs that node no work.
             seconds = max((each.look.seconds for each in seen if each.look is not None), default=0.0)
             picture = Picture(time.monotonic(), seconds, seen, queues_of(seen), [node_row(each) for each in seen])
             set_rates(picture, self._picture)

@@ -1,13 +1,13 @@
-"""Claims: which roles the claims of a token give.
+"""Claims: the roles that the claims of a token give.
 
     [[claim]]
     name = "groups"
     value = "mail-team"
     grants = ["operate:mail-*"]
 
-A dot in a name goes into an object: `realm_access.roles`. A rule holds if the claim is the value, or a list with it.
-The claims `scope` and `scp` are texts with spaces between their words. The value `*` holds for any claim of the name. A
-token has the grants of all rules that hold. Pure.
+A dot in a name selects a field of an object: `realm_access.roles`. A rule matches if the claim is the value, or a list
+with the value. The claims `scope` and `scp` are texts whose words are separated by spaces. The value `*` matches any
+claim of the name. A token has the grants of all rules that match. Pure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ClaimRule:
 
 
 def values_of(name: str, claims: dict[str, Any]) -> list[str]:
-    """Return the texts of a claim. A name with dots that is a claim itself wins, as `https://example.com/roles`."""
+    """Return the texts of a claim. The claim's name itself may have dots, as in `https://example.com/roles`."""
     found: Any = claims.get(name)
     if found is None and "." in name:
         found = claims
@@ -53,5 +53,5 @@ def values_of(name: str, claims: dict[str, Any]) -> list[str]:
 
 
 def grants_of_claims(rules: Iterable[ClaimRule], claims: dict[str, Any]) -> tuple[Grant, ...]:
-    """Return the grants of all rules that hold."""
+    """Return the grants of all rules that match."""
     return tuple(dict.fromkeys(grant for rule in rules if rule.holds(claims) for grant in rule.grants))

@@ -1,8 +1,9 @@
-"""The clusters of a gateway: the first one, and others below paths of their own.
+"""The clusters of a gateway: the first one, and others below their own paths.
 
-The cluster of `url` has the paths of the gateway itself. Each cluster, also this one, has the same paths below
-`/clusters/{name}`: HTTP, the console, dyno-queues, metrics. gRPC chooses by the metadata `disque-cluster`, and KEDA by
-`cluster` of the scaler's metadata. Rates, streams and the audit log are those of the gateway, not of a cluster.
+The cluster of `url` has the paths of the gateway itself. Each cluster, including this one, has the same paths below
+`/clusters/{name}`: HTTP, the console, dyno-queues, metrics. In gRPC the metadata `disque-cluster` chooses the cluster,
+and in KEDA the field `cluster` of the scaler's metadata. Rates, streams and the audit log belong to the gateway, not to
+a cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ PREFIX: Final = "/clusters/"
 
 
 class Clusters:
-    """The services of a gateway, by name of cluster; `main` is that of `url`."""
+    """The services of a gateway, by the names of clusters; `main` is the service of `url`."""
 
     def __init__(self, settings: Settings, audit: Audit | None = None) -> None:
         self.main = Service(settings, audit)
@@ -27,14 +28,14 @@ class Clusters:
             self.by_name[name] = Service(settings, cluster=name, main=self.main)
 
     def named(self, name: str) -> Service:
-        """Return the service of a cluster; without a name the first one. Raises RefusedError."""
+        """Return the service of a cluster; without a name, that of the first one. Raises RefusedError."""
         found = self.by_name.get(name) if name else self.main
         if found is None:
             raise RefusedError("NOTFOUND", "this gateway has no such cluster")
         return found
 
     def start(self) -> None:
-        """Look at the nodes of all clusters again and again."""
+        """Begin to look at the nodes of all clusters at intervals."""
         for each in self.by_name.values():
             each.board.start()
 

@@ -4,7 +4,7 @@
     disque-gateway gateway.conf --listen 10.0.0.5:8711
     disque-gateway --new-token billing --grant produce:mail-* --days 90
 
-Exit status: 0 ended by a signal, 1 an address can't be had or the extra `[gateway]` is missing, 2 bad usage.
+Exit status: 0 ended by a signal, 1 can't listen or the extra `[gateway]` is missing, 2 bad usage.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
 @_with_settings
 @click.option("--new-token", metavar="NAME", help="Print a new token and its entry for the access file, and exit.")
 @click.option("--grant", multiple=True, metavar="ROLE[:PATTERN]", help="With --new-token: a grant; may be repeated.")
-@click.option("--days", type=click.IntRange(1, 36_500), help="With --new-token: days until it expires; none: never.")
+@click.option(
+    "--days", type=click.IntRange(1, 36_500), help="With --new-token: days until it expires.  [default: never]"
+)
 def main(conf: str | None, new_token: str | None, grant: tuple[str, ...], days: int | None, **words: Any) -> None:
     """Serve a cluster over HTTP and gRPC, with a console.
 
-    CONF is a file of settings, a line each: `name value`. Each setting can also be an environment variable, for example
-    DISQUE_GATEWAY_LISTEN. Options win over both.
+    CONF is a file of settings, one per line: `name value`. Each setting can also be an environment variable, for
+    example DISQUE_GATEWAY_LISTEN. An environment variable wins over the file, and an option wins over both.
     """
     if new_token is not None:
         _print_token(new_token, grant, days)

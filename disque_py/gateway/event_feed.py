@@ -1,9 +1,9 @@
-"""The event feed: the logs of all nodes as one stream, with a place to resume at.
+"""The event feed: the logs of all nodes as one stream, with a place at which a reader can resume.
 
-Every node has a log of its own (docs/events.md). A feed reads all of them at once. Its place names, for each log, the
-next event: `<log id>:<number>` with commas between. A reader that comes back with its place misses nothing, as long as
-the logs still have the events. Where a log has dropped some, or a node has begun another log, the feed says so by a
-notice and goes on.
+Every node has its own log (docs/events.md), and a feed reads all of them in parallel. The place names the next event of
+each log: `<log id>:<number>`, separated by commas. A reader that returns with its place misses nothing, as long as the
+logs still have the events. If a log has dropped events, or a node has begun another log, the feed sends a notice and
+goes on.
 
 Nodes that join are found within ten seconds. Events of one node are in order; those of two nodes are not.
 """
@@ -26,7 +26,7 @@ from disque_py.gateway.problems import RefusedError
 LOOK_FOR_NODES_S: Final = 10.0
 BLOCK_MS: Final = 5_000
 RETRY_S: Final = 1.0
-# Batches of lines that wait for the reader. Nodes keep the rest.
+# The most batches of lines that wait for the reader. The nodes keep the rest.
 WAITING_MAX: Final = 8
 COUNT: Final = 1_000
 
@@ -35,7 +35,7 @@ COUNT: Final = 1_000
 class EventFilter:
     """The events that a caller wants and may see: a pattern of queues, one job, the name of an event.
 
-    The principal of a long stream is replaced when its rights change.
+    In a long stream the principal is replaced when its rights change.
     """
 
     principal: Principal
@@ -60,7 +60,7 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some events, or a notice, and the place behind them."""
+    """Some events, or a notice, and the place after them."""
 
     place: str
     events: list[tuple[str, dict[str, Any]]]
@@ -74,7 +74,7 @@ def parse_place(text: str) -> dict[str, int]:
     for part in filter(None, text.split(",")):
         log, _, number = part.partition(":")
         if not log or not number.isascii() or not number.isdigit() or len(number) > 18:
-            raise RefusedError("ERR", "the place must be <log>:<number>, with commas between; it is the id of an event")
+            raise RefusedError("ERR", "the place must be <log>:<number>, separated by commas; it is the id of an event")
         place[log] = int(number)
     return place
 
@@ -99,7 +99,7 @@ class EventFeed:
     """The events of all nodes, from a place on. Iterate over `parts`, and close it.
 
     client   the client in the caller's name
-    place    log id → number of the next event; logs that it does not name are read from now on
+    place    log id → number of the next event; other logs are read from now on
     """
 
     def __init__(self, client: AsyncDisque, place: dict[str, int]) -> None:
@@ -113,7 +113,7 @@ class EventFeed:
         self._finder: asyncio.Task[None] | None = None
 
     async def parts(self, wanted: EventFilter, idle_s: float) -> AsyncIterator[Part]:
-        """Yield events that pass the filter; an empty part at the begin, and each `idle_s` seconds without any."""
+        """Yield events that pass the filter; an empty part first, and after each `idle_s` seconds without any."""
         await self._find()
         self._finder = asyncio.create_task(self._keep_finding())
         yield Part(place_text(self._place), [])
@@ -157,7 +157,7 @@ class EventFeed:
                 started = asyncio.Event()
                 self._readers[node_id] = asyncio.create_task(self._read(address, started))
                 starts.append(started.wait())
-        # Events after the stream's first byte must be in it, so the begin of each log is known first.
+        # Events after the stream's first byte must be in it, so the start in each log must be known first.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * RETRY_S):
                 await asyncio.gather(*starts)

@@ -1,7 +1,7 @@
 """Kinds of arguments: one class per kind reads a value from JSON or from the text of a query, and has a JSON Schema.
 
-A wrong value is refused with the argument's name. Nothing is guessed: a number is no text, and `1.0` is no whole
-number.
+A wrong value is refused with the argument's name. Values are not converted: a number is not text, and `1.0` is not a
+whole number.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Kind:
     """One kind of argument."""
 
     def read(self, name: str, value: Any) -> Any:
-        """Return the value that JSON gave. Raises RefusedError."""
+        """Return the checked value from JSON. Raises RefusedError."""
         raise TypeError(type(self).__name__)
 
     def read_text(self, name: str, text: str) -> Any:
-        """Return the value of a text of the query. Raises RefusedError."""
+        """Return the checked value of a text from the query. Raises RefusedError."""
         return self.read(name, text)
 
     def schema(self) -> dict[str, Any]:
@@ -35,7 +35,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Text(Kind):
-    """Text of so many characters."""
+    """Text with a least and a greatest number of characters."""
 
     shortest: int = 0
     longest: int = 4096
@@ -78,7 +78,7 @@ class Whole(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Flag(Kind):
-    """Yes or no."""
+    """True or false."""
 
     def read(self, name: str, value: Any) -> bool:
         """Return the truth value."""
@@ -189,7 +189,7 @@ class Argument:
     name       its name, in snake case
     kind       its kind
     help       its meaning, in a sentence
-    place      where HTTP has it: `path`, `query` or `body`
+    place      its place in an HTTP request: `path`, `query` or `body`
     required   whether it must be given
     """
 
@@ -201,7 +201,7 @@ class Argument:
 
 
 def merged(kind: Kind, name: str, texts: list[str]) -> Any:
-    """Return the value of an argument that stands in a query, perhaps several times. Raises RefusedError."""
+    """Return the value of an argument that occurs in a query, perhaps several times. Raises RefusedError."""
     if isinstance(kind, Pairs):
         found: dict[str, str] = {}
         for text in texts:

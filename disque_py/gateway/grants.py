@@ -1,7 +1,7 @@
-"""Roles and principals: which caller may do what with which queues.
+"""Roles and principals: the operations that a caller may execute, and on which queues.
 
 A grant is a role on a pattern of queue names, written `role:pattern`. `operate`, `bodies` and `consume` include `read`
-on the same pattern, and `admin` includes everything. A principal has grants and the client that talks to the cluster in
+on the same pattern, and `admin` includes everything. A principal has grants, and a client that talks to the cluster in
 its name. Pure.
 """
 
@@ -41,7 +41,7 @@ class Grant:
 
 
 def grant_of(text: str) -> Grant:
-    """Return the grant that a text names; a role alone is on all queues. Raises ValueError."""
+    """Return the grant that a text names; a role alone applies to all queues. Raises ValueError."""
     role, _, pattern = text.partition(":")
     if role not in ROLES:
         raise ValueError(f"there is no role {role!r} (roles: {', '.join(ROLES)})")
@@ -56,9 +56,9 @@ class Principal:
     """A caller that has logged in.
 
     name          for the audit log and for rates
-    grants        what it may do
-    client        the client in its name
-    asks_broker   the broker knows its rights and this gateway does not, so operations are passed on without a check
+    grants        its roles
+    client        the client that acts in its name
+    asks_broker   only the broker knows its rights, so this gateway passes operations on without a check
     """
 
     name: str
@@ -95,5 +95,5 @@ class Principal:
         return [name for name in names if self.may(role, name)]
 
 
-# Answers that a principal remembers. Callers choose names, so their number is bounded.
+# The most answers that a principal remembers. Callers choose the names, so the number must have a limit.
 FOUND_MAX: Final = 10_000

@@ -1,12 +1,12 @@
 """Logins: the principal of a request, from its Authorization header or its certificate.
 
-A bearer token of the access file acts with the gateway's own login at the nodes, within its grants. So do a token of
-the issuer (oidc.py), whose claims the file maps to grants, and a certificate that TLS has verified and that the file
-names. A header wins over a certificate. A user of the broker, by Basic, acts with its own login: the gateway logs in at
-a node with these words, and so the broker checks the password. Without any login configured, every caller is the same
+Three kinds of callers use the gateway's own login at the nodes, limited by their grants: bearer tokens of the access
+file; tokens of the issuer (oidc.py), whose claims the file maps to grants; and certificates that TLS has verified and
+that the file names. A header wins over a certificate. A user of the broker, with Basic, uses its own login: the gateway
+logs in at a node with it, and so the broker checks the password. If no logins are configured, every caller is the same
 principal with all roles, and only loopback addresses are served.
 
-Clients of broker users are kept while they are used. The password itself is not kept in a key, and no token is.
+Clients of broker users are kept while they are used. Their keys have hashes of passwords and tokens, never the secrets.
 """
 
 from __future__ import annotations
@@ -34,27 +34,26 @@ from disque_py.gateway.settings import Settings
 from disque_py.gateway.shapes import readable
 
 CLIENTS_MAX: Final = 100
-# A login that the broker accepted is asked again after this time, so a user that was removed is out by then.
+# The broker is asked again about an accepted login after this time, so a removed user loses access by then.
 CHECK_AGAIN_S: Final = 10.0
 FILE_CHECK_S: Final = 1.0
-# An issuer's token that was checked counts so long without another look at its keys.
+# A checked token of the issuer is valid for this time before it is checked again.
 CHECKED_S: Final = 60.0
 CHECKED_MAX: Final = 10_000
 NAME_MAX: Final = 200
-# The scheme of the console's own logins at the issuer: an ID token, which names the console as its audience.
+# The scheme of the console's logins at the issuer: an ID token, which names the console as its audience.
 ID_TOKEN: Final = "Id-Token"
 
 
 class Logins:
     """The principals of the gateway.
 
-    settings   which logins there are
-    options    how to reach the nodes, with the gateway's own login
-    cluster    name of the cluster, for entries of the access file that name clusters
-    issuer     of tokens; None if there is none
-    failures   failed logins of all clusters
-
-    `needs_login`: whether a request without a login is refused.
+    settings      settings of the gateway
+    options       options of connections to the nodes, with the gateway's own login
+    cluster       name of the cluster, for entries of the access file that name clusters
+    issuer        the issuer of tokens; None if there is none
+    failures      failed logins of all clusters
+    needs_login   whether a request without a login is refused
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class Logins:
         self._everyone = Principal("local", ALL, self.client)
 
     def access(self) -> AccessFile:
-        """Return the access file as it is now. Raises OSError, ValueError when it is read for the first time."""
+        """Return the current access file. Raises OSError or ValueError only when it is read for the first time."""
         path = self._settings.access_file
         now = time.monotonic()
         if not path or (self._file_state is not None and now - self._file_checked < FILE_CHECK_S):
@@ -101,7 +100,7 @@ class Logins:
                 self._users.clear()
         except (OSError, ValueError):
             if self._file_state is None:
-                raise  # At the start a mistake is an error. Later the last good content stays in force.
+                raise  # At the start a mistake is an error. Later the last valid content stays in force.
         return self._access
 
     async def principal(self, authorization: str, address: str, certificate: Certificate | None = None) -> Principal:
@@ -111,11 +110,12 @@ class Logins:
         if not authorization:
             if certificate is not None:
                 return self._of_certificate(certificate)
-            raise RefusedError("NOAUTH", "a login is needed")
+            raise RefusedError("NOAUTH", "a login is required")
         scheme, _, rest = authorization.partition(" ")
         scheme, rest = scheme.lower(), rest.strip()
         if scheme == "bearer":
-            # A token can't be guessed, so failures are not counted: one bad caller behind a proxy locks out no other.
+            # Tokens can't be guessed, so failures are not counted. So a bad caller behind a proxy does not lock out
+            # others.
             if self._settings.oidc_audience and rest.count(".") == 2:
                 return await self._of_issuer(rest, self._settings.oidc_audience)
             return self._of_token(rest)
@@ -123,7 +123,7 @@ class Logins:
             return await self._of_user(*_basic(rest), address)
         if scheme == ID_TOKEN.lower() and self._settings.oidc_client_id:
             return await self._of_issuer(rest, (self._settings.oidc_client_id,))
-        raise RefusedError("NOAUTH", "this gateway has no such kind of login")
+        raise RefusedError("NOAUTH", "this gateway does not support this kind of login")
 
     def _of_certificate(self, certificate: Certificate) -> Principal:
         if time.time() >= certificate.ends:
@@ -139,7 +139,7 @@ class Logins:
 
     async def _of_issuer(self, token: str, audiences: tuple[str, ...]) -> Principal:
         if self._issuer is None:
-            raise RefusedError("NOAUTH", "this gateway has no such kind of login")
+            raise RefusedError("NOAUTH", "this gateway does not support this kind of login")
         access = self.access()
         key = hashlib.blake2b(f"{audiences} {token}".encode(), key=self._salt).digest()
         now = time.time()
@@ -209,7 +209,8 @@ class Logins:
         try:
             rules = await self.client.execute("ACL", "GETUSER", name, repeat=True)
         except ReplyError as error:
-            # Nodes without users: a password opens everything. Without permission to look, only the nodes know.
+            # Nodes without users give every login all rights. If the user may not read its own rules, only the nodes
+            # know them.
             is_old = error.text.startswith("ERR unknown command")
             return Principal(f"user:{name}", ALL if is_old else (), probe, asks_broker=not is_old)
         return Principal(f"user:{name}", grants_of_rules(rules), probe, asks_broker=True)
@@ -224,8 +225,8 @@ class Logins:
 def grants_of_rules(reply: Any) -> tuple[Grant, ...]:
     """Return the grants that come closest to a user's rules, as ACL GETUSER shows them.
 
-    They decide about the gateway's own lists, and about what pages show. The nodes check every command by the rules
-    themselves. A rule about a single command makes no grant.
+    The gateway uses these grants for its own lists, and to decide what pages show. The nodes check every command
+    against the rules themselves. A rule about a single command gives no grant.
     """
     if not isinstance(reply, list):
         return ()
@@ -236,7 +237,7 @@ def grants_of_rules(reply: Any) -> tuple[Grant, ...]:
         named = set(ROLES) if name == "all" and word[1:2] == "@" else {name} & set(ROLES) if word[1:2] == "@" else set()
         roles = roles | named if sign == "+" else roles - named
     patterns = [word.removeprefix("~") for word in str(pairs.get("keys", "")).split()]
-    # The broker's @admin is about the cluster and includes no other category, as the gateway's role does.
+    # The broker's @admin concerns only the cluster, but the gateway's role admin includes all other roles.
     if not roles >= set(ROLES):
         roles.discard("admin")
     return tuple(Grant(role, pattern) for role in sorted(roles) for pattern in patterns)

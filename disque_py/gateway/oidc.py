@@ -1,12 +1,13 @@
 """OpenID Connect: tokens of an issuer (JWT), checked by its published keys.
 
-The issuer is found by its discovery document. Its keys are fetched when they are first needed, and again after an hour,
-or when a token names a key that is not among them; the latter at most once in half a minute, so that bad tokens make
-no load on the issuer. While the issuer does not answer, its keys stay in force for a day.
+The discovery document has the addresses of the issuer. Its keys are fetched when they are first needed, and again after
+an hour. They are also fetched when a token names an unknown key, but at most once in half a minute, so that bad tokens
+put no load on the issuer. While the issuer does not answer, its keys stay in force for a day.
 
-A token counts if one of the issuer's keys signed it by a public-key algorithm, if issuer and audience are those of the
-settings, and if its time has come and is not over; `oidc-leeway` seconds are forgiven. The access file maps claims to
-roles (claims.py). People log in at the console by the authorization code flow with PKCE (console/code_flow.py).
+A token is valid if one of the issuer's keys signed it with a public-key algorithm, if issuer and audience are those of
+the settings, and if the current time is in its validity period, with a tolerance of `oidc-leeway` seconds. The access
+file maps claims to roles (claims.py). People log in at the console by the authorization code flow with PKCE
+(console/code_flow.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import jwt
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings, is_safe
 
-# A shared secret is no proof of the issuer, and `none` is none at all.
+# Algorithms with a shared secret don't prove the issuer, and `none` proves nothing.
 ALGORITHMS: Final = frozenset(
     ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 )
@@ -36,12 +37,12 @@ FETCH_S: Final = 5.0
 FETCH_MAX: Final = 1 << 20
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
 
-# (URL, form or None, headers) → the object that it answers with. Raises OSError, ValueError.
+# (URL, form or None, headers) → the object in the answer. Raises OSError, ValueError.
 Fetch = Callable[[str, Mapping[str, str] | None, Mapping[str, str]], Any]
 
 
 class Key(NamedTuple):
-    """A public key, and the only algorithm that it is for; empty: any of its kind."""
+    """A public key, and the only algorithm that it may be used with; empty: any algorithm of its kind."""
 
     value: Any
     algorithm: str
@@ -50,8 +51,8 @@ class Key(NamedTuple):
 class Issuer:
     """The issuer of the settings, with its keys.
 
-    settings   `oidc-issuer` and its companions
-    fetch      asks the issuer; it runs in a thread
+    settings   `oidc-issuer` and the related settings
+    fetch      sends a request to the issuer; it runs in a thread
     """
 
     def __init__(self, settings: Settings, fetch: Fetch | None = None) -> None:
@@ -108,7 +109,7 @@ class Issuer:
         except (OSError, ValueError) as error:
             raise RefusedError("WRONGPASS", f"the issuer refused the login: {error}") from None
         if not isinstance(found, dict):
-            raise RefusedError("ISSUER", "the issuer's answer is no object")
+            raise RefusedError("ISSUER", "the issuer's answer is not an object")
         return found
 
     async def _key(self, kid: str, algorithm: str) -> Key:
@@ -152,7 +153,7 @@ class Issuer:
         except (OSError, ValueError) as error:
             raise RefusedError("ISSUER", f"the issuer does not answer: {error}") from None
         if not isinstance(found, dict) or found.get("issuer") != issuer:
-            raise RefusedError("ISSUER", "the discovery document is of another issuer")
+            raise RefusedError("ISSUER", "the discovery document belongs to another issuer")
         self._document = found
 
 
@@ -174,7 +175,7 @@ def keys_of(found: Any) -> dict[str, Key]:
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *words: Any, **more: Any) -> None:
-        """Follow no redirect: it may lead to an address that is not safe."""
+        """Follow no redirect, because it may lead to an unsafe address."""
 
 
 def fetch_json(url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]) -> Any:

@@ -1,8 +1,8 @@
 """The table of operations: everything that a door can do.
 
 A row has the operation's name, its HTTP method and path, the role that it needs, its arguments, the broker's commands
-behind it, and the errors that it can have beside the common ones. HTTP's routes, OpenAPI, the reference, the checks of
-permissions and the mapping of gRPC derive from it. actions/ has a function per row.
+behind it, and its errors besides the common ones. HTTP routes, OpenAPI, the reference, permission checks and the gRPC
+mapping are derived from the table. actions/ has a function for each row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from disque_py.gateway.fields import MS_MAX, Argument, Choice, Flag, Kind, Octet
 # on some queue is enough, and the answer has only what the caller may see. `all`: the role on every queue.
 Scope = Literal["queue", "name", "job", "any", "all"]
 
-# States of jobs that nodes keep, and those in which bulk work may change jobs.
+# Statuses of jobs that nodes keep, and those in which bulk work may change jobs.
 STATUSES: Final = tuple(name for name in JOB_STATUSES if name not in ("completed", "canceled"))
 CHANGED: Final = tuple(name for name in STATUSES if name != "running")
 # Errors that any operation can have.
@@ -46,15 +46,15 @@ class Operation:
     name        its name, in snake case
     verb, path  of HTTP, behind the base path
     role        the role that it needs
-    scope       what the role must be on
-    summary     what it does, in a sentence
+    scope       the names on which the caller must have the role
+    summary     its effect, as a sentence
     command     the broker's command, or commands
     arguments   in order
-    errors      codes beside the common ones
-    status      of HTTP when it is done
-    changes     whether it changes something: refused where the gateway is read-only, and audited
-    waits       whether it may wait for long, so that a caller that hangs up must be noticed
-    form        of the answer: `json`, `lines` (NDJSON), `events` (SSE)
+    errors      error codes besides the common ones
+    status      HTTP status of a success
+    changes     whether it changes something. Then a read-only gateway refuses it, and it is audited
+    waits       whether it may wait for long, so that the gateway must notice a caller that hangs up
+    form        form of the answer: `json`, `lines` (NDJSON), `events` (SSE)
     has_body    whether HTTP has a JSON body
     kinds       name of an argument -> its kind
     required    names of arguments that must be given
@@ -83,7 +83,7 @@ class Operation:
         object.__setattr__(self, "required", tuple(each.name for each in self.arguments if each.required))
 
     def all_errors(self) -> tuple[str, ...]:
-        """Return all codes that it can have."""
+        """Return all error codes of the operation."""
         return (*COMMON_ERRORS, *self.errors)
 
 
@@ -97,7 +97,7 @@ def _query(name: str, kind: Kind, help_: str) -> Argument:
 
 MS: Final = Whole(0, MS_MAX)
 SPAN: Final = Whole(1, MS_MAX)
-# The meaning of a backslash in a name is its own: any text is a name.
+# Any text is a name. A backslash in a name has no special meaning.
 NAME: Final = Text(1, 1024)
 QUEUE: Final = _path("queue", "name of the queue, percent-encoded", NAME)
 JOB: Final = _path("id", "id of the job", Text(1, 64))
@@ -111,8 +111,8 @@ ATTEMPT: Final = Argument(
 FENCE: Final = Argument(
     "fence", Whole(1, 2**63 - 1), "fence of the claim; if a later one is known, the answer is FENCED"
 )
-LIMIT: Final = Argument("limit", SPAN, "jobs at most")
-RATE: Final = Argument("rate", Whole(1, 1_000_000), "jobs per second at most")
+LIMIT: Final = Argument("limit", SPAN, "the most jobs")
+RATE: Final = Argument("rate", Whole(1, 1_000_000), "the most jobs per second")
 SEARCH: Final = (
     Argument("status", Choice(STATUSES), "jobs of this status; `pending` by default"),
     WHERE,
@@ -127,7 +127,7 @@ ENQUEUE_OPTIONS: Final = (
     Argument("replicate", Whole(1, 65535), "number of nodes that have a copy before the response"),
     Argument("delay_ms", MS, "milliseconds until the job is pending"),
     Argument("retry_ms", MS, "milliseconds of a lease; 0: deliver at most once"),
-    Argument("ttl_ms", SPAN, "milliseconds after which the job is deleted, done or not"),
+    Argument("ttl_ms", SPAN, "milliseconds after which the job is deleted, even if it is not done"),
     Argument("maxlen", Whole(1, 2**62), "refuse the job if the queue has this many jobs"),
     Argument("async", Flag(), "respond before the copies are made"),
     Argument("priority", Whole(-(2**63), 2**63 - 1), "lower numbers are served first"),
@@ -247,7 +247,7 @@ TABLE: Final = (
     ),
     Operation(
         "move_job", "POST", "/v1/jobs/{id}/move", "operate", "job",
-        "Move a job to another queue, as it is.", "MOVEJOB",
+        "Move a job to another queue, unchanged.", "MOVEJOB",
         (JOB, Argument("to", NAME, "the other queue", required=True)), ("BADID", "UNREACHABLE", "OOM"), changes=True,
     ),
     Operation(
@@ -281,8 +281,8 @@ TABLE: Final = (
         (
             QUEUE,
             *SEARCH,
-            Argument("cursor", Text(1, 64), "the `cursor` of the page before"),
-            Argument("limit", Whole(1, 1000), "jobs at most; 50 by default"),
+            Argument("cursor", Text(1, 64), "the `cursor` of the previous page"),
+            Argument("limit", Whole(1, 1000), "the most jobs; 50 by default"),
         ),
     ),
     Operation(
@@ -306,8 +306,8 @@ TABLE: Final = (
             _query("match", Text(1, 200), "pattern of names (`*`, `?`, `[ab]`)"),
             _query("sort", Choice(("name", "pending", "running", "errored", "oldest", "rate")), "order; `name` by default"),
             _query("status", Choice(STATUSES), "only queues with jobs of this status"),
-            _query("cursor", Text(1, 64), "the `cursor` of the page before"),
-            _query("limit", Whole(1, 1000), "queues at most; 100 by default"),
+            _query("cursor", Text(1, 64), "the `cursor` of the previous page"),
+            _query("limit", Whole(1, 1000), "the most queues; 100 by default"),
         ),
     ),
     Operation(
@@ -341,8 +341,8 @@ TABLE: Final = (
             QUEUE,
             _query("status", Choice(STATUSES), "jobs of this status; `pending` by default"),
             WHERE_QUERY,
-            _query("cursor", Text(1, 64), "the `cursor` of the page before"),
-            _query("limit", Whole(1, 1000), "jobs at most; 50 by default"),
+            _query("cursor", Text(1, 64), "the `cursor` of the previous page"),
+            _query("limit", Whole(1, 1000), "the most jobs; 50 by default"),
         ),
     ),
     Operation(
@@ -414,7 +414,7 @@ TABLE: Final = (
             _query("queue", Text(1, 1024), "pattern of queue names"),
             _query("job", Text(1, 64), "id of one job"),
             _query("event", Text(1, 64), "name of the event, such as `added`"),
-            _query("place", Text(0, 8192), "the id of the last event that was seen, like the header Last-Event-ID"),
+            _query("place", Text(0, 8192), "the id of the last event that the caller has read, as in the header Last-Event-ID"),
         ),
         form="events",
     ),

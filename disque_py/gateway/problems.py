@@ -1,7 +1,7 @@
-"""The table of errors: what a caller hears when an operation is refused, on each door.
+"""The table of errors: the answer of each door when an operation is refused.
 
 The first word of the broker's error is the code. A row names codes with the same meaning, the HTTP status and the gRPC
-status. Codes in DOOR are the gateway's own. An unknown code of a newer broker counts as ERR.
+status. Codes in DOOR come from the gateway. An unknown code of a newer broker is treated as ERR.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Row:
     codes         first words of errors
     http          HTTP status
     grpc          name of the gRPC status
-    meaning       what the caller learns, in a few words
-    retry_after   whether the answer asks the caller to come again in a second
+    meaning       the meaning for the caller, in a few words
+    retry_after   whether the answer asks the caller to retry after a second
     """
 
     codes: tuple[str, ...]
@@ -46,7 +46,7 @@ TABLE: Final = (
     Row(("NOAUTH", "WRONGPASS"), 401, "UNAUTHENTICATED", "no login, or a wrong one"),
     Row(("NOPERM",), 403, "PERMISSION_DENIED", "the login has no permission for this"),
     Row(("NOJOB", "NOTFOUND"), 404, "NOT_FOUND", "there is no such job, queue, operation or path"),
-    Row(("METHOD",), 405, "UNIMPLEMENTED", "the path has other methods"),
+    Row(("METHOD",), 405, "UNIMPLEMENTED", "the path does not support this method"),
     Row(
         (
             "PAUSED",
@@ -67,11 +67,11 @@ TABLE: Final = (
     ),
     Row(("STALE", "FENCED"), 409, "ABORTED", "a later delivery or owner is known"),
     Row(("TOOBIG",), 413, "RESOURCE_EXHAUSTED", "the body or the batch is too long"),
-    Row(("HOST",), 421, "INVALID_ARGUMENT", "the Host header names no host of this gateway"),
+    Row(("HOST",), 421, "INVALID_ARGUMENT", "the Host header does not name this gateway"),
     Row(("MAXLEN",), 429, "RESOURCE_EXHAUSTED", "the queue is full", retry_after=True),
     Row(("LIMIT",), 429, "RESOURCE_EXHAUSTED", "a rate or a number is above its limit", retry_after=True),
     Row(("FAULT",), 500, "INTERNAL", "an error of the gateway, which is in its log"),
-    Row(("UNSUPPORTED",), 501, "UNIMPLEMENTED", "the nodes do not know this command"),
+    Row(("UNSUPPORTED",), 501, "UNIMPLEMENTED", "the nodes do not support this command"),
     Row(("UNKNOWN",), 502, "UNKNOWN", "the answer was lost: the command may have been executed"),
     Row(
         ("NOREPL", "NOQUORUM", "UNREACHABLE", "NONODE", "LOADING", "LEAVING"),
@@ -85,7 +85,7 @@ TABLE: Final = (
 )
 
 BY_CODE: Final = {code: row for row in TABLE for code in row.codes}
-# Codes that no broker gives.
+# Codes that only the gateway uses.
 DOOR: Final = frozenset(
     ("NOTFOUND", "METHOD", "CONFIRM", "HOST", "FAULT", "UNSUPPORTED", "UNKNOWN", "NONODE", "ISSUER")
 )
@@ -106,7 +106,7 @@ class RefusedError(Exception):
         return BY_CODE[self.code]
 
     def problem(self) -> dict[str, Any]:
-        """Return the problem as RFC 9457 has it: `type`, `title`, `status`, `detail`, and our `code`."""
+        """Return the problem document of RFC 9457: `type`, `title`, `status`, `detail`; and the `code`."""
         row = self.row
         return {
             "type": TYPE_PREFIX + "errors",

@@ -1,8 +1,8 @@
 """Rate limits: a token bucket per principal and per address.
 
-A bucket holds one second's requests at most. It fills steadily, so a caller that stays below the rate is never refused.
-Buckets that are full say nothing, so they are dropped when there are many. Failed logins have buckets of their own:
-five per address and minute.
+A bucket holds at most the requests of one second. It fills steadily, so a caller that stays below the rate is never
+refused. A full bucket has no information, so full buckets are dropped when there are many. Failed logins have separate
+buckets: five per address and minute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Rates:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str, now: float, count: float = 1) -> bool:
-        """Take so many requests of a bucket. Return False, and take nothing, if it has less."""
+        """Take `count` requests from a bucket. Return False, and take nothing, if it has fewer."""
         if not self._rate:
             return True
         level = self.level(name, now)
@@ -37,7 +37,7 @@ class Rates:
         return True
 
     def level(self, name: str, now: float) -> float:
-        """Return the requests that a bucket holds now."""
+        """Return the number of requests in a bucket now."""
         level, since = self._buckets.get(name, (self._burst, now))
         return min(self._burst, level + (now - since) * self._rate)
 
@@ -50,13 +50,13 @@ class Rates:
 
 
 class LoginFailures:
-    """Failed logins by address: after five within a minute the next one has to wait."""
+    """Failed logins by address. After five within a minute, the address has to wait."""
 
     def __init__(self) -> None:
         self._rates = Rates(LOGIN_FAILURES / LOGIN_SECONDS, LOGIN_FAILURES)
 
     def is_blocked(self, address: str, now: float) -> bool:
-        """Return whether the address failed too often."""
+        """Return whether the address has failed too often."""
         return self._rates.level(address, now) < 1
 
     def failed(self, address: str, now: float) -> None:

@@ -1,7 +1,7 @@
-"""The process: uvicorn on the HTTP address, gRPC beside it, TLS for both.
+"""The process: uvicorn on the HTTP address, gRPC on its own address, TLS for both.
 
-SIGTERM and SIGINT end it: no request is taken any more, running ones have a few seconds. The files of TLS are read
-again when they change, and by SIGHUP.
+SIGTERM and SIGINT stop it: it takes no more requests, and running ones have a few seconds to finish. The TLS files are
+read again when they change, and after SIGHUP.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Gateway:
     """One gateway, in the running event loop.
 
     settings   its settings
-    port       of HTTP, once it was started; so port 0 may be asked for
+    port       the HTTP port, after the start; it differs from the settings if they have port 0
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -56,7 +56,7 @@ class Gateway:
         self.port = 0
 
     async def start(self) -> None:
-        """Listen. Raises StartError, and then nothing is left open."""
+        """Listen. After a StartError nothing is left open."""
         try:
             await self._start()
         except OSError as error:
@@ -106,14 +106,14 @@ class Gateway:
         return Api(self.service, self._mounts(self.service, links), clusters)
 
     def _mounts(self, service: Service, links: list[tuple[str, str]]) -> dict[str, Mounted]:
-        """Return the doors of a cluster below paths of their own."""
+        """Return the doors of a cluster that have their own paths."""
         mounts: dict[str, Mounted] = {"/dyno/": Dyno(service).serve}
         if self._settings.console:
             mounts["/console/"] = Console(service, links).serve
         return mounts
 
     async def close(self) -> None:
-        """Answer what runs, and end."""
+        """Finish running requests, and stop."""
         if self._watching is not None:
             self._watching.cancel()
         if self._server is not None and self._serving is not None:
@@ -125,7 +125,7 @@ class Gateway:
         await self.clusters.close()
 
     def reload_certificate(self) -> None:
-        """Read the files of TLS again. Bad ones are logged, and the old ones stay in force."""
+        """Read the TLS files again. If they are invalid, log that and keep the old ones in force."""
         if self._tls is None:
             return
         try:
@@ -134,7 +134,7 @@ class Gateway:
             LOG.error("the certificate was not read again: %s", error)
 
     async def _watch_files(self) -> None:
-        """Read the files of TLS again when they change."""
+        """Read the TLS files again when they change."""
         while self._tls is not None:
             await asyncio.sleep(FILES_S)
             if self._tls.has_changed():
@@ -142,7 +142,7 @@ class Gateway:
 
 
 class _QuietServer(uvicorn.Server):
-    """uvicorn without its own signal handlers: the process has its own."""
+    """uvicorn without its signal handlers, because the process has its own."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:

@@ -1,7 +1,7 @@
 """The service: every door executes operations here.
 
-A call passes these checks, in this order: the rate of the principal, read-only, the arguments, the permission, and then
-its action runs. A change is audited, whatever comes of it. The duration of each call is counted, by door, operation and
+A call passes these checks, in this order: the rate of the principal, read-only, the arguments, the permission. Then its
+action runs. A change is audited, whatever its outcome is. The duration of each call is counted by door, operation and
 code.
 """
 
@@ -38,13 +38,13 @@ from disque_py.gateway.works import Works
 
 NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
-# A stream's login is checked again after this time: tokens end, users are removed, files change.
+# A stream's login is checked again after this time, because tokens expire, users are removed, and files change.
 STAY_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The words of a login, which a stream shows again and again."""
+    """The credentials of a stream, which are checked at intervals."""
 
     authorization: str
     address: str
@@ -56,8 +56,8 @@ class Service:
 
     settings   of the gateway
     audit      the audit log; by default that of the settings
-    cluster    name of a further cluster; empty: the one of `url`
-    main       the service of `url`, whose limits and audit log hold for all clusters
+    cluster    name of a further cluster; empty: the cluster of `url`
+    main       the service of `url`, whose limits and audit log apply to all clusters
     """
 
     def __init__(
@@ -112,13 +112,13 @@ class Service:
             raise self._refusal(error, "login") from error
 
     def call(self, principal: Principal, args: dict[str, Any], headers: Mapping[str, str] | None = None) -> Call:
-        """Return a call with these arguments. `headers` of the request may have its trace context."""
+        """Return a call with these arguments. The request's `headers` may have a trace context."""
         return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {}, self.works)
 
     async def perform(
         self, operation: Operation, call: Call, address: str, door: str, action: Action | None = None
     ) -> Any:
-        """Execute an operation, by its own action or by this one. Raises RefusedError."""
+        """Execute an operation with its own action, or with `action`. Raises RefusedError."""
         started = time.perf_counter()
         code = "OK"
         try:
@@ -150,7 +150,7 @@ class Service:
         if operation.changes and self.settings.read_only:
             raise RefusedError("NOPERM", "this gateway is read-only (read-only)")
         if principal.asks_broker:
-            if operation.form == "events":  # The answer begins before the broker hears of it.
+            if operation.form == "events":  # The answer begins before the broker checks anything.
                 await self._ask_for_events(call)
             return
         role, scope = operation.role, operation.scope
@@ -180,7 +180,7 @@ class Service:
                 raise refused from error
 
     async def _check_jobs(self, call: Call, role: str) -> None:
-        """Refuse jobs of queues without the role. An id of an unknown job was given to the caller, so it may pass."""
+        """Refuse jobs in queues on which the caller lacks the role. Let the id of an unknown job pass."""
         ids = call.args["ids"] if "ids" in call.args else [call.args["id"]]
         pipeline = call.client.pipeline()
         for job_id in ids:
@@ -191,9 +191,9 @@ class Service:
                 raise _forbidden(call.principal, role, queue)
 
     async def stay(self, login: Login, principal: Principal) -> Principal:
-        """Return the principal of a stream's login as it is now; the known one where nodes or the issuer don't answer.
+        """Return the current principal of a stream's login; the known one if nodes or the issuer don't answer.
 
-        Raises RefusedError when the login does not count any more: the stream must end.
+        Raises RefusedError if the login is no longer valid. Then the stream must end.
         """
         try:
             return await self.logins.principal(login.authorization, login.address, login.certificate)
@@ -225,4 +225,4 @@ class Service:
 
 def _forbidden(principal: Principal, role: str, queue: str = "") -> RefusedError:
     place = f" on {queue!r}" if queue else ""
-    return RefusedError("NOPERM", f"{principal.name} has no role {role}{place}")
+    return RefusedError("NOPERM", f"{principal.name} does not have the role {role}{place}")

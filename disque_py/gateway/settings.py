@@ -1,7 +1,7 @@
 """The settings of disque-gateway: one table for the file, the environment, the command line and the documentation.
 
-A file has a line per setting, `name value`; `#` begins a comment. A variable of the environment, DISQUE_GATEWAY_
-and the name in capitals, wins over the file. An option of the command line wins over both.
+A file has a line per setting, `name value`; `#` begins a comment. An environment variable, DISQUE_GATEWAY_ and the name
+in capitals, wins over the file. A command line option wins over both.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The variable of the environment."""
+        """The name of the environment variable."""
         return ENVIRONMENT + self.name.upper().replace("-", "_")
 
 
@@ -112,7 +112,7 @@ TABLE: Final = (
         "clusters",
         "",
         _clusters,
-        "further clusters, as `eu=disque://… us=disque://…`; a file can have a line `cluster NAME URL` for each",
+        "further clusters: `eu=disque://… us=disque://…`; a file can have a line `cluster NAME URL` for each",
     ),
     Setting("base-path", "", _base, "prefix of all paths, if a proxy serves other services on the same host"),
     Setting("hosts", "", _names, "further names of this gateway in Host headers, separated by commas; `*`: any"),
@@ -146,7 +146,7 @@ TABLE: Final = (
         "tls-client-required",
         "no",
         _flag,
-        "refuse connections without a certificate; gRPC asks for one only with `yes`",
+        "refuse connections without a certificate; gRPC requests a certificate only with `yes`",
     ),
     Setting("body-max", "1048576", _number(1, 2**30), "the most bytes of a request"),
     Setting("batch-max-jobs", "10000", _number(1, 1_000_000), "the most jobs in a batch"),
@@ -263,12 +263,12 @@ class Settings:
         for name, address in (("listen", self.listen), ("grpc-listen", self.grpc_listen)):
             if address is not None and not self.has_logins and not is_loopback(address.host):
                 raise ValueError(
-                    f"{name} {address}: without logins only loopback is served; set access-file or broker-users"
+                    f"{name} {address}: without logins the gateway listens only on loopback; set access-file or broker-users"
                 )
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from this machine only."""
+    """Return whether an address can be reached only from this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,6 +1,6 @@
-"""Shapes: results of the client library as the JSON of the answers.
+"""Shapes: results of the client library as JSON for answers.
 
-A body is `body` where it is UTF-8, else `body_base64`. Times are milliseconds. Pure.
+A body is the field `body` if it is UTF-8, else `body_base64`. Times are milliseconds. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from disque_py.client.results import Job, JobInfo, LockInfo, QueueSettings, Task
 
-# Programs choose them, so only callers who may see bodies see them.
+# Programs choose the content of these fields, so only callers that may see bodies see them.
 _FLOW_FIELDS: Final = ("progress", "progress_text", "batch", "topic", "key_window_ms")
 _INFO_FIELDS: Final = tuple(
     each.name
@@ -24,12 +24,12 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def body_of(body: bytes) -> dict[str, str]:
-    """Return the body as text, or as Base64 where it is no UTF-8."""
+    """Return the body as text, or as Base64 if it is not UTF-8."""
     return octets_of("body", body)
 
 
 def octets_of(name: str, value: bytes) -> dict[str, str]:
-    """Return bytes as a field with text, or as one with Base64 where they are no UTF-8."""
+    """Return bytes as a field with text, or as a field with Base64 if they are not UTF-8."""
     try:
         return {name: value.decode()}
     except UnicodeDecodeError:
@@ -52,7 +52,7 @@ def job(found: Job, *, has_body: bool = True) -> dict[str, Any]:
 
 
 def job_info(found: JobInfo, *, has_body: bool) -> dict[str, Any]:
-    """Return a job as SHOW tells it; its body and metadata only where the caller may see them."""
+    """Return a job as SHOW reports it, with body and metadata only if the caller may see them."""
     shape = {name: getattr(found, name) for name in _INFO_FIELDS}
     shape["created_ms"] = found.ctime // 1_000_000
     shape["error"] = found.error if has_body else None
@@ -69,7 +69,7 @@ def job_info(found: JobInfo, *, has_body: bool) -> dict[str, Any]:
 
 
 def readable(value: Any) -> Any:
-    """Return a value that JSON can have: bytes become text."""
+    """Return a value for JSON, in which bytes become text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, list):
@@ -84,7 +84,7 @@ def _ms(span: timedelta | None) -> int | None:
 
 
 def settings(found: QueueSettings) -> dict[str, Any]:
-    """Return the settings of a queue. Those that have no argument of their own are in `more`, as PUT takes them."""
+    """Return the settings of a queue. Settings without an argument are in `more`, as PUT takes them."""
     more: dict[str, Any] = {
         "index": ",".join(found.index),
         "exclusive-by": found.exclusive_by,

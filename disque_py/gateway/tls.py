@@ -1,7 +1,7 @@
-"""TLS of the HTTP port: 1.2 or later, with certificates that can change while connections run.
+"""TLS of the HTTP port: version 1.2 or later, with certificates that can change while connections run.
 
-Each handshake uses the newest files. The context that the port was opened with hands it to the current one, because a
-context can't forget an authority. Connections keep what they began with.
+Each handshake uses the newest files. The port has one context, which passes each handshake to the current context,
+because a context can't forget an authority. Connections keep the context of their handshake.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class TlsError(ValueError):
 
 
 def context_of(settings: Settings) -> ssl.SSLContext:
-    """Return a context with the files as they are now. Raises TlsError."""
+    """Return a context with the current files. Raises TlsError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -35,7 +35,7 @@ def context_of(settings: Settings) -> ssl.SSLContext:
 
 
 class Tls:
-    """The contexts of a gateway. Raises TlsError when the files can't be used at the start."""
+    """The contexts of a gateway. Raises TlsError if the files can't be used at the start."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -49,7 +49,7 @@ class Tls:
         connection.context = self._current
 
     def reload(self) -> None:
-        """Read the files again. Raises TlsError, and then the old ones stay in force."""
+        """Read the files again. After a TlsError the old ones stay in force."""
         self._state = self._files()
         self._current = context_of(self._settings)
 

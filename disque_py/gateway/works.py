@@ -1,9 +1,9 @@
-"""Works: changes of many single jobs, which a gateway makes itself, by commands on their ids.
+"""Works: changes of many single jobs, which a gateway makes itself with commands on their ids.
 
-Nodes change all jobs of a queue that have a status and metadata (QPURGE, QMOVE, QREDRIVE). For a filter that they don't
-have, such as the reason of a failure, the gateway sends the commands. Such a work is shown among the operations,
-with its progress, and can be stopped. It belongs to its gateway, and ends with it. Finished changes stay, and a repeat
-is safe.
+Nodes can change all jobs of a queue with a status and metadata (QPURGE, QMOVE, QREDRIVE). For filters that they don't
+support, such as the reason of a failure, the gateway sends a command for each job. Such a work is shown among the
+operations, with its progress, and can be stopped. It belongs to its gateway process, and ends with it. Finished changes
+stay, and repeating a work is safe.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any, Final
 from disque_py.client import DisqueError, ReplyError
 from disque_py.gateway.problems import RefusedError
 
-# Changes jobs, and returns how many it changed.
+# A function that changes jobs, and returns how many it changed.
 Change = Callable[[list[str]], Awaitable[int]]
 
-# Ids of works begin with this; no node's id does.
+# Ids of works begin with this text. No node's id does.
 PREFIX: Final = "gateway-"
 RUNNING_MAX: Final = 16
 KEPT_S: Final = 3600
 KEPT_MAX: Final = 1000
-# Commands under way at once.
+# The most commands in flight.
 AT_ONCE: Final = 20
 
 
@@ -35,12 +35,12 @@ AT_ONCE: Final = 20
 class Work:
     """One work.
 
-    state       `running`, `done`, `canceled` or `aborted`, as of a node's task
-    jobs        jobs that were changed
-    failed      jobs that were left out: over, in the hands of a worker, or refused
-    total       jobs that it is about
+    state       `running`, `done`, `canceled` or `aborted`, as for a node's task
+    jobs        number of jobs that were changed
+    failed      number of jobs that were left out: over, with a worker, or refused
+    total       number of all its jobs
     principal   name of its caller
-    ended       monotonic seconds of its end; 0: it runs
+    ended       monotonic seconds of its end; 0: it is running
     """
 
     id: str
@@ -56,13 +56,13 @@ class Work:
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def shape(self) -> dict[str, Any]:
-        """Return it as bulk work of nodes is shown, with its total."""
+        """Return the work in the form of the nodes' bulk work, with its total."""
         shape = {name: getattr(self, name) for name in ("id", "command", "queue", "state", "jobs", "failed", "total")}
         return shape | {"nodes": None, "nodes_missing": [], "started_ms": self.started_ms}
 
 
 class Works:
-    """The works of a gateway: those that run, and those that ended in the last hour."""
+    """The works of a gateway: running ones, and those that ended in the last hour."""
 
     def __init__(self) -> None:
         self._works: dict[str, Work] = {}
@@ -71,15 +71,15 @@ class Works:
         """Begin to change jobs. Raises RefusedError.
 
         command, queue, principal   for the list of works
-        parts                       ids of the jobs, as `change` takes them at once
+        parts                       ids of the jobs, in the parts that `change` takes
         """
         if sum(1 for work in self.known() if not work.ended) >= RUNNING_MAX:
-            raise RefusedError("LIMIT", f"too many works at once, at most {RUNNING_MAX}")
+            raise RefusedError("LIMIT", f"too many operations of this gateway are running (at most {RUNNING_MAX})")
         now_ms = int(time.time() * 1000)
         work = Work(PREFIX + secrets.token_hex(8), command, queue, principal, sum(map(len, parts)), now_ms)
         self._works[work.id] = work
         work.task = asyncio.create_task(self._run(work, iter(parts), change))
-        work.task.add_done_callback(lambda _: self._ended(work))  # Also of a task that never ran.
+        work.task.add_done_callback(lambda _: self._ended(work))  # It is called even if the task never ran.
         return work
 
     def known(self) -> list[Work]:
@@ -97,7 +97,7 @@ class Works:
 
     @staticmethod
     def stop(work: Work) -> bool:
-        """Stop a work where it is. Return whether it ran."""
+        """Stop a work. Return whether it was running."""
         if work.ended or work.task is None:
             return False
         work.state = "canceled"

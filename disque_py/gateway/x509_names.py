@@ -1,4 +1,4 @@
-"""Names of X.509 certificates: the names that a certificate has, and its end."""
+"""Names and expiry of X.509 certificates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from disque_py.gateway.certificates import Certificate
 
 
 def certificate_of(found: x509.Certificate) -> Certificate:
-    """Return the names of a certificate and its end."""
+    """Return the names of a certificate and its expiry."""
     names = {f"CN={each.value!s}" for each in found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)}
     try:
         others = found.extensions.get_extension_for_oid(ExtensionOID.SUBJECT_ALTERNATIVE_NAME).value
@@ -27,7 +27,7 @@ def certificate_of(found: x509.Certificate) -> Certificate:
 
 @lru_cache(1024)
 def of_der(octets: bytes) -> Certificate | None:
-    """Return the certificate of DER, as HTTP's TLS has it; None if it can't be read."""
+    """Return the certificate in DER, the form in HTTP's TLS; None if it can't be read."""
     try:
         return certificate_of(x509.load_der_x509_certificate(octets))
     except ValueError:
@@ -36,7 +36,7 @@ def of_der(octets: bytes) -> Certificate | None:
 
 @lru_cache(1024)
 def of_pem(octets: bytes) -> Certificate | None:
-    """Return the certificate of PEM, as gRPC has it; None if it can't be read."""
+    """Return the certificate in PEM, the form in gRPC; None if it can't be read."""
     try:
         return certificate_of(x509.load_pem_x509_certificate(octets))
     except ValueError:

@@ -1,5 +1,5 @@
-"""Adapters: task libraries of others on top of the client library.
+"""Adapters: other task libraries on top of the client library.
 
-Each package here is an extra (`pip install disque-py[dramatiq]`) and imports `disque_py.client` only. leases.py and
-result_slots.py serve several of them.
+Each package here is an extra (`pip install disque-py[dramatiq]`) and imports only `disque_py.client`. Several of them
+use leases.py and result_slots.py.
 """

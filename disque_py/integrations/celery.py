@@ -2,19 +2,19 @@
 
     app = Celery("shop", broker="disque://10.0.0.1:7711", backend="disque://10.0.0.1:7711")
 
-Each result belongs to a job of its own in the queue `celery-results`, which no consumer reads. Its KEY is the id of the
+Each result belongs to a separate job in the queue `celery-results`, which no consumer reads. Its KEY is the id of the
 task, so the worker and each waiting program find the same job without an index. The worker acknowledges the job with
-the result (ACKJOB … RESULT). Programs wait for it (WAITJOB) and ask nothing again and again.
+the result (ACKJOB … RESULT). Programs wait for it (WAITJOB) and need not poll.
 
 * A result that is longer than LONG_BYTES is the body of a second job, and the first one names it.
-* States that are not the end of a task (STARTED, RETRY, states of your own) are jobs of the queue
-  `celery-state:<task id>`. The newest one counts. The worker cancels them when the task ends.
-* Results end `result_expires` after they were stored, a day by default. A result can't be removed before: `forget` only
-  makes this program forget it.
-* The first end of a task counts, also if the task runs twice.
-* A chord counts by the task `celery.chord_unlock`, which looks at the results of its header every second.
+* States before the end of a task (STARTED, RETRY, your own states) are jobs of the queue `celery-state:<task id>`. The
+  newest one counts. The worker cancels them when the task ends.
+* Results expire `result_expires` after they were stored, a day by default. A result can't be removed before: `forget`
+  only makes this program forget it.
+* If a task runs twice, its first end counts.
+* A chord uses the task `celery.chord_unlock`, which checks the results of its header every second.
 
-A program needs no thread for this, and a forked child makes connections of its own.
+A program needs no thread for this, and a forked child opens its own connections.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WAIT_MAX: Final = 1_000
 
 
 class DisqueBackend(SyncBackendMixin, Backend):
-    """Results in the broker. Celery makes one by the setting `result_backend`."""
+    """Results in the broker. Celery makes this object for the setting `result_backend`."""
 
     supports_native_join = True
     supports_autoexpire = True
@@ -67,7 +67,7 @@ class DisqueBackend(SyncBackendMixin, Backend):
         return ";".join(self.urls) if include_password else masked(self.urls)
 
     def exception_safe_to_retry(self, exc: BaseException) -> bool:
-        """Return whether an operation may be repeated: all of them may, after a lost connection."""
+        """Return whether an operation may be repeated. After a lost connection, all of them may."""
         return isinstance(exc, DisqueConnectionError)
 
     # The job of a result.
@@ -87,7 +87,7 @@ class DisqueBackend(SyncBackendMixin, Backend):
         self.client.ack(self._job(key), result=result)
 
     def _payload(self, end: JobEnd) -> bytes | None:
-        """Return what was stored, or None if nothing was yet."""
+        """Return the stored bytes; None if there are none yet."""
         if end.result is None:
             return None
         if end.result[:1] == SHORT:
@@ -96,7 +96,7 @@ class DisqueBackend(SyncBackendMixin, Backend):
         return None if found is None else found.body
 
     def _find(self, key: str) -> bytes | None:
-        # A result that exists is told at once, so the time-out only bounds the wait for one that does not.
+        # An existing result is returned immediately, so the time-out only limits the wait for a missing one.
         return self._payload(self.client.wait_jobs(self._job(key), timeout=0.001)[0])
 
     # The methods that Celery calls.
@@ -196,7 +196,7 @@ class DisqueBackend(SyncBackendMixin, Backend):
         return {"result": result_from_tuple(meta["result"], self.app)}
 
     def _delete_group(self, group_id: str) -> None:
-        """Do nothing: the result ends by itself."""
+        """Do nothing, because the result expires by itself."""
 
     def _forget(self, task_id: str) -> None:
-        """Do nothing: the result ends by itself."""
+        """Do nothing, because the result expires by itself."""

@@ -1,11 +1,11 @@
 """A thread that extends the leases of the jobs that a worker holds.
 
-Task libraries run functions for as long as they take, in threads or processes of their own. Their jobs have a short
-lease, so that the jobs of a dead worker come back soon. This thread sends WORKING for each held job, at a third of the
-lease or more often, also while the functions keep the interpreter or an event loop busy.
+Task libraries run functions of any duration in their own threads or processes. Their jobs have a short lease, so that
+the jobs of a dead worker come back soon. This thread sends WORKING for each held job, at a third of the lease or more
+often. It works even while the functions keep the interpreter or an event loop busy.
 
 A job leaves the keeper when it is settled. It also leaves when its lease can't be extended any more (the job is
-unknown, past half of its TTL, or delivered again), and when the job was canceled. The worker is told of these.
+unknown, past half of its TTL, or delivered again), and when it was canceled. In these two cases the worker is notified.
 
 The thread starts with the first job. A forked child begins with no job and no thread.
 """
@@ -33,9 +33,9 @@ from disque_py.client import (
 )
 from disque_py.client.commands import by_node, working
 
-# Seconds of a lease, unless the program says otherwise.
+# The default number of seconds of a lease.
 LEASE_S: Final = 60.0
-# A cancellation is heard within this time, however long the lease is.
+# A cancellation is noticed within this time, however long the lease is.
 CHECK_S: Final = 5.0
 # The pause after a connection error.
 AGAIN_S: Final = 0.5
@@ -50,7 +50,7 @@ def _ignore(_job: Job) -> None:
 class LeaseKeeper:
     """The jobs that a worker holds, and the thread that extends their leases.
 
-    client        returns the client of this process
+    client        a function that returns the client of this process
     lease_s       seconds of each lease
     on_canceled   called in the thread with a job that was canceled
     on_lost       called in the thread with a job that may run elsewhere too
@@ -65,7 +65,7 @@ class LeaseKeeper:
         on_lost: Callable[[Job], None] = _ignore,
     ) -> None:
         if lease_s < 1:
-            raise ValueError("a lease lasts a second at least")
+            raise ValueError("a lease must last at least a second")
         self.lease = timedelta(milliseconds=round(1000 * lease_s))
         self._lease_s = lease_s
         self._tick_s = min(lease_s / 3, CHECK_S)
@@ -90,7 +90,7 @@ class LeaseKeeper:
         for job in jobs:
             self._jobs[job.id] = job
             if self._ending:
-                self._ending.pop(job.id, None)  # A delivery before this one has ended.
+                self._ending.pop(job.id, None)  # An earlier delivery has ended.
         with self._starting:
             if self._thread is None and jobs:
                 self._stopped = threading.Event()
@@ -100,13 +100,13 @@ class LeaseKeeper:
                 self._thread.start()
 
     def remove(self, job: Job) -> bool:
-        """Leave this job alone from now on. Return whether it was held."""
+        """Extend the lease of this job no more. Return whether it was held."""
         if self._ending:
             self._ending.pop(job.id, None)
         return self._jobs.pop(job.id, None) is not None
 
     def remove_later(self, job: Job) -> None:
-        """Extend the lease of this job for the time of one lease, and then leave it alone."""
+        """Extend the lease of this job for the time of one more lease, and then no more."""
         if job.id in self._jobs:
             self._ending[job.id] = time.monotonic() + self._lease_s
 
@@ -119,7 +119,7 @@ class LeaseKeeper:
         return self._pid == os.getpid() and job.id in self._jobs
 
     def close(self) -> None:
-        """End the thread. The leases of jobs that are still held run out."""
+        """Stop the thread. The leases of jobs that are still held run out."""
         if self._pid != os.getpid():
             return
         with self._starting:
@@ -149,7 +149,7 @@ class LeaseKeeper:
                 self._jobs.pop(job_id, None)
 
     def extend(self, node: Address | None, jobs: list[Job]) -> bool:
-        """Extend the leases of jobs of one node now. Return whether each of them was answered."""
+        """Extend the leases of jobs of one node now. Return whether all commands were answered."""
         pipe = self._client().pipeline()
         for job in jobs:
             pipe.working(job, self.lease, attempt=job.attempt)
@@ -169,7 +169,7 @@ class LeaseKeeper:
         return is_done
 
     def _ask_others(self, node: Address | None, job: Job) -> bool:
-        """Extend a lease on a node that has a copy, after the one that delivered the job is gone."""
+        """Extend a lease on a node that has a copy, because the node that delivered the job is gone."""
         client = self._client()
         for other in client.hello().nodes:
             address = Address(other.host, other.port)

@@ -1,16 +1,16 @@
-"""The number of jobs that a worker fetches at once: as many as it finishes in a short time.
+"""The number of jobs that a worker fetches with one command: as many as it finishes in a short time.
 
-A GETJOB for each ten jobs costs a worker of quick tasks more than the tasks. A worker of slow tasks that fetches a
-hundred holds jobs back while other workers are free. So a worker begins with ten, and then asks for as many jobs as it
-finished in PACE_S. Jobs that it finished count, and not jobs that it took, because a worker takes its first hundred
-slow tasks in no time. Pure: the caller passes the time.
+With quick tasks, a GETJOB for every ten jobs costs the worker more than the tasks. With slow tasks, a worker that
+fetches a hundred jobs holds them back while other workers are free. So a worker begins with ten, and then asks for as
+many jobs as it finished in PACE_S. Finished jobs are counted, and not started ones, because a worker may start its
+first hundred slow tasks immediately. Pure: the caller passes the time.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# A fetched job waits about so many seconds at most, as long as tasks go on to take as long as those before.
+# About the most seconds that a fetched job waits, as long as the durations of tasks do not change.
 PACE_S: Final = 0.02
 COUNT_MIN: Final = 10
 COUNT_MAX: Final = 100
@@ -19,7 +19,7 @@ COUNT_MAX: Final = 100
 class Pace:
     """The jobs that a worker has finished, and the number that it fetches next.
 
-    count_max   the largest number of jobs at once
+    count_max   the largest number of jobs to fetch with one command
     """
 
     __slots__ = ("_count", "_finished", "_since", "count_max")

@@ -1,16 +1,16 @@
-"""Wait for nodes that can't take a command now.
+"""Waiting for nodes that can't take a command now.
 
-The client changes nodes by itself, and waits for nodes that load their journal. These answers reach the adapter:
+The client changes nodes by itself, and waits for nodes that load their journal. The adapter still gets these answers:
 
-* NOREPL: a node died, and the others don't know it yet, so copies can't be made. That takes `cluster-node-timeout`.
+* NOREPL: a node died, and the others have not noticed yet, so copies can't be made. It takes `cluster-node-timeout`.
 * UNREACHABLE: the node that may know a key can't be asked, for the same reason.
 * LOADING, LEAVING: every node that can be reached refuses, for longer than the patience of the client.
 * NOQUORUM: too few voters answer.
 
-A web request or a worker that failed at once would lose its task to a pause of some seconds. So adapters repeat the
-command for PATIENCE_S. The node has deleted the copies of a refused job where it could. One that it could not reach may
-be delivered, so a repeated job runs twice in rare cases. `once` prevents that: the job gets a KEY of its own, and the
-command is also repeated when its answer was lost.
+If a web request or a worker failed immediately, it would lose its task because of an outage of some seconds. So
+adapters repeat the command for PATIENCE_S. The node deletes the copies of a refused job on the nodes that it can reach.
+A copy on another node may be delivered, so in rare cases a repeated job runs twice. `once` prevents that: it gives the
+job a unique KEY, and the command is also repeated if its answer is lost.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from disque_py.client import (
 )
 from disque_py.client.retry import NO_VOTERS
 
-# As long as nodes may need to find that another one is dead: twice their default time-out.
+# The time that nodes may need to notice that another node is dead: twice their default time-out.
 PATIENCE_S: Final = 30.0
 PAUSE_S: Final = 0.1
-# A repetition within the window finds the first job. The end of the job frees no memory for longer than that.
+# A repetition within this window finds the first job. The nodes remember a finished job's key for at most this time.
 WINDOW_S: Final = 60
 
 PASSING: Final = (NoReplError, UnreachableError, LoadingError, LeavingError, NoQuorumError)
@@ -51,12 +51,12 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether no node can be used now. Frameworks are told so by their own connection errors."""
+    """Return whether no node can be used now. Adapters raise the connection errors of their frameworks for this."""
     return isinstance(error, DisqueConnectionError) or is_passing(error)
 
 
 def unique() -> str:
-    """Return a name that no other call of any program returns."""
+    """Return a unique name: no other call, in any program, returns it."""
     return f"{_prefix}{next(_numbers):x}"
 
 
@@ -69,7 +69,7 @@ _numbers = count()
 _prefix = ""
 _begin()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin)  # A child goes on with the numbers of its parent.
+    os.register_at_fork(after_in_child=_begin)  # Otherwise a child would use the numbers of its parent.
 
 
 def once(key: str | None = None) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def once(key: str | None = None) -> dict[str, Any]:
 
 
 def persist(work: Callable[[], T], seconds: float = PATIENCE_S) -> T:
-    """Do this work, again as long as nodes refuse it for now → its value. Raises DisqueError."""
+    """Do this work, and repeat it while nodes refuse it for now → its value. Raises DisqueError."""
     until = time.monotonic() + seconds
     while True:
         try:

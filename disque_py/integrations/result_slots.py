@@ -1,15 +1,15 @@
-"""Results under a name that the program chooses, in plain commands.
+"""Results under a name that the program chooses, with plain commands.
 
 Task libraries name a result by the id of their task, and read it long after its job is over. A *slot* is a job with
-this name as its KEY. Either side makes it, the worker with a result or the program that waits for one; KEY gives both
-the same job. It is delayed for as long as it lives, so no consumer ever gets it.
+this name as its KEY. The worker with a result makes it, or the program that waits for the result; KEY gives both the
+same job. Its delay is as long as its TTL, so no consumer ever gets it.
 
-* To store is to acknowledge the slot with RESULT. The first result counts.
-* To wait is WAITJOB. Any number of programs wait, on any node, and none of them polls.
+* A program stores a result by acknowledging the slot with RESULT. The first result counts.
+* A program waits with WAITJOB. Any number of programs may wait, on any node, without polling.
 * A result that is too long for RESULT (`result-max-bytes`) becomes the body of a job, and the slot's result names it.
 
-A result begins with the moment of its end, because the nodes keep all results of a queue equally long. The setting
-`result-retention` of the queue is raised to the longest time that a program asks for.
+A stored result begins with its expiry time, because the nodes keep all results of a queue for the same time. The
+setting `result-retention` of the queue is raised to the longest time that a program asks for.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Final
 from disque_py.client import AsyncDisque, Disque, ReplyError
 from disque_py.integrations.patience import apersist, persist
 
-# The nodes keep results so long without a setting.
+# The time for which nodes keep results without a setting.
 RETENTION_S: Final = 3600
-# A slot that a reader made lives so long: the result may come late.
+# The TTL of a slot that a reader made. It is long, because the result may come late.
 READERS_SLOT_S: Final = 7 * 86_400
-# Results up to this size are sent with the acknowledgement: `result-max-bytes` of a node without configuration.
+# Results up to this size are sent with the acknowledgement. It is below the default of `result-max-bytes`.
 INLINE_BYTES: Final = 60_000
 
 INLINE: Final = b"="
@@ -33,12 +33,12 @@ ELSEWHERE: Final = b"@"
 
 
 def pack(kind: bytes, data: bytes, until_ms: int) -> bytes:
-    """Return a result as the slot has it."""
+    """Return a result in the format of a slot."""
     return kind + b"%d:" % until_ms + data
 
 
 def unpack(packed: bytes, now_ms: int) -> tuple[bytes, bytes] | None:
-    """Return the kind and the data of a slot's result; None if its time is over."""
+    """Return the kind and the data of a slot's result; None if it has expired."""
     until, _, data = packed[1:].partition(b":")
     return (packed[:1], data) if int(until) > now_ms else None
 
@@ -48,7 +48,7 @@ def _now_ms() -> int:
 
 
 def _seconds(ttl_ms: int) -> int:
-    """Return a time to live in whole seconds, at least two: the delay is a second shorter."""
+    """Return a time to live in whole seconds, at least two, because the delay is a second shorter."""
     return max(2, -(-ttl_ms // 1000))
 
 
@@ -65,7 +65,7 @@ class ResultSlots:
         self._retention_s = RETENTION_S
 
     def put(self, key: str, data: bytes, ttl_ms: int) -> None:
-        """Store the result of this name for so many milliseconds. An earlier one stays."""
+        """Store the result of this name for `ttl_ms` milliseconds. An earlier result stays."""
         seconds = _seconds(ttl_ms)
         if seconds > self._retention_s:
             settings = self.client.queue_settings(self._queue)
@@ -92,7 +92,7 @@ class ResultSlots:
         return None if slot is None else self._read(slot, 0.001)
 
     def wait(self, key: str, timeout_s: float | None) -> bytes | None:
-        """Return the result of this name as soon as there is one; None after so many seconds."""
+        """Return the result of this name as soon as there is one; None after `timeout_s` seconds."""
         return self._read(self._slot(key, READERS_SLOT_S), timeout_s)
 
     def _slot(self, key: str, seconds: int) -> str:
@@ -116,7 +116,7 @@ class AsyncResultSlots:
         self._retention_s = RETENTION_S
 
     async def put(self, key: str, data: bytes, ttl_ms: int) -> None:
-        """Store the result of this name for so many milliseconds. An earlier one stays."""
+        """Store the result of this name for `ttl_ms` milliseconds. An earlier result stays."""
         seconds = _seconds(ttl_ms)
         if seconds > self._retention_s:
             settings = await self._client.queue_settings(self._queue)
@@ -145,7 +145,7 @@ class AsyncResultSlots:
         return None if slot is None else await self._read(slot, 0.001)
 
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
-        """Return the result of this name as soon as there is one; None after so many seconds."""
+        """Return the result of this name as soon as there is one; None after `timeout_s` seconds."""
         return await self._read(await self._slot(key, READERS_SLOT_S), timeout_s)
 
     async def _slot(self, key: str, seconds: int) -> str:

@@ -11,10 +11,10 @@
 
 `disque-worker module:app` runs them. docs/tasks.md is the guide.
 
-app.py and task.py are the program's side. handle.py and group.py wait for tasks, schedules.py declares periodic ones.
-messages.py, serializers.py and options.py turn calls into jobs. operations.py says what is wanted of a broker, which is
-a cluster (cluster.py) or the memory of a test (memory.py). worker.py and runner.py run tasks, and command.py and
-supervisor.py are the program around them. All of it uses `disque_py.client` only.
+app.py and task.py are the program's side. handle.py and group.py wait for tasks, and schedules.py declares periodic
+ones. messages.py, serializers.py and options.py turn calls into jobs. operations.py defines the operations of a broker,
+which is a cluster (cluster.py) or the memory of a test (memory.py). worker.py and runner.py run tasks, and command.py
+and supervisor.py are the program around them. The package uses only `disque_py.client`.
 """
 
 from disque_py.client.backoff import Backoff

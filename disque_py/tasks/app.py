@@ -1,4 +1,4 @@
-"""App: the tasks of a program, and the broker that they go to.
+"""App: the tasks of a program, and the broker that runs them.
 
     app = App("disque://127.0.0.1:7711")
 
@@ -8,8 +8,8 @@
 
     add.add(20, 22).wait(timeout=10)
 
-The broker does the work: it keeps delays, counts attempts, waits between them, fires schedules, and tells results. The
-app only turns calls into jobs. `disque-worker module:app` runs them (worker.py, command.py).
+The broker keeps delays, counts attempts, waits between them, fires schedules, and returns results. The app only turns
+calls into jobs. `disque-worker module:app` runs them (worker.py, command.py).
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 TaskT = TypeVar("TaskT", bound="BaseTask[..., Any]")
 
-# The nodes of an app that names none.
+# The environment variable with the URL of an app that has no `url`.
 URL_VARIABLE: Final = "DISQUE_URL"
 URL: Final = "disque://127.0.0.1:7711"
 
 
 class TaskOptions(AddOptions, total=False):
-    """Options of a task: those of a call, and these.
+    """Options of a task: those of a call (AddOptions), and these.
 
     name      its name in the app; by default that of the function
     timeout   seconds after which a coroutine is interrupted, which is a failure; by default never
-    results   whether the return value is kept; by default it is unless it is None
-    unique    a call with the same arguments as one that is not over is that one
-    fail_on   exceptions that end the task at once, whatever attempts are left
+    results   whether the return value is kept; by default it is kept unless it is None
+    unique    True: while a call is not over, another call with the same arguments returns the first one's handle. False
+              by default
+    fail_on   exceptions that end the task immediately, even if attempts are left; none by default
     """
 
     name: str
@@ -63,7 +64,7 @@ class TaskOptions(AddOptions, total=False):
 
 
 class RunningOptions(TypedDict, total=False):
-    """The part of TaskOptions that is no option of a call."""
+    """The part of TaskOptions that is not an option of a call."""
 
     timeout: Span | None
     results: bool | None
@@ -74,7 +75,7 @@ class RunningOptions(TypedDict, total=False):
 class TaskDecorator(Protocol):
     """Makes a task of a function."""
 
-    # A coroutine function is a function, too. The first form that fits counts.
+    # A coroutine function is a function, too, so its form comes first.
     @overload
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
 
@@ -83,7 +84,7 @@ class TaskDecorator(Protocol):
 
 
 class ScheduleDecorator(Protocol):
-    """Declares a schedule of a task; a function becomes a task first."""
+    """Declares a schedule of a task. A plain function becomes a task first."""
 
     @overload
     def __call__(self, task: TaskT, /) -> TaskT: ...
@@ -98,19 +99,20 @@ class ScheduleDecorator(Protocol):
 class App:
     """The tasks of a program.
 
-    url          the nodes, as `disque://user:password@10.0.0.1:7711,10.0.0.2:7711/?option=value`; by default the
+    url          the nodes: `disque://user:password@10.0.0.1:7711,10.0.0.2:7711/?option=value`; by default the
                  environment variable DISQUE_URL, else `disque://127.0.0.1:7711`
-    name         name of the app: that of its connections, and the begin of its schedules' names; `tasks` by default
+    name         name of the app, which its connections have, and with which the names of its schedules begin; `tasks`
+                 by default
     serializer   writes and reads arguments and results; `JSONSerializer()` by default. All programs of an app need the
-                 same
+                 same one
     middleware   code around all tasks, the outermost first; none by default
-    lifespan     a function of the app that returns an asynchronous context; each worker process runs inside of it.
+    lifespan     a function that takes the app and returns an asynchronous context; each worker process runs inside it.
                  None by default
-    options      options of all tasks (AddOptions), as `queue="shop"` or `attempts=10`
+    options      options of all tasks (AddOptions), such as `queue="shop"` or `attempts=10`
 
-    The app itself is a context: `async with app:` closes its client at the end, `with app:` that for threads.
+    The app is a context: `async with app:` closes its asyncio client at the end, and `with app:` its blocking client.
 
-    Raises TypeError for an unknown option, ValueError for one that makes no sense.
+    Raises TypeError for an unknown option, ValueError for an invalid one.
     """
 
     def __init__(
@@ -138,7 +140,7 @@ class App:
 
     @property
     def url(self) -> str:
-        """The nodes. A worker with `--url` sets it."""
+        """The URL of the nodes. A worker with `--url` sets it."""
         return self._cluster.url
 
     @url.setter
@@ -169,10 +171,9 @@ class App:
     def task(self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]) -> Any:
         """Make a task of a function, as a decorator: `@app.task` or `@app.task(attempts=10)`.
 
-        options   those of TaskOptions
+        options   the options of TaskOptions
 
-        Raises ValueError if another function has the name, or for an option that makes no sense; TypeError for an
-        unknown option.
+        Raises ValueError if another function has the name, or for an invalid option; TypeError for an unknown option.
         """
         if function is None:
             return lambda function: self._make(function, options)
@@ -184,7 +185,7 @@ class App:
         running = Running(**{key: rest.pop(key) for key in RunningOptions.__annotations__ if key in rest})
         there = self.tasks.get(name)
         if there is not None and _place(there.function) != _place(function):
-            raise ValueError(f"two tasks are called {name!r}: give one of them a name of its own")
+            raise ValueError(f"two tasks are called {name!r}: give one of them another name")
         kind: type[BaseTask[..., Any]] = AsyncTask if inspect.iscoroutinefunction(function) else Task
         made = kind(self, function, name, cast("AddOptions", rest), running)
         self.tasks[name] = made
@@ -197,7 +198,7 @@ class App:
     def add_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Add many calls in few writes → their handles, in the same order.
 
-        calls   as `[resize.call(photo) for photo in photos]`
+        calls   the calls, such as `[resize.call(photo) for photo in photos]`
 
         Raises BatchError if some could not be added; it has the id or the error of each.
         """
@@ -216,11 +217,13 @@ class App:
         return handles
 
     def group(self, name: str | None = None, *, callback: Call[Any] | None = None) -> Group:
-        """Return a group of tasks, to be used as a context.
+        """Return a group of tasks, for use in a `with` block.
 
-        name       name of its batch; by default one that no other has
-        callback   a call that is added when all tasks of the group are over; None, the default: none. Its queue and
-                   arguments count, and its other options are those of its queue
+        name       name of its batch; by default a unique name
+        callback   a call that is added when all tasks of the group are over; None, the default: none. Only its queue
+                   and its arguments are used; its other options are those of its queue
+
+        Example: `with app.group(callback=report.call()) as group: group.add(resize, photo)`
         """
         return Group(self, name or f"{self.name}-{uuid.uuid4().hex}", callback)
 
@@ -238,14 +241,14 @@ class App:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> ScheduleDecorator:
-        """Call a task at the moments of a cron expression, as a decorator: `@app.schedule("*/5 * * * *")`.
+        """Call a task at the times of a cron expression, as a decorator: `@app.schedule("*/5 * * * *")`.
 
-        cron        five fields (minute hour day month weekday), or six with seconds in front; None: `every` is needed
+        cron        five fields (minute hour day month weekday), or six with seconds first; None: `every` is needed
         every       seconds between two calls, or a timedelta of at least a second; None, the default: `cron` is needed
-        name        its name, behind that of the app; by default that of the task
-        time_zone   IANA name of the zone of the expression; UTC by default
-        catchup     the missed moments that get a call after all: "last", the default, "all" or "none"
-        overlap     "skip": no call while the one before is not over; "allow" by default
+        name        its name, which follows that of the app; by default the name of the task
+        time_zone   IANA name of the expression's time zone; UTC by default
+        catchup     the missed times that get their call later: "last", the default, "all" or "none"
+        overlap     "skip": no call while the previous one is not over; "allow" by default
         args        arguments of the calls; none by default
         kwargs      keyword arguments of the calls; none by default
 
@@ -258,7 +261,7 @@ class App:
             full_name = f"{self.name}:{name or made.name}"
             there = self.schedules.get(full_name)
             if there is not None and _place(there.task.function) != _place(made.function):
-                raise ValueError(f"two schedules are called {full_name!r}: give one of them a name of its own")
+                raise ValueError(f"two schedules are called {full_name!r}: give one of them another name")
             self.schedules[full_name] = Plan(
                 full_name, made, cron, every, time_zone, catchup, overlap, tuple(args), dict(kwargs or {})
             )
@@ -270,9 +273,11 @@ class App:
 
     @contextmanager
     def in_memory(self, *, at_once: bool = True) -> Iterator[Memory]:
-        """Keep tasks in the memory of this process as long as the context lasts, for tests.
+        """Keep tasks in the memory of this process while the context lasts, for tests.
 
-        at_once   tasks run when they are added, the default; False: they wait for `Memory.run_all`
+        at_once   True, the default: tasks run when they are added. False: they wait for `Memory.run_all`
+
+        Example: `with app.in_memory(): assert add.add(20, 22).wait() == 42`
         """
         before, self._memory = self._memory, Memory(self, at_once=at_once)
         try:
@@ -281,15 +286,15 @@ class App:
             self._memory = before
 
     def async_client(self) -> AsyncDisque:
-        """Return the app's client of the running event loop, for other commands than those of tasks."""
+        """Return the app's client in the running event loop, for commands that have nothing to do with tasks."""
         return self._cluster.async_client()
 
     def close(self) -> None:
-        """Close the client for threads. The next call makes another one."""
+        """Close the blocking client. The next call makes a new one."""
         self._cluster.close()
 
     async def close_async(self) -> None:
-        """Close the client of the running event loop. The next call makes another one."""
+        """Close the client of the running event loop. The next call makes a new one."""
         await self._cluster.close_async()
 
     def __enter__(self) -> Self:
@@ -311,5 +316,5 @@ class App:
 
 
 def _place(function: Callable[..., Any]) -> tuple[str, str]:
-    """Return where a function was written. A module that is loaded again declares its tasks again."""
+    """Return the place where a function is defined. A module that is loaded again declares its tasks again."""
     return function.__module__, function.__qualname__

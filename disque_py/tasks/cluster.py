@@ -1,7 +1,7 @@
 """A cluster of nodes as the broker of an app: one client for threads, and one for each event loop.
 
-The clients are made when they are first used. A child that was forked gets clients of its own. Tests run many event
-loops one after the other, so each loop has a client, which lives as long as the loop or until `close_async`.
+The clients are made when they are first used. A forked child gets new clients. Tests run many event loops one after the
+other, so each loop has a client, which exists as long as the loop or until `close_async`.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class ClusterBroker:
         return client
 
     def close(self) -> None:
-        """Close the client for threads. The next call makes another one."""
+        """Close the blocking client. The next call makes a new one."""
         self._client.close()
 
     async def close_async(self) -> None:
-        """Close the client of the running event loop. The next call makes another one."""
+        """Close the client of the running event loop. The next call makes a new one."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()

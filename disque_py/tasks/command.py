@@ -2,9 +2,9 @@
 
     disque-worker shop.tasks:app                       # ten tasks at a time
     disque-worker shop.tasks:app -c 4 --processes 4    # four processes with four tasks each
-    disque-worker shop.tasks:app --reload              # starts again when a file of the program changes
+    disque-worker shop.tasks:app --reload              # restarts when a file of the program changes
 
-Exit status: 0 ended by a signal, 1 an error ended it, 2 bad usage, or the program can't be imported.
+Exit status: 0 ended by a signal, 1 ended by an error, 2 bad usage, or the program can't be imported.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ProgramError(click.ClickException):
 
 
 def load(target: str) -> App:
-    """Return the app that `module:name` names; without a name it is `app`. Raises ProgramError."""
+    """Return the app that `module:name` names; the default name is `app`. Raises ProgramError."""
     module_name, _, name = target.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -76,15 +76,15 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
 @click.option("-p", "--processes", type=click.IntRange(1, 1_000), default=1, show_default=True,
               help="Worker processes. A process that crashes is restarted.")  # fmt: skip
 @click.option("-q", "--queue", "queues", multiple=True, metavar="NAME",
-              help="Serve this queue; may be repeated.  [default: those of the tasks]")  # fmt: skip
+              help="Serve this queue; may be repeated.  [default: the queues of the tasks]")  # fmt: skip
 @click.option("--grace", type=click.FloatRange(0), default=GRACE_S, show_default=True, metavar="SECONDS",
-              help="Time for running tasks after SIGTERM. A second signal ends it.")  # fmt: skip
+              help="Seconds for running tasks after SIGTERM. A second signal ends this time.")  # fmt: skip
 @click.option("--url", metavar="URL", help="The nodes, instead of those of the app.")
 @click.option("--schedules/--no-schedules", default=True, help="Install the app's schedules.  [default: yes]")
 @click.option("--prune", is_flag=True, help="Remove schedules that the app no longer declares.")
 @click.option("--reload", "reloads", is_flag=True, help="Restart when a Python file changes, for development.")
 @click.option("--reload-dir", "folders", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
-              help="Folder of these files; may be repeated.  [default: the working directory]")  # fmt: skip
+              help="Folder to watch; may be repeated.  [default: the working directory]")  # fmt: skip
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Lowest level to log.")
 @click.option("--completion", type=click.Choice(["bash", "zsh", "fish"]), is_eager=True, expose_value=False,
               callback=_print_completion, help="Print a script for TAB completion, and exit.")  # fmt: skip
@@ -127,8 +127,8 @@ def main(
     except DisqueError as error:
         raise click.ClickException(str(error)) from error
     if worker.busy_threads:
-        # Python would wait for these threads at its end. Their jobs are back in the queue.
-        _log.warning("%d tasks still ran in threads after the grace", worker.busy_threads)
+        # Python would wait for these threads when it ends. Their jobs are back in the queue.
+        _log.warning("%d tasks were still running in threads after the grace period", worker.busy_threads)
         logging.shutdown()
         os._exit(0)
 
@@ -143,8 +143,8 @@ def _worker_command(
     prune: bool,
     log_level: str,
 ) -> list[str]:
-    """Return the words that start one worker with the options of this line."""
-    # The package may be a checkout, which only this process has in its path.
+    """Return the command that starts one worker with the options of this command line."""
+    # The package may be in a checkout that only this process has in its path.
     home = str(Path(disque_py.__file__).parents[1])
     start = f"import sys; sys.path.append({home!r}); from disque_py.tasks.command import main; main()"
     words = [sys.executable, "-c", start, target, "--concurrency", str(concurrency), "--grace", str(grace)]

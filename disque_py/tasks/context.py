@@ -1,12 +1,12 @@
-"""The task that runs, for its own code: `current()`.
+"""The context of a running task, for its own code: `current()`.
 
     @app.task
     def resize(photo: str) -> None:
         current().progress(40, "thumbnails")
 
-A task takes no argument for this, so its signature is its own. The context is a context variable, which asyncio and the
-threads of the worker carry along. A task that is called directly, as a function, has a context that reports to no
-broker. So it needs no special case in a unit test.
+The context is not an argument of the task, so the task's signature has only its own arguments. It is a context
+variable, which asyncio and the threads of the worker pass on. If a task is called directly, as a function, its context
+reports to no broker. So unit tests need no special case.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def _not_canceled() -> bool:
 
 
 def _not_told(percent: int, note: str) -> None:
-    """Tell no broker."""
+    """Report to no broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The run of a task.
+    """One run of a task.
 
     task      its name; "" outside of a run
     job_id    the id of its job; "" without a broker
     queue     the queue that it came from
     attempt   the number of this delivery, from 1
-    meta      the metadata of its job; `x-disque-tick` is the planned moment of a schedule, in Unix milliseconds
+    meta      the metadata of its job; `x-disque-tick` is the planned time of a schedule, in Unix milliseconds
     """
 
     task: str = ""
@@ -46,12 +46,12 @@ class Context:
     asks_canceled: Callable[[], bool] = field(default=_not_canceled, repr=False)
 
     def progress(self, percent: int, note: str = "") -> None:
-        """Tell how far the task is: 0 to 100, and a note of at most 256 bytes. It returns at once."""
+        """Report how far the task is: 0 to 100, and a note of at most 256 bytes. It returns immediately."""
         self.tell(percent, note)
 
     @property
     def is_canceled(self) -> bool:
-        """Whether the task was canceled. A task in a thread looks from time to time; a coroutine is interrupted."""
+        """Whether the task was canceled. A task in a thread should check this; a coroutine is interrupted."""
         return self.asks_canceled()
 
 
@@ -60,7 +60,7 @@ _current: Final[ContextVar[Context]] = ContextVar("disque_task", default=_NONE)
 
 
 def current() -> Context:
-    """Return the context of the task that runs here. Outside of a run it is one that reports to no broker."""
+    """Return the context of the running task. Outside a task it is a context that reports to no broker."""
     return _current.get()
 
 

@@ -1,12 +1,9 @@
-"""The errors of tasks, as programs that wait for them see them.
+"""The errors of tasks, for programs that wait for results.
 
-    TaskError
-    ├── TaskFailedError         the task raised, and has no attempts left
-    ├── TaskCanceledError       the task was canceled
-    ├── TaskExpiredError        its TTL was over before it was done
-    ├── TaskGoneError           no node knows it: it ended longer ago than its result is kept, or it never was
-    ├── UnknownTaskError        the worker's program has no task of this name
-    └── SerializerError         an argument, a result or a body can't be written or read
+    TaskError ├── TaskFailedError         the task raised, and has no attempts left ├── TaskCanceledError       the task
+    was canceled ├── TaskExpiredError        its TTL was over before it was done ├── TaskGoneError           no node
+    knows it: its result is no longer kept, or it never existed ├── UnknownTaskError        the worker's program has no
+    task of this name └── SerializerError         an argument, a result or a body can't be written or read
 
 The errors of the broker itself are those of the client library (`DisqueError`). Arguments that do not fit a task's
 signature raise TypeError, as a call does.
@@ -22,9 +19,9 @@ class TaskError(Exception):
 class TaskFailedError(TaskError):
     """The task raised an exception and has no attempts left.
 
-    type_name   the type of that exception, as `ValueError` or `shop.errors.NoStockError`; "" if the worker died
+    type_name   the type of that exception, such as `ValueError` or `shop.errors.NoStockError`; "" if the worker died
     message     its text
-    traceback   the calls that led to it, the innermost first, one a line; as many as fit into a reason (1024 bytes)
+    traceback   the calls that led to it, the innermost first, one per line; as many as fit into a reason (1024 bytes)
     """
 
     def __init__(self, type_name: str, message: str, traceback: str = "") -> None:
@@ -44,7 +41,7 @@ class TaskExpiredError(TaskError):
 
 
 class TaskGoneError(TaskError):
-    """No node knows the task. It ended longer ago than its result is kept, or it never was."""
+    """No node knows the task. Its result is no longer kept, or the task never existed."""
 
 
 class UnknownTaskError(TaskError):

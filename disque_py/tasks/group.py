@@ -5,9 +5,9 @@
             group.add(resize, photo)
     group.wait(timeout=60).completed
 
-A group is a batch of the broker (docs/batches.md). The end of the block closes it. Only a closed group is ever done. A
-block that ends with an exception leaves the group open, because it is not complete. A group without a task is nothing,
-and its callback does not run.
+A group is a batch of the broker (docs/batches.md). The end of the block closes it, and only a closed group can be done.
+A block that ends with an exception leaves the group open, because the group is not complete. A group without tasks is
+never created, and its callback does not run.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Tasks that one pipeline adds. A longer one would only hold memory.
+# The most tasks that one pipeline adds. A longer pipeline would only use more memory.
 MANY: Final = 500
 
 
 class Group:
-    """A group of tasks, to be used as a context: `with` or `async with`.
+    """A group of tasks, for use in a `with` or `async with` block.
 
     name       name of its batch
-    handles    the handles of the tasks that were added here, in their order
+    handles    the handles of the tasks that were added here, in order
     """
 
     def __init__(self, app: App, name: str, callback: Call[Any] | None) -> None:
@@ -47,7 +47,7 @@ class Group:
         self._callback = callback
 
     def add(self, task: BaseTask[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Add a task to the group → its handle. Takes the task and the parameters of its function."""
+        """Add a task to the group → its handle. The arguments are the task and the arguments of its function."""
         return self._added([self._app.broker.run(Add(self._message(Call(task, args, kwargs))))])[0]
 
     async def add_async(self, task: BaseTask[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
@@ -71,23 +71,23 @@ class Group:
         return handles
 
     def close(self) -> None:
-        """Add no more tasks. The end of the `with` block does it."""
+        """Close the group, so that it takes no more tasks. The end of the `with` block calls this."""
         self._app.broker.run(self._closing())
 
     async def close_async(self) -> None:
-        """Add no more tasks, as `close` does."""
+        """Close the group, as `close` does."""
         await self._app.broker.run_async(self._closing())
 
     def info(self) -> BatchInfo | None:
-        """Return the tasks by status; None if there is no such group."""
+        """Return the number of tasks by status; None if there is no such group."""
         return self._app.broker.run(BatchState(self.name))
 
     async def info_async(self) -> BatchInfo | None:
-        """Return the tasks by status, as `info` does."""
+        """Return the number of tasks by status, as `info` does."""
         return await self._app.broker.run_async(BatchState(self.name))
 
     def wait(self, timeout: Span | None = None) -> BatchInfo:
-        """Wait until all tasks are over → the tasks by status. Errors of tasks are counted, not raised.
+        """Wait until all tasks are over → the number of tasks by status. Errors of tasks are counted, not raised.
 
         timeout   seconds to wait, or a timedelta; None, the default: for ever
 

@@ -1,14 +1,14 @@
-"""Handles: a task that was added, its result, its progress, and its end.
+"""Handles of tasks that were added: the result, the progress, and the end.
 
     handle = add.add(20, 22)
     handle.wait(timeout=10)              # 42, in programs with threads
     await handle.result(timeout=10)      # 42, with asyncio
 
-The node tells the end as soon as there is one (WAITJOB), so a handle asks nothing again and again. Only a dead letter
-is no end for the node, because the job goes on in another queue. So a long wait looks at the job now and then.
+The node reports the end as soon as the task is over (WAITJOB), so a handle need not poll. Only a dead letter is not an
+end for the node, because the job goes on in another queue. So a long wait checks the job at intervals.
 
-The type of the result is the return type of the task's function. A handle holds no connection; its id is all of its
-state.
+The type of the result is the return type of the task's function. A handle has no connection, and no state except its
+id.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from disque_py.tasks.serializers import Serializer
 
 R = TypeVar("R")
 
-# A wait looks for a dead letter after so many seconds first, and then less and less often.
+# A wait checks for a dead letter after so many seconds first, and then at growing intervals.
 PIECE_S_MIN: Final = 2.0
 PIECE_S_MAX: Final = 30.0
 
-# A job that moved to a dead letter queue says so in its metadata.
+# The metadata of a job that moved to a dead-letter queue have this name.
 DEAD_FROM: Final = "x-disque-from"
 DEAD_ERROR: Final = "x-disque-error"
 
 
 class Home(Protocol):
-    """The app of a handle, as far as a handle needs it."""
+    """The parts of an app that a handle needs."""
 
     @property
     def broker(self) -> Broker:
@@ -53,7 +53,7 @@ class Home(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a task is: 0 to 100, and its note."""
+    """The progress of a task: 0 to 100, and a note."""
 
     percent: int
     note: str = ""
@@ -111,7 +111,7 @@ class Handle(Generic[R]):
         raise TimeoutError(f"task {self.id} is not over: {status}")
 
     def _end(self, span_s: float) -> tuple[JobEnd, bool]:
-        """Wait for a while → the end, or the present status; and whether it is an end."""
+        """Wait for a while → the end, or the current status; and whether it is an end."""
         until = time.monotonic() + span_s
         end = self._home.broker.run(Ends((self.id,), span_s))[0]
         return end, self._is_told(end, until)
@@ -134,7 +134,7 @@ class Handle(Generic[R]):
         return (await self._home.broker.run_async(Ends((self.id,), 0.001)))[0].status
 
     def progress(self) -> Progress | None:
-        """Return how far the task is; None before it told any progress, and after its end."""
+        """Return how far the task is; None before its first report, and after its end."""
         return progress_of(self._home.broker.run(Show(self.id)))
 
     async def progress_async(self) -> Progress | None:
@@ -142,12 +142,12 @@ class Handle(Generic[R]):
         return progress_of(await self._home.broker.run_async(Show(self.id)))
 
     def updates(self, every: Span = 1.0) -> Iterator[Progress]:
-        """Return an iterator over the task's progress, until the task is over. Equal ones are told once.
+        """Return an iterator over the task's progress, until the task is over. It skips repeated reports.
 
-        every   seconds after which it asks again, 1 by default; nodes tell each other progress that often. The end of
-                the task is told at once
+        every   seconds between two queries, 1 by default, which is how often nodes exchange progress. The iterator
+                ends as soon as the task is over
 
-        Raises the errors of the client library, and none of the task. `wait` has the result afterwards.
+        Raises the errors of the client library, but no error of the task. Call `wait` afterwards for the result.
         """
         broker, last, span_s = self._home.broker, None, float_seconds("every", every)
         while True:
@@ -170,7 +170,7 @@ class Handle(Generic[R]):
                 return
 
     def cancel(self) -> bool:
-        """Cancel the task → whether it was known and not over. One that runs hears of it within some seconds."""
+        """Cancel the task → whether it was known and not over. A running task learns of it within some seconds."""
         return self._home.broker.run(Cancel(self.id)) > 0
 
     async def cancel_async(self) -> bool:
@@ -188,9 +188,9 @@ def value_of(end: JobEnd, elsewhere: JobInfo | None, serializer: Serializer) -> 
     if end.status == "canceled":
         raise TaskCanceledError(f"task {end.id} was canceled")
     if end.status == "expired":
-        raise TaskExpiredError(f"the life of task {end.id} was over before it was done")
+        raise TaskExpiredError(f"the TTL of task {end.id} was over before it was done")
     if end.status != "completed":
-        raise TaskGoneError(f"no node knows task {end.id}, or its result any more")
+        raise TaskGoneError(f"no node knows task {end.id} or its result any more")
     if end.result is None:
         return None
     if _elsewhere(end) is not None:
@@ -198,7 +198,7 @@ def value_of(end: JobEnd, elsewhere: JobInfo | None, serializer: Serializer) -> 
             raise TaskGoneError(f"the result of task {end.id} is not kept any more")
         return serializer.loads(elsewhere.body)
     if not end.result.startswith(INLINE):
-        raise TaskError(f"job {end.id} was acknowledged with a result that is no task's")
+        raise TaskError(f"job {end.id} was acknowledged with a result that was not written by a task")
     return serializer.loads(end.result[1:])
 
 
@@ -210,7 +210,7 @@ def _elsewhere(end: JobEnd) -> str | None:
 
 
 def pieces(timeout: Span | None, *, is_live: bool) -> Iterator[float]:
-    """Yield the pieces of a wait in seconds, which together are the time-out. Between them a dead letter is found."""
+    """Yield the pieces of a wait in seconds. Their sum is the time-out. Between them, look for a dead letter."""
     left_s = math.inf if timeout is None else float_seconds("timeout", timeout)
     piece_s = PIECE_S_MIN
     while True:
@@ -229,7 +229,7 @@ def _check_alive(shown: JobInfo | None) -> None:
 
 
 def progress_of(shown: JobInfo | None) -> Progress | None:
-    """Return the progress that SHOW tells; None without any."""
+    """Return the progress in SHOW's answer; None without progress."""
     if shown is None or shown.progress is None:
         return None
     return Progress(shown.progress, shown.progress_text or "")

@@ -3,10 +3,10 @@
     with app.in_memory() as memory:
         assert add.add(20, 22).wait() == 42
 
-A task runs at once, in `add`. With `at_once=False` it waits in a list until `run_all`. Arguments and results pass
-through the serializer, so a test finds values that it does not know. Attempts follow each other without a pause. A
-delay is no reason to wait here; the message tells it. Keys, groups and callbacks work as with nodes. There is no
-clock: no TTL, no window, no schedule.
+A task runs immediately, in `add`. With `at_once=False` it waits in a list until `run_all`. Arguments and results pass
+through the serializer, so a test finds values that the serializer does not support. Attempts follow each other without
+a pause. Delays are ignored, but a test can read them in the message. Keys, groups and callbacks work as with nodes.
+There is no clock, so there are no TTLs, windows and schedules.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from disque_py.tasks.runner import Program, Runner
 
 T = TypeVar("T")
 
-# `attempts=None` leaves the number to the settings of the queue. There are none here.
+# The number of attempts for `attempts=None`, which leaves it to the settings of the queue. There are none here.
 ATTEMPTS_MAX: Final = 100
 
 
@@ -50,8 +50,8 @@ ATTEMPTS_MAX: Final = 100
 class Kept:
     """A task in memory.
 
-    message   as it was added
-    status    as WAITJOB tells it
+    message   the message that was added
+    status    its status, as in WAITJOB
     error     the exception of its last attempt
     """
 
@@ -83,8 +83,8 @@ class Counted:
 class Memory(Broker):
     """A broker in the memory of this process; `App.in_memory` makes it.
 
-    at_once   tasks run when they are added
-    tasks     all tasks that were added, in their order
+    at_once   whether tasks run when they are added
+    tasks     all tasks that were added, in order
     """
 
     is_live = False
@@ -104,7 +104,7 @@ class Memory(Broker):
     # For tests.
 
     def run_all(self) -> int:
-        """Run all tasks that wait, also those that they add → number of tasks that ran."""
+        """Run all waiting tasks, and the tasks that they add → number of tasks that ran."""
         count = 0
         while (kept := self._next()) is not None:
             _finish(self._play(kept))
@@ -112,7 +112,7 @@ class Memory(Broker):
         return count
 
     async def run_all_async(self) -> int:
-        """Run all tasks that wait, as `run_all` does, in the running event loop."""
+        """Run all waiting tasks, as `run_all` does, in the running event loop."""
         count = 0
         while (kept := self._next()) is not None:
             await self._play(kept)
@@ -148,7 +148,7 @@ class Memory(Broker):
         return [await self.run_async(operation) for operation in operations]
 
     def _answer(self, operation: Operation[Any]) -> Any:
-        """Do what changes something. None: the answer depends on tasks that may run first."""
+        """Execute an operation that changes something. None: the answer depends on tasks that may run first."""
         match operation:
             case Add(message):
                 return self._add(message)
@@ -179,7 +179,7 @@ class Memory(Broker):
                 return self._shown(job_id)
             case BatchEnd(name) | BatchState(name):
                 return self._counts(name, self._group(name))
-        raise TypeError(f"no operation: {operation!r}")
+        raise TypeError(f"not an operation: {operation!r}")
 
     def _add(self, message: Message) -> str:
         options = message.options
@@ -299,7 +299,7 @@ class Memory(Broker):
 
 
 def _finish(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end: in this thread, or in another one if an event loop runs here."""
+    """Run a coroutine to its end, in this thread, or in another one if an event loop is running here."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

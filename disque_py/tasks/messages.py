@@ -5,7 +5,7 @@
 * The **result** is `=` and the value in the app's serializer. A value that is too long for a result
   (`result-max-bytes`) becomes the body of another job, and the result is `@` and the id of that job.
 * The **reason** of a failure is text, because people read it in SHOW and in the console: type and message on the first
-  lines, then a line for each call, the innermost first. A reason has 1024 bytes, so far calls are left out.
+  lines, then a line for each call, the innermost first. A reason has 1024 bytes, so the outermost calls may be missing.
 
 Pure.
 """
@@ -22,15 +22,15 @@ from disque_py.client.arguments import REASON_BYTES_MAX
 from disque_py.tasks.errors import SerializerError, TaskFailedError
 from disque_py.tasks.serializers import Serializer
 
-# Results up to this size travel with the acknowledgement: `result-max-bytes` of a node without configuration, less the
-# first byte.
+# Results up to this size travel with the acknowledgement. It is the default of `result-max-bytes` without the first
+# byte.
 INLINE_BYTES: Final = 65_536 - 1
 INLINE: Final = b"="
 ELSEWHERE: Final = b"@"
 
 # The message of a long error is cut here, so that its traceback has room.
 MESSAGE_BYTES_MAX: Final = 512
-# The begin of a line of the traceback.
+# The beginning of a line of the traceback.
 CALL: Final = "  at "
 
 
@@ -41,7 +41,7 @@ class Message:
     task      its name
     queue     name of the queue
     body      the job's body
-    options   arguments of the client's `add_job`, by name
+    options   other arguments of the client's `add_job`, by name
     """
 
     task: str
@@ -51,7 +51,7 @@ class Message:
 
 
 def write_body(serializer: Serializer, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """Return the body of a job. Raises SerializerError for an argument that the serializer does not know."""
+    """Return the body of a job. Raises SerializerError for an unsupported argument."""
     body: dict[str, Any] = {"task": task}
     if args:
         body["args"] = list(args)
@@ -61,13 +61,13 @@ def write_body(serializer: Serializer, task: str, args: Sequence[Any], kwargs: M
 
 
 def read_body(serializer: Serializer, body: bytes) -> tuple[str, list[Any], dict[str, Any]]:
-    """Return name and arguments of a task. Raises SerializerError for a body that is none."""
+    """Return name and arguments of a task. Raises SerializerError for a body that is not a task."""
     found = serializer.loads(body)
     if not isinstance(found, dict):
-        raise SerializerError("the body of this job is no task")
+        raise SerializerError("the body of this job is not a task")
     name, args, kwargs = found.get("task"), found.get("args", []), found.get("kwargs", {})
     if not (isinstance(name, str) and isinstance(args, list) and isinstance(kwargs, dict)):
-        raise SerializerError("the body of this job is no task")
+        raise SerializerError("the body of this job is not a task")
     return name, args, kwargs
 
 
@@ -89,7 +89,7 @@ def failure_text(error: BaseException) -> str:
 
 
 def own_calls(error: BaseException) -> TracebackType | None:
-    """Return the traceback of an error without the calls of this package, which led to the task's function."""
+    """Return the traceback of an error without the calls in this package that led to the task's function."""
     own = step = error.__traceback__
     while step is not None:
         if _module(step.tb_frame).startswith("disque_py.tasks.") and step.tb_next is not None:
@@ -109,7 +109,7 @@ def read_failure(reason: str | None) -> TaskFailedError:
     head, _, calls = reason.partition(f"\n{CALL}")
     name, colon, message = head.partition(": ")
     if not all(part.isidentifier() for part in name.replace("<locals>", "_").split(".")):
-        name, colon, message = "", "", head  # Text that no worker of this API wrote.
+        name, colon, message = "", "", head  # The text was not written by a worker of this API.
     return TaskFailedError(name, message if colon else "" if name else head, CALL + calls if calls else "")
 
 

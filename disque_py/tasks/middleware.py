@@ -8,8 +8,8 @@
             finally:
                 print(context.task, time.monotonic() - began)
 
-The first middleware of an app is the outermost. `adding` must be quick and must not wait, because programs call it with
-and without asyncio.
+The first middleware of an app is the outermost. `adding` must be quick and must not block, because it is also called in
+event loops.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Proceed: TypeAlias = "Callable[[], Awaitable[Any]]"
 
 
 class Middleware:
-    """Code around all tasks of an app. Override the methods of interest."""
+    """Code around all tasks of an app. Override the methods that you need."""
 
     def adding(self, message: Message) -> None:
-        """A task is about to be added. The message may be changed. An exception is raised by `add`."""
+        """Handle a message before it is added; the method may change it. `add` raises any exception of this method."""
 
     async def running(self, context: Context, proceed: Proceed) -> Any:
         """Run a task: `await proceed()` returns its result, or raises its error. Return the result.
 
-        An exception of this method is a failure of the task. A function in a thread runs in the thread; this method
-        runs in the worker's event loop.
+        An exception of this method is a failure of the task. This method runs in the worker's event loop, also if the
+        task's function runs in a thread.
         """
         return await proceed()

@@ -1,8 +1,7 @@
-"""Questions and orders of this API to a broker, as values.
+"""The operations of this API on a broker, as values.
 
-Handles, groups and apps come in two kinds of calls, blocking and for asyncio, and there are two brokers: a cluster, and
-the one in memory (memory.py). So each operation is a value that says what is wanted. A cluster runs its request, and
-the memory looks at its fields. Pure.
+Handles, groups and apps have blocking calls and calls for asyncio, and there are two brokers: a cluster, and the one in
+memory (memory.py). So each operation is a value. A cluster executes its request, and the memory reads its fields. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from disque_py.tasks.messages import Message
 
 T = TypeVar("T")
 
-# A value that is too long for a result stays so long.
+# The time for which a value that is too long for a result is kept.
 LONG_VALUE_TTL: Final = timedelta(days=1)
 
 
@@ -57,7 +56,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Look at a job → what any node knows of it; None for one that none knows."""
+    """Look at a job → its description; None if no node knows it."""
 
     job_id: str
 
@@ -68,7 +67,7 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Cancel a job → how many jobs that ended: one or none."""
+    """Cancel a job → the number of canceled jobs: one or none."""
 
     job_id: str
 
@@ -85,14 +84,14 @@ class KeepValue:
     data: bytes
 
     def request(self) -> Request[str]:
-        """Return ADDJOB with a delay that is as long as its life."""
+        """Return ADDJOB with a delay that is as long as its TTL."""
         delay = LONG_VALUE_TTL - timedelta(seconds=1)
         return commands.add_job(f"{self.queue}.results", self.data, ttl=LONG_VALUE_TTL, delay=delay, retry_unsafe=True)
 
 
 @dataclass(frozen=True, slots=True)
 class CloseBatch:
-    """Close a batch; with a message, that task runs when the batch is done → OK."""
+    """Close a batch → OK. With a message, its task runs when the batch is done."""
 
     name: str
     callback: Message | None
@@ -129,7 +128,7 @@ class BatchEnd:
 class Broker(Protocol):
     """A broker of tasks: a cluster, or the memory.
 
-    is_live   tasks may end while a program waits
+    is_live   whether tasks may end while a program waits
     """
 
     is_live: bool

@@ -1,8 +1,8 @@
-"""Options of tasks, and the words of ADDJOB that they become.
+"""Options of tasks, and the options of ADDJOB that they become.
 
-An option may be given in three places. Later ones win: the defaults of the app, the declaration of the task, a call
-with `task.options(…)`. The broker keeps delays, attempts, back-off and keys, so no worker has to run for them. The
-moment of a call comes from the caller. Pure.
+An option may be given in three places, and the later ones win: the defaults of the app, the declaration of the task, a
+call with `task.options(…)`. The broker keeps delays, attempts, back-off and keys, so no worker has to run for them. The
+caller passes the current time. Pure.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, TypedDict
 from disque_py.client.arguments import BackoffPolicy
 from disque_py.client.spans import Span, float_seconds
 
-# Deliveries of a task at most, unless the program says otherwise. A worker that stops costs one, so one is too few.
+# The default of `attempts`. A worker that stops costs one attempt, so one is too few.
 ATTEMPTS: Final = 5
-# Seconds after which the task of a dead worker runs elsewhere.
+# The default of `lease`: seconds after which the task of a dead worker runs elsewhere.
 LEASE_S: Final = 60
-# The life of a task. A lease can be extended up to half of it (TOOLATE), so this is twice the longest run.
+# The default of `ttl`. A lease can be extended up to half of it (TOOLATE), so this is twice the longest run.
 TTL: Final = timedelta(days=7)
 
 
@@ -27,20 +27,20 @@ class AddOptions(TypedDict, total=False):
 
     queue       name of the queue; `default` by default
     delay       seconds until workers may run it; by default none
-    eta         the moment until which it waits, in place of `delay`: a datetime with a time zone
+    eta         the time until which it waits, instead of `delay`: a datetime with a time zone
     priority    a lower number runs first; by default the creation time in Unix milliseconds
-    attempts    times that it is delivered at most, 5 by default; None: as the settings of its queue say
+    attempts    the most deliveries, 5 by default; None: the setting of its queue
     backoff     pauses between attempts, a `Backoff` or its text; by default those of the queue, else from a second up
                 to five minutes
     lease       seconds after which the task of a dead worker runs elsewhere, 60 by default. 0: it runs at most once
-    ttl         seconds of its life, with all attempts; by default seven days and twice its delay
-    key         one task per queue and key: while the key is used, `add` returns the task that has it
+    ttl         seconds after which it is deleted, with all its attempts; by default seven days and twice its delay
+    key         one task per queue and key: while the key is used, `add` returns the handle of the task that has it
     window      seconds for which a key is used; 0, the default: until its task is over
-    replace     a task with the same key that still waits for its delay is replaced
+    replace     True: replace a task with the same key that still waits for its delay. False by default
     replicate   number of copies, or "quorum"; by default the node chooses
-    zones       number of zones with a copy
-    maxlen      refuse the task if its queue has so many jobs
-    meta        names and values that travel with the job, four at most
+    zones       number of zones with a copy; by default any number
+    maxlen      refuse the task if its queue has this many jobs or more; by default there is no limit
+    meta        names and values that travel with the job, four at most; none by default
     batch       name of the batch that it belongs to; groups set it
     """
 
@@ -63,20 +63,20 @@ class AddOptions(TypedDict, total=False):
 
 
 NAMES: Final = frozenset(AddOptions.__annotations__)
-# Options that pass to `add_job` under their own names.
+# Options that `add_job` has under the same name.
 _SAME: Final = ("priority", "attempts", "backoff", "key", "replace", "replicate", "zones", "maxlen", "meta", "batch")
 
 
 def checked(options: AddOptions) -> AddOptions:
-    """Return options whose names and spans make sense. Raises TypeError and ValueError for others."""
+    """Return the options if they are valid. Raises TypeError for unknown names, ValueError for invalid values."""
     unknown = sorted(set(options) - NAMES)
     if unknown:
         raise TypeError(f"unknown options: {', '.join(unknown)}")
     if "delay" in options and "eta" in options:
-        raise ValueError("a task has a delay or an eta")
+        raise ValueError("a task has either a delay or an eta, not both")
     eta = options.get("eta")
     if eta is not None and eta.tzinfo is None:
-        raise ValueError("eta needs a time zone, as datetime.now(UTC) has")
+        raise ValueError("eta needs a time zone, as in datetime.now(UTC)")
     for name, span in (("delay", options.get("delay")), ("lease", options.get("lease")), ("ttl", options.get("ttl"))):
         if span is not None and float_seconds(name, span) < 0:
             raise ValueError(f"{name} must not be negative")
@@ -93,7 +93,7 @@ def merged(first: AddOptions, second: AddOptions) -> AddOptions:
 
 
 def arguments(options: AddOptions, now: datetime) -> dict[str, Any]:
-    """Return the arguments of the client's `add_job`, but for queue and body."""
+    """Return the arguments of the client's `add_job`, except queue and body."""
     found: dict[str, Any] = {name: options[name] for name in _SAME if options.get(name) is not None}
     delay = _delay(options, now)
     if delay:

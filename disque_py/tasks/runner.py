@@ -1,12 +1,12 @@
-"""The runner: the handler of a worker, which makes a call of a job and a result of its return value.
+"""The runner: the handler of a worker, which turns a job into a call, and its return value into a result.
 
-A coroutine function runs in the event loop. A plain function runs in a thread with the context variables of the call,
-as many at a time as there are threads. It can't be interrupted: after a cancellation the runner waits for its end, so
-no more functions run than there are threads.
+A coroutine function runs in the event loop. A plain function runs in a thread with the context variables of the call.
+Functions in threads can't be interrupted. After a cancellation the runner waits for the function's end, so there are
+never more functions than threads.
 
 A failure becomes `Retry` or `Fail` of the client library, with type, message and traceback as its reason. The broker
-then counts attempts and waits. A name that this program does not know is a failure like others: another worker, of a
-newer program, may know it at the next attempt.
+then counts attempts and waits. An unknown task name is a failure, too, because the worker of a newer program may know
+the name at the next attempt.
 
 The same runner serves the broker in memory (memory.py).
 """
@@ -38,7 +38,7 @@ _log: Final = logging.getLogger("disque_py.tasks")
 
 
 class Program(Protocol):
-    """The app, as far as its worker needs it."""
+    """The parts of an app that its worker needs."""
 
     @property
     def tasks(self) -> dict[str, BaseTask[..., Any]]:
@@ -56,7 +56,7 @@ class Program(Protocol):
 class Runner:
     """Runs calls of an app's tasks.
 
-    threads   the threads for plain functions; None: they run in the thread of the event loop
+    threads   the threads for plain functions; None: these run in the thread of the event loop
     """
 
     def __init__(self, program: Program, broker: Broker, threads: Executor | None) -> None:
@@ -88,13 +88,13 @@ class Runner:
             raise self.verdict(task, error) from error
 
     def verdict(self, task: BaseTask[..., Any] | None, error: Exception) -> Retry | Fail:
-        """Return the decision about a failure: once more, or never again."""
+        """Return the decision about a failure: another attempt, or none."""
         if task is not None and isinstance(error, task.running.fail_on):
             return Fail(failure_text(error))
         return Retry(reason=failure_text(error))
 
     async def run(self, body: bytes, context: Context) -> bytes | None:
-        """Run the call of a body → its result, as the acknowledgement takes it. Raises the errors of the task."""
+        """Run the call in a body → its result, in the form for the acknowledgement. Raises the errors of the task."""
         name, args, kwargs = read_body(self._program.serializer, body)
         task = self._program.tasks.get(name)
         if task is None:
@@ -138,18 +138,18 @@ class Runner:
             try:
                 return await asyncio.shield(future)
             except asyncio.CancelledError:
-                # A cancellation of the job does not end its thread. Any other one ends the worker.
+                # A cancellation of the job does not end its thread. Any other cancellation ends the worker.
                 if future.done() or not context.is_canceled:
                     raise
 
     def _thread_ended(self, future: asyncio.Future[Any]) -> None:
         self.busy_threads -= 1
         if not future.cancelled():
-            future.exception()  # Read, so that no loop reports it after the worker has gone on.
+            future.exception()  # Read it, so that no loop reports it later as unread.
 
 
 def _without_stop(call: Callable[[], Any]) -> Any:
-    """Call a function. A future can't hold StopIteration, so another error takes its place."""
+    """Call a function. Replace StopIteration by another error, because a future can't hold it."""
     try:
         return call()
     except StopIteration as error:

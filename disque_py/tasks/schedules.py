@@ -1,16 +1,16 @@
-"""Schedules: calls of tasks at the moments of a cron expression, or every so often.
+"""Schedules: calls of tasks at the times of a cron expression, or at regular intervals.
 
     @app.schedule("*/5 * * * *")
     @app.task
     def clean_up() -> None: ...
 
 The program declares them, and the cluster keeps and fires them (docs/schedules.md). So no process has to run for them.
-A worker installs the schedules of its app when it starts. Setting a schedule again would begin its ticks anew. So the
-worker asks first, and leaves a schedule alone that is as declared. Any number of workers may start at once.
+A worker installs the schedules of its app when it starts. Setting a schedule again would start its ticks again. So the
+worker asks first, and does not touch a schedule that is as declared. Any number of workers may start at the same time.
 
-The names of an app's schedules begin with the app's name and a colon. A schedule of such a name that the program does
-not declare any more is reported, and removed only if the worker is told to (`--prune`). While a deployment runs,
-workers of the older program still declare it.
+The names of an app's schedules begin with the app's name and a colon. A schedule with such a name that the program no
+longer declares is reported. It is removed only with `--prune`, because during a deployment workers of the older program
+still declare it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from disque_py.client.spans import Seconds, milliseconds, seconds
 if TYPE_CHECKING:
     from disque_py.tasks.task import BaseTask
 
-# Options of ADDJOB that a schedule does not take: their meaning is about one call.
+# Options that a schedule does not take, because they concern a single call.
 REFUSED: Final = ("key", "window", "batch", "zones", "replace")
 
 
@@ -50,11 +50,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         if (self.cron is None) == (self.every is None):
-            raise ValueError("a schedule has either a cron expression or `every`")
+            raise ValueError("a schedule needs either a cron expression or `every`")
         self.task.bind(self.args, self.kwargs)
         refused = [name for name in REFUSED if name in self._options()[2]]
         if refused:
-            raise ValueError(f"a schedule takes no {', '.join(refused)}")
+            raise ValueError(f"a schedule does not support {', '.join(refused)}")
 
     def _options(self) -> tuple[str, bytes, dict[str, Any]]:
         """Return queue, body and options of its jobs."""
@@ -100,9 +100,9 @@ def _span(every: Seconds | None) -> int | None:
 class Installed:
     """The outcome of an installation: names of schedules.
 
-    changed    these were set
-    leftover   these belong to the app, and it does not declare them
-    removed    leftovers that were removed
+    changed    schedules that were set
+    leftover   schedules of the app that it does not declare
+    removed    leftover schedules that were removed
     """
 
     changed: list[str]
@@ -111,7 +111,7 @@ class Installed:
 
 
 async def install(client: AsyncDisque, app_name: str, plans: Mapping[str, Plan], *, prune: bool = False) -> Installed:
-    """Make the cluster keep the schedules of an app.
+    """Install the schedules of an app in the cluster.
 
     prune   remove schedules of the app that it does not declare
 
@@ -137,6 +137,6 @@ def glob_of(name: str) -> str:
 
 
 def tick_of(meta: Mapping[str, str]) -> datetime | None:
-    """Return the planned moment of a schedule's job; None for a job of another kind."""
+    """Return the planned time of a schedule's job; None for other jobs."""
     found = meta.get("x-disque-tick", "")
     return datetime.fromtimestamp(int(found) / 1000, UTC) if found.isdigit() else None

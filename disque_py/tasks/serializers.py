@@ -1,8 +1,8 @@
 """Serializers: arguments and results as bytes, and back.
 
-A serializer must give back plain values: reading bytes from a queue must never run code. So there is none for pickle.
-Both of these know None, booleans, numbers, text, lists and dictionaries. A tuple comes back as a list. msgpack is
-shorter and knows bytes as well. An object with the same two methods may take their place.
+A serializer must return plain values, because reading bytes from a queue must never run code. So there is none for
+pickle. Both serializers support None, booleans, numbers, text, lists and dictionaries. A tuple becomes a list. msgpack
+is shorter, and also supports bytes. Any object with the same two methods can replace them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ class Serializer(Protocol):
     """Values as bytes, and back."""
 
     def dumps(self, value: Any) -> bytes:
-        """Return a value as bytes. Raises SerializerError for a value that it does not know."""
+        """Return a value as bytes. Raises SerializerError for an unsupported value."""
 
     def loads(self, data: bytes) -> Any:
-        """Return the value of these bytes. Raises SerializerError if they are no value."""
+        """Return the value of these bytes. Raises SerializerError for invalid bytes."""
 
 
 class JSONSerializer:
     """Values as JSON.
 
-    default       makes a known value of one that JSON does not know; None, the default: such a value is refused
-    object_hook   makes a value of each dictionary that is read; None, the default: it stays a dictionary
+    default       a function that converts a value which JSON does not support; None, the default: such a value is
+                  refused
+    object_hook   a function that converts each dictionary that is read; None, the default: it stays a dictionary
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class JSONSerializer:
         self._hook = object_hook
 
     def dumps(self, value: Any) -> bytes:
-        """Return a value as JSON, in UTF-8. Raises SerializerError for a value that JSON does not know."""
+        """Return a value as JSON, in UTF-8. Raises SerializerError for an unsupported value."""
         try:
             text = json.dumps(value, default=self._default, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
             return text.encode()
@@ -49,7 +50,7 @@ class JSONSerializer:
             raise SerializerError(str(error)) from error
 
     def loads(self, data: bytes) -> Any:
-        """Return the value of JSON. Raises SerializerError if it is none."""
+        """Return the value of JSON. Raises SerializerError for any other text."""
         try:
             return json.loads(data, object_hook=self._hook)
         except (ValueError, RecursionError) as error:
@@ -57,9 +58,10 @@ class JSONSerializer:
 
 
 class MsgPackSerializer:
-    """Values as msgpack, which is shorter than JSON and knows bytes and moments in UTC (as `datetime`).
+    """Values as msgpack, which is shorter than JSON and supports bytes and moments in UTC (as `datetime`).
 
-    default   makes a known value of one that msgpack does not know; None, the default: such a value is refused
+    default   a function that converts a value which msgpack does not support; None, the default: such a value is
+              refused
 
     Needs the package `msgpack`, which comes with disque-py unless it was installed with `--no-deps`.
     """
@@ -71,15 +73,15 @@ class MsgPackSerializer:
         self._unpack = msgpack.unpackb
 
     def dumps(self, value: Any) -> bytes:
-        """Return a value as msgpack. Raises SerializerError for a value that msgpack does not know."""
+        """Return a value as msgpack. Raises SerializerError for an unsupported value."""
         try:
             return bytes(self._pack(value))
         except (TypeError, ValueError, OverflowError) as error:
             raise SerializerError(str(error)) from error
 
     def loads(self, data: bytes) -> Any:
-        """Return the value of msgpack. Raises SerializerError if it is none."""
+        """Return the value of msgpack. Raises SerializerError for any other bytes."""
         try:
             return self._unpack(data, timestamp=3)
-        except Exception as error:  # The errors of msgpack have no common type but this one.
-            raise SerializerError(f"no msgpack: {error}") from error
+        except Exception as error:  # The errors of msgpack have no other common type.
+            raise SerializerError(f"not msgpack: {error}") from error

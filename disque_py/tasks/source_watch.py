@@ -15,14 +15,14 @@ LEFT_OUT: Final = frozenset(("__pycache__", "node_modules", "venv", "site-packag
 
 
 class SourceWatch:
-    """The Python files below some folders, as they were when they were last looked at."""
+    """The Python files below some folders, in the state of the last look."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._folders = list(folders)
         self._seen = self._look()
 
     def changed(self) -> list[str]:
-        """Return the files that were made, changed or removed since the last call, sorted."""
+        """Return the files that were created, changed or removed since the last call, sorted."""
         before, self._seen = self._seen, self._look()
         now = self._seen
         return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))

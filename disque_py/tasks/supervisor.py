@@ -1,15 +1,15 @@
 """The supervisor: several worker processes, and their restart after a crash or a change of the program.
 
-`disque-worker --processes 4` starts four workers, each a process of its own. The supervisor never imports the program,
-so a change of its files needs no restart of the supervisor (`--reload`).
+`disque-worker --processes 4` starts four workers, each in its own process. The supervisor never imports the program, so
+it need not restart itself when the program's files change (`--reload`).
 
 * A worker that ends by itself is started again, after a pause that doubles up to half a minute. The jobs of a crashed
-  one come back after their leases.
+  worker come back after their leases.
 * A worker that can't import the program ends with status 2. Then the supervisor stops, or with `--reload` waits for the
   next change.
-* SIGTERM and SIGINT go on to the workers, which end gracefully. A second signal ends their grace. A worker that does
-  not end in time is killed.
-* The workers are in sessions of their own, so Ctrl-C reaches them through the supervisor only. A worker ends when its
+* SIGTERM and SIGINT are passed on to the workers, which stop gracefully. A second signal ends their grace period. A
+  worker that does not stop in time is killed.
+* The workers have their own sessions, so Ctrl-C reaches them only through the supervisor. A worker ends when its
   supervisor is gone (PARENT_VARIABLE).
 """
 
@@ -27,16 +27,16 @@ from typing import Final
 
 from disque_py.tasks.source_watch import SourceWatch
 
-# Names the process whose end also ends a worker.
+# The environment variable with the id of the supervisor. A worker ends when that process is gone.
 PARENT_VARIABLE: Final = "DISQUE_WORKER_PARENT"
-# Looks at the workers and at the files.
+# The interval at which the supervisor checks the workers and the files.
 TICK_S: Final = 0.25
 # The pause before a worker that ended by itself is started again.
 PAUSE_S_MIN: Final = 0.5
 PAUSE_S_MAX: Final = 30.0
-# A worker that lived so long begins with the shortest pause again.
+# After a worker has run for this time, its pauses begin with the shortest again.
 STEADY_S: Final = 60.0
-# After the grace a worker sends its last acknowledgements, and has this time for it.
+# The time that a worker has after the grace period for its last acknowledgements.
 LAST_S: Final = 10.0
 # The exit status of a worker that can't import the program.
 USAGE_STATUS: Final = 2
@@ -57,10 +57,10 @@ class Slot:
 class Supervisor:
     """Worker processes, as long as `run` lasts.
 
-    command   the words that start one worker
+    command   the command that starts one worker
     count     number of workers
     grace_s   seconds that a worker's running tasks may go on
-    watch     the files whose change starts the workers again; None: none
+    watch     the files whose changes restart the workers; None: no files
     """
 
     def __init__(self, command: Sequence[str], count: int, grace_s: float, watch: SourceWatch | None = None) -> None:
@@ -81,7 +81,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signals += 1  # Locks of threads would be a trap here: the main thread may hold them.
+        self._signals += 1  # A lock could deadlock here, because the interrupted main thread may hold it.
 
     def _run(self) -> int:
         while not self._signals:
@@ -90,7 +90,7 @@ class Supervisor:
                 self._stop()
                 return status
             if self._watch is not None and (changed := self._watch.changed()):
-                _log.info("%s changed: the workers start again", ", ".join(Path(path).name for path in changed[:3]))
+                _log.info("%s changed: restarting the workers", ", ".join(Path(path).name for path in changed[:3]))
                 self._stop()
                 for slot in self._slots:
                     slot.start_at, slot.pause_s = 0.0, PAUSE_S_MIN
@@ -100,7 +100,7 @@ class Supervisor:
         return 0
 
     def _look(self, now: float) -> int | None:
-        """Start workers that are due, and note those that ended → the exit status of the whole, if it is over."""
+        """Start workers that are due, and note those that ended → the exit status of the supervisor, if it is done."""
         for slot in self._slots:
             process = slot.process
             if process is None:
@@ -118,7 +118,7 @@ class Supervisor:
                 continue
             if now - slot.started_at >= STEADY_S:
                 slot.pause_s = PAUSE_S_MIN
-            _log.error("worker %d ended with status %d, and is started again", process.pid, status)
+            _log.error("worker %d ended with status %d: restarting it", process.pid, status)
             slot.start_at, slot.pause_s = now + slot.pause_s, min(PAUSE_S_MAX, 2 * slot.pause_s)
         return None
 

@@ -1,9 +1,9 @@
 """Tasks: functions that may also run elsewhere, and calls of them.
 
-`task(…)` runs the function here. `task.add(…)` gives the call to the broker, after its arguments were held against the
-function's signature. Both take the parameters of the function, and a type checker follows them (`ParamSpec`).
-`task.options(…)` is the same task with other options. `task.call(…)` is a call as a value, for groups and many calls at
-once.
+`task(…)` runs the function here. `task.add(…)` sends the call to the broker, after its arguments were checked against
+the function's signature. Both take the parameters of the function, and type checkers see them (`ParamSpec`).
+`task.options(…)` is the same task with other options. `task.call(…)` is a call as a value, for groups and for many
+calls together.
 
 `Task` is a plain function, which runs in a thread of the worker. `AsyncTask` is a coroutine function, which runs in the
 worker's event loop.
@@ -40,9 +40,9 @@ class Running:
     """The settings of a task that only its worker needs.
 
     timeout   seconds after which a coroutine is interrupted, which is a failure; None: never
-    results   whether the return value is kept; None: unless it is None
-    unique    a second call with the same arguments is the first one, while that is not over
-    fail_on   exceptions that end the task at once, whatever attempts are left
+    results   whether the return value is kept; None: it is kept unless it is None
+    unique    whether another call with the same arguments returns the first one's handle while that is not over
+    fail_on   exceptions that end the task immediately, even if attempts are left
     """
 
     timeout: Span | None = None
@@ -71,7 +71,9 @@ class BaseTask(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         if running.timeout is not None:
             if not self.is_async:
-                raise ValueError("timeout: a function in a thread can't be interrupted; make it a coroutine function")
+                raise ValueError(
+                    "timeout: a plain function can't be interrupted in its thread; make it a coroutine function"
+                )
             float_seconds("timeout", running.timeout)
         functools.update_wrapper(cast("Any", self), function)
 
@@ -79,15 +81,18 @@ class BaseTask(Generic[P, R]):
         return f"<{type(self).__name__} {self.name}>"
 
     def add(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Give a call to the broker → its handle. It blocks until the job and its copies are there.
+        """Send a call to the broker → its handle. It blocks until the job and its copies exist.
 
-        Takes the parameters of the function. Raises TypeError for arguments that do not fit, SerializerError for one
-        that can't be written, and the errors of the client's `add_job`.
+        The arguments are those of the function. Raises TypeError for arguments that do not fit its signature,
+        SerializerError for one that can't be written, and the errors of the client's `add_job`.
+
+            handle = send_email.add("ada@example.com")
+            handle.wait(timeout=10)
         """
         return Call(self, args, kwargs).add()
 
     async def add_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        """Give a call to the broker, as `add` does, without blocking the event loop."""
+        """Send a call to the broker, as `add` does, without blocking the event loop."""
         return await Call(self, args, kwargs).add_async()
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
@@ -95,11 +100,13 @@ class BaseTask(Generic[P, R]):
         return Call(self, args, kwargs)
 
     def options(self, **options: Unpack[AddOptions]) -> Self:
-        """Return this task with other options; those that are not named stay.
+        """Return this task with some other options.
 
-        options   those of AddOptions, as `delay=30` or `queue="mail"`
+        options   the options to change (AddOptions), such as `delay=30` or `queue="mail"`
 
-        Raises TypeError for an unknown option, ValueError for one that makes no sense.
+        Raises TypeError for an unknown option, ValueError for an invalid one.
+
+            send_email.options(delay=30).add("ada@example.com")
         """
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -111,14 +118,14 @@ class BaseTask(Generic[P, R]):
         return Handle(self.app, job_id)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Hold arguments against the signature. Raises TypeError."""
+        """Check arguments against the signature. Raises TypeError."""
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.name}(): {error}") from None
 
     def message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Message:
-        """Return a call as the broker gets it."""
+        """Return a call as a message for the broker."""
         app = self.app
         options = merged(app.options, self._options)
         body = write_body(app.serializer, self.name, args, kwargs)
@@ -155,7 +162,7 @@ class AsyncTask(BaseTask[P, R]):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """A call of a task, which was not added yet. Raises TypeError for arguments that do not fit."""
+    """A call of a task that was not added yet. Raises TypeError for arguments that do not fit."""
 
     task: BaseTask[..., R]
     args: tuple[Any, ...] = ()
@@ -165,15 +172,15 @@ class Call(Generic[R]):
         self.task.bind(self.args, self.kwargs)
 
     def message(self) -> Message:
-        """Return the call as the broker gets it."""
+        """Return the call as a message for the broker."""
         return self.task.message(self.args, self.kwargs)
 
     def add(self) -> Handle[R]:
-        """Give the call to the broker → its handle."""
+        """Send the call to the broker → its handle."""
         app = self.task.app
         return Handle(app, app.broker.run(Add(self.message())))
 
     async def add_async(self) -> Handle[R]:
-        """Give the call to the broker → its handle, without blocking the event loop."""
+        """Send the call to the broker → its handle, without blocking the event loop."""
         app = self.task.app
         return Handle(app, await app.broker.run_async(Add(self.message())))

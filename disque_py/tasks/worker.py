@@ -1,11 +1,12 @@
 """The worker of an app: the client library's Worker, with the runner as its handler.
 
-It fetches as many jobs as calls may run, extends their leases while they run, acknowledges them with their results, and
-gives failed ones back (disque_py/client/worker.py). It installs the schedules of the app meanwhile, and tries again
-until a node takes them. The app's `lifespan` is open while it works.
+It fetches as many jobs as there are free calls, extends their leases while they run, acknowledges them with their
+results, and gives failed jobs back (disque_py/client/worker.py). It also installs the schedules of the app, and tries
+again until a node accepts them. The app's `lifespan` is open while it works.
 
-At its end running calls get a grace, and all other jobs go back at once. A function in a thread can't be interrupted.
-Its job goes back after the grace, too, and `busy_threads` tells the program that threads are left.
+When the worker stops, running calls get a grace period, and all other jobs go back immediately. A function in a thread
+can't be interrupted. Its job goes back after the grace period, too, and `busy_threads` tells the program that threads
+are left.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from disque_py.tasks.app import App
 from disque_py.tasks.runner import Runner
 from disque_py.tasks.schedules import install
 
-# Calls that run at a time, unless the program says otherwise.
+# The default number of calls that run at a time.
 CONCURRENCY: Final = 10
-# Seconds that running calls may go on after a signal.
+# The default number of seconds for which running calls may go on after a signal.
 GRACE_S: Final = 25.0
 # The pause before schedules are tried again.
 AGAIN_S: Final = 2.0
@@ -40,10 +41,10 @@ _log: Final = logging.getLogger("disque_py.tasks")
 
 
 class Hooks(WorkerHooks):
-    """The notifications of the client's worker. The runner has logged failures already, with their traceback."""
+    """The notifications of the client's worker. Failures are not logged here, because the runner has logged them."""
 
     def on_retry(self, job: Job, retry: Retry) -> None:
-        """Log a `Retry` of the task's own."""
+        """Log a `Retry` that the task itself raised."""
         if retry.__cause__ is None:
             super().on_retry(job, retry)
 
@@ -59,10 +60,10 @@ class AppWorker:
     queues        queues in the order in which they are served; None, the default: those of the app's tasks
     concurrency   calls at a time, 10 by default: coroutines, and threads for plain functions
     grace_s       seconds that running calls may go on after `stop`, 25 by default
-    schedules     install the app's schedules, the default
-    prune         remove schedules of the app that it does not declare any more; False by default
+    schedules     True, the default: install the app's schedules
+    prune         True: remove schedules of the app that it no longer declares. False by default
 
-    Raises ValueError for an app without tasks, and for arguments that make no sense.
+    Raises ValueError for an app without tasks, and for invalid arguments.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class AppWorker:
 
     @property
     def busy_threads(self) -> int:
-        """The number of functions that still run in threads. After `serve` it is above 0 if the grace was too short."""
+        """The number of functions that still run in threads. After `serve` it is 0 unless the grace was too short."""
         return 0 if self._runner is None else self._runner.busy_threads
 
     def run(self) -> None:
-        """Serve in an event loop of its own until SIGTERM or SIGINT. A second signal ends the grace.
+        """Serve in a new event loop until SIGTERM or SIGINT. A second signal ends the grace period.
 
         Raises the errors of `serve`.
         """
@@ -110,23 +111,23 @@ class AppWorker:
         await self.serve()
 
     def stop(self) -> None:
-        """Fetch no more jobs, and let running calls finish within the grace. A second call ends the grace."""
+        """Fetch no more jobs, and let running calls finish within the grace period. A second call ends that period."""
         self._is_stopped = True
         if self._worker is not None:
             self._worker.stop()
 
     def stop_from_thread(self) -> None:
-        """Call `stop` in the event loop of the worker; any thread may do so."""
+        """Call `stop` in the event loop of the worker. Any thread may call this."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.stop)
         else:
             self._is_stopped = True
 
     async def serve(self) -> None:
-        """Work until `stop`, or until the task is cancelled, then without grace.
+        """Work until `stop`, or until the task is cancelled; then there is no grace period.
 
-        Raises AuthError for a wrong password, ReplyError from a node that does not know the words of a worker, and the
-        errors of the app's `lifespan`.
+        Raises AuthError for a wrong password, ReplyError if a node does not support a worker's GETJOB, and the errors
+        of the app's `lifespan`.
         """
         app = self._app
         self._loop = asyncio.get_running_loop()
@@ -176,7 +177,7 @@ class AppWorker:
             for name in outcome.changed:
                 _log.info("schedule %s is installed", name)
             for name in outcome.leftover:
-                _log.warning("schedule %s is not declared any more: --prune removes it", name)
+                _log.warning("schedule %s is no longer declared: --prune removes it", name)
             for name in outcome.removed:
                 _log.info("schedule %s is removed", name)
             return

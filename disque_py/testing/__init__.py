@@ -7,10 +7,10 @@
         cluster.kill(1)
 
 `node` and `cluster` are contexts; `async_node` and `async_cluster` are the same for asyncio. The nodes are processes on
-free ports of this machine. Each has a temporary directory. All of it is gone at the end, and also when the
-test process is killed. plugin.py has fixtures for pytest. docs/testing.md is the guide.
+free ports of this machine. Each has a temporary directory. Processes and directories are removed at the end, also if
+the test process is killed. plugin.py has fixtures for pytest. docs/testing.md is the guide.
 
-This package imports the client library, and nothing of the server: process.py starts it, and child.py runs it.
+This package imports the client library, and nothing of the server. process.py starts the server, and child.py runs it.
 """
 
 from disque_py.testing.contexts import async_cluster, async_node, cluster, node

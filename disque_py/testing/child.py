@@ -1,8 +1,8 @@
 """The process of a node: `python -m disque_py.testing.child <folder> <words of the server>`.
 
-Its standard input is a pipe whose other end the test process holds. The system closes that end when the test process
-ends, even by SIGKILL. Then this process removes its folder and kills itself. That works on all systems with pipes, and
-in whatever thread the test has started the node.
+Its standard input is a pipe, and the test process has the other end. The system closes that end when the test process
+ends, even by SIGKILL. Then this process removes its folder and kills itself. This works on all systems with pipes, and
+in whatever thread the test started the node.
 """
 
 from __future__ import annotations

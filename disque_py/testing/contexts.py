@@ -1,6 +1,6 @@
-"""The contexts that a test uses: nodes run inside, and all of it is gone afterwards.
+"""The contexts that a test uses: nodes run inside, and are removed afterwards.
 
-An error that leaves the context gets the end of each node's log as a note, which test runners print.
+An exception that leaves the context gets the end of each node's log as a note, which test runners print.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from disque_py.testing.process import Node
 
 @contextmanager
 def node(**directives: Value) -> Iterator[Node]:
-    """Run a node as long as the context lasts. It answers when the context begins.
+    """Run a node while the context lasts. The node is ready when the block begins.
 
     directives   the node's directives, with underscores: `maxmemory="10mb"`, `appendonly=True`. A list becomes several
                  words
 
     Raises NodeError with the log if the node does not start, and TypeError for a directive that a test can't set
     (`port`, `bind`, `dir`, `logfile`, `daemonize`).
+
+        with disque_py.testing.node(appendonly=True) as node, node.client() as disque:
+            disque.add_job("mail", b"Dear Ada, ...")
     """
     made = Node(directives)
     try:
         made.start()
         yield made
-    except BaseException as error:  # Any end of a test, pytest's own skips and interrupts included, tells the logs.
+    except BaseException as error:  # Every exception gets the logs, also pytest's skips and interrupts.
         _add_logs(error, made)
         raise
     finally:
@@ -36,12 +39,16 @@ def node(**directives: Value) -> Iterator[Node]:
 
 @contextmanager
 def cluster(nodes: int = 3, **directives: Value) -> Iterator[Cluster]:
-    """Run several linked nodes as long as the context lasts.
+    """Run several linked nodes while the context lasts.
 
     nodes        the number of nodes, by default 3
     directives   the directives of each node, as for `node`
 
     Raises NodeError with the logs if a node does not start or the nodes don't find each other.
+
+        with disque_py.testing.cluster(nodes=3) as cluster, cluster.client() as disque:
+            job_id = disque.add_job("mail", b"Dear Ada, ...", replicate=3)
+            cluster.kill(1)
     """
     made = Cluster(nodes, directives)
     try:
@@ -60,8 +67,8 @@ async def async_node(**directives: Value) -> AsyncIterator[Node]:
 
     directives   as for `node`
 
-    The methods of the node block. Call `await asyncio.to_thread(node.restart)` where that matters. Raises NodeError and
-    TypeError.
+    The methods of the node block. Use `await asyncio.to_thread(node.restart)` if the event loop must not stop. Raises
+    NodeError and TypeError.
     """
     made = Node(directives)
     async with _running(made, [made]):
@@ -75,8 +82,8 @@ async def async_cluster(nodes: int = 3, **directives: Value) -> AsyncIterator[Cl
     nodes        the number of nodes, by default 3
     directives   as for `node`
 
-    The methods of the cluster and its nodes block. Call `await asyncio.to_thread(cluster.restart, 1)` where that
-    matters. Raises NodeError and TypeError.
+    The methods of the cluster and its nodes block. Use `await asyncio.to_thread(cluster.restart, 1)` if the event loop
+    must not stop. Raises NodeError and TypeError.
     """
     made = Cluster(nodes, directives)
     async with _running(made, made.nodes):
@@ -86,11 +93,11 @@ async def async_cluster(nodes: int = 3, **directives: Value) -> AsyncIterator[Cl
 @asynccontextmanager
 async def _running(made: Node | Cluster, nodes: Sequence[Node]) -> AsyncIterator[None]:
     """Start nodes in a thread, and end them in one."""
-    import asyncio  # pytest loads this package where no test needs it.
+    import asyncio  # pytest loads this package even if no test needs it.
 
     starting = asyncio.ensure_future(asyncio.to_thread(made.start))
     try:
-        # A task that is cancelled here must not leave a thread behind that goes on to start nodes.
+        # If the task is cancelled here, the thread must not go on and start nodes.
         await asyncio.shield(starting)
         yield
     except BaseException as error:  # Also when the task is cancelled.

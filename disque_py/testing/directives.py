@@ -1,7 +1,7 @@
 """Keyword arguments as words of a server's command line.
 
-`maxmemory="10mb"` becomes `--maxmemory 10mb`, and `appendonly=True` becomes `--appendonly yes`. The server knows the
-directives; a wrong one ends it with an error that names it.
+`maxmemory="10mb"` becomes `--maxmemory 10mb`, and `appendonly=True` becomes `--appendonly yes`. The server checks the
+directives; for an invalid one it ends with an error that names it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 Value: TypeAlias = "str | int | float | bool | Sequence[str | int | float | bool]"
 
-# The node's place belongs to this package: it finds ports, and it removes the directory.
+# Directives that this package sets, because it finds the ports and removes the directory.
 OWN: Final = ("bind", "daemonize", "dir", "logfile", "port")
 
 

@@ -1,6 +1,6 @@
 """Several nodes of a test, linked to a cluster.
 
-Every node is told about all others, so that no link waits for gossip.
+Every node gets a CLUSTER MEET for all others, so that no link waits for gossip.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from disque_py.client import AsyncDisque, ClientSettings, Disque
 
 WHOLE_SECONDS: Final = 20.0
-# A node in one of these flags can't be counted on.
+# A node with one of these flags is not usable.
 BAD_FLAGS: Final = frozenset({"fail", "fail?", "handshake", "noaddr"})
 
 
 class Cluster:
     """The nodes of a test, linked. `disque_py.testing.cluster` makes one and starts it.
 
-    nodes   its nodes, running or not; `cluster[i]` and `for node in cluster` are shorter
+    nodes   its nodes, running or not; `cluster[i]` and `for node in cluster` work, too
     """
 
     def __init__(self, count: int, directives: Mapping[str, Value]) -> None:
@@ -122,7 +122,7 @@ class Cluster:
 
 
 def _links(node: Node) -> set[int]:
-    """Return the ports of the nodes that this one is linked with and counts on, its own included."""
+    """Return the ports of the usable nodes that this one is linked with, including its own."""
     from disque_py.client import DisqueError, commands
 
     with suppress(DisqueError), node.connect() as connection:

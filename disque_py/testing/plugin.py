@@ -4,8 +4,8 @@
         send_mail(disque_client, "Dear Ada, ...")
         assert disque_client.qlen("mail") == 1
 
-A test that fails gets the logs of its nodes as sections of its report. pytest loads this module in every project that
-has disque-py installed. So it imports the rest only when a fixture is used.
+The report of a failed test has the logs of its nodes as sections. pytest loads this module in every project that has
+disque-py installed. So it imports other modules only when a fixture is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def disque_directives() -> dict[str, Any]:
 
 @pytest.fixture
 def disque_node(disque_directives: dict[str, Any]) -> Iterator[Node]:
-    """Yield a running node of the test's own."""
+    """Yield a running node for this test."""
     from disque_py import testing
 
     with testing.node(**disque_directives) as node:
@@ -39,7 +39,7 @@ def disque_node(disque_directives: dict[str, Any]) -> Iterator[Node]:
 
 @pytest.fixture
 def disque_cluster(disque_directives: dict[str, Any]) -> Iterator[Cluster]:
-    """Yield three linked nodes of the test's own."""
+    """Yield three linked nodes for this test."""
     from disque_py import testing
 
     with testing.cluster(**disque_directives) as cluster:

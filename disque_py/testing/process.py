@@ -1,7 +1,7 @@
 """One node of a test: a process, its folder and its port.
 
-The process reads its standard input and ends with it (child.py). So this object keeps the other end of that pipe open
-as long as the node runs. A folder is removed by `close`, or by the process when the test process is gone.
+The process ends when its standard input is closed (child.py). So this object keeps the other end of that pipe open
+while the node runs. The folder is removed by `close`, or by the process when the test process is gone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 START_SECONDS: Final = 20.0
 STOP_SECONDS: Final = 10.0
 LOOK_AGAIN_SECONDS: Final = 0.01
-# A node that reads its journal makes commands wait for two seconds.
+# While a node reads its journal, commands wait for up to two seconds.
 ANSWER_SECONDS: Final = 5.0
 PORT_TRIES: Final = 5
 PORT_TAKEN: Final = "Address already in use"
@@ -99,7 +99,7 @@ class Node:
 
         settings   the settings of a client, for example `decode="utf-8"`
         """
-        from disque_py.client import Disque  # Where pytest loads this package, most tests need no client.
+        from disque_py.client import Disque  # pytest loads this package even if no test needs a client.
 
         return Disque.from_url(self.url, **settings)
 
@@ -133,7 +133,7 @@ class Node:
         self._forget()
 
     def kill(self) -> None:
-        """Send SIGKILL: the process ends at once, as in a crash."""
+        """Send SIGKILL: the process ends immediately, as in a crash."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -157,7 +157,7 @@ class Node:
         self.folder.mkdir(exist_ok=True)
         root = str(Path(disque_py.__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-        # One DISQUE_PORT of the environment can't serve several nodes.
+        # Several nodes can't share one DISQUE_PORT of the environment.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DISQUE_")}
         command = [sys.executable, "-m", "disque_py.testing.child", str(self.folder)]
         command += ["--port", str(self.port), "--bind", HOST, "--dir", str(self.folder), *self._words]
@@ -187,7 +187,7 @@ class Node:
             was_running = self.is_running
             self.kill()
             if was_running or self._has_answered or PORT_TAKEN not in self.log_tail:
-                break  # A node that ran before keeps its port, which others know.
+                break  # A node that has run before keeps its port, because other nodes know it.
             self.port = free_port()
             self.launch()
         raise NodeError(f"{self!r} did not start\n{self.log_tail}")
@@ -205,7 +205,7 @@ class Node:
         return OneNode(Address(HOST, self.port), options)
 
     def _answers(self) -> bool:
-        """Return whether this very process answers, and has read its journal. Another may have taken the port."""
+        """Return whether this process answers, and not another one on its port, and has read its journal."""
         from disque_py.client import DisqueError, ReplyError, commands
 
         with suppress(DisqueError), self.connect() as connection:
@@ -213,7 +213,7 @@ class Node:
             try:
                 return connection.run(commands.info("server"))["process_id"] == self.pid
             except ReplyError:
-                return True  # Its directives forbid INFO.
+                return True  # The node's directives forbid INFO.
         return False
 
     def _forget(self) -> None:

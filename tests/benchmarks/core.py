@@ -192,7 +192,7 @@ CORE = Benchmark(
     "command",
     (
         Column("ns", "ns each, all nodes"),
-        Column("asked_ns", "of which the node asked"),
+        Column("asked_ns", "of which the asked node"),
         Column("ratio", "× calibration step", 1),
     ),
     "ratio",

@@ -125,7 +125,7 @@ def test_settlements_before_a_wrong_one_count(rpc, queue, consume):
     consumer = consume(queue, 1)
     [message] = consumer.messages(1)
     consumer.send(settlements=[{"id": message.id}, {"id": "D-x"}])
-    with pytest.raises(grpc.RpcError, match="does not hold D-x"):
+    with pytest.raises(grpc.RpcError, match="does not have the message D-x"):
         for _ in consumer.answers:
             pass
     depth = rpc("GetDepth", queue=queue).depth

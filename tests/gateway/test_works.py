@@ -50,7 +50,7 @@ def test_a_work_is_stopped_where_it_is_and_their_number_is_bounded():
     async def run():
         works = Works()
         running = [begin(works, change) for _ in range(RUNNING_MAX)]
-        with pytest.raises(RefusedError, match="too many works"):
+        with pytest.raises(RefusedError, match="too many operations"):
             begin(works, change)
         assert works.stop(running[0])
         await asyncio.wait([running[0].task])

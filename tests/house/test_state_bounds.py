@@ -213,8 +213,8 @@ BOUNDS = {
     """,
     "batches and the ids in them": """
         Batch: fields parts places
-        Batches: by_name callbacks collecting due flush_answers flushes held noted pending push_of pushes
-            recorded reports to_sync waiting
+        Batches: by_name callbacks collecting due flush_answers flushes held keeperless noted pending push_of
+            pushes recorded reporting reports to_sync waiting
         IdSet: _buckets
     """,
     "queues, for whatever reason they exist": """
@@ -243,7 +243,7 @@ BOUNDS = {
     "acked records": """
         Acks: asked heard
     """,
-    "filters that clients wait with": """
+    "filters of waiting clients": """
         Consumers: filter_due filter_hints filters told_filters untold_filters
         Demand: hints interested
         Exchange: filters
@@ -294,7 +294,7 @@ BOUNDS = {
         Filters: indexes
         Index: groups listed
     """,
-    "lines that blocked GETJOBs stand in": """
+    "entries of blocked GETJOBs in the lines of queues": """
         Group: waiting
         Queue: waiting
     """,
@@ -308,7 +308,7 @@ BOUNDS = {
     "answers to hand-overs that another node has not settled": """
         Exchange: answers
     """,
-    "patterns that clients wait with": """
+    "patterns of waiting clients": """
         Exchange: patterns
         NamePattern: _parts
         PatternGroup: elsewhere filtered globs interested listed names offers waiting
@@ -343,7 +343,7 @@ BOUNDS = {
     "SLOWLOG": """
         Stats: slowlog
     """,
-    "what a node says to one that does not read": """
+    "messages to a node that does not read them": """
         OutputCommit: _messages
     """,
     "a client's unfinished or unread requests": """
@@ -370,7 +370,7 @@ VALUES = {
     "a client's name",
     "the reply of one GETJOB or QPEEK; of JSCAN with REPLY all",
     "words of one command",
-    "settings",
+    "values of directives",
 }
 
 

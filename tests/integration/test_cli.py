@@ -366,7 +366,7 @@ def test_a_node_that_was_started_again_stays_though_another_does_not_answer(tmp_
         os.kill(frozen["pid"], signal.SIGSTOP)
         until(lambda: "refused" in run(CLI, "-p", dead["port"], "-t", "1", "--health", status=1))
         output = run(CLUSTER, "start", *folder, status=1)
-        assert f"The node on port {frozen['port']} (process {frozen['pid']}) runs but does not answer" in output
+        assert f"The node on port {frozen['port']} (process {frozen['pid']}) is running but does not answer" in output
         assert run(CLI, "-p", dead["port"], "PING") == "PONG\n"
         assert "unreachable" in run(CLUSTER, "status", *folder, status=1)
         os.kill(frozen["pid"], signal.SIGCONT)

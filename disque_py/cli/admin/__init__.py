@@ -1,1 +1,1 @@
-"""disque-admin: what an operator does to queues, jobs and tasks, in words and tables."""
+"""disque-admin: an operator's commands for queues, jobs, tasks and schedules."""

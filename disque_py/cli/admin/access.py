@@ -1,7 +1,7 @@
-"""The node that disque-admin talks to, and its errors in words that say what to do next.
+"""The node that disque-admin talks to, and its errors with the next step.
 
-The options are those of disque-cli (`-h`, `-p`, `-u`, `-a`), so a person writes the same line for both. Each command
-has one connection to one node. Commands for a whole cluster are the node's business.
+The options are those of disque-cli (`-h`, `-p`, `-u`, `-a`), so that people need to learn them only once. Each command
+uses one connection to one node. That node does the work on the whole cluster.
 """
 
 from __future__ import annotations
@@ -21,25 +21,31 @@ from disque_py.cli.queue_view import ANSWER_S
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 from disque_py.client.one_node import OneNode
 
-# TAB waits no longer than this for a node.
+# Completion with TAB waits at most this long for a node.
 COMPLETION_S: Final = 0.5
 
 # The beginning of an error, and the next step.
 ADVICE: Final = (
-    ("NOAUTH", "Give the password with -a, or in the environment variable DISQUECLI_AUTH"),
+    ("NOAUTH", "Pass the password with -a, or in the environment variable DISQUECLI_AUTH"),
     ("WRONGPASS", "Check -a, --user and the environment variable DISQUECLI_AUTH"),
-    ("NOPERM", "The user may not do this: `disque-cli ACL DRYRUN USER COMMAND …` by an operator says why"),
-    ("LIMIT", "The user's limit on this node is reached: wait, or have it raised (docs/users.md)"),
+    ("NOPERM", "The user may not do this. An operator can find the reason with `disque-cli ACL DRYRUN USER COMMAND …`"),
+    ("LIMIT", "The user has reached its limit on this node: wait, or ask an operator to raise it (docs/users.md)"),
     ("DENIED", "Run the command on the node's own machine, or see protected-mode in docs/operations.md"),
-    ("ERR not while node", "Upgrade that node first, or take it out of the cluster with `disque-cluster remove-node`"),
-    ("ERR unknown command", "This server is older than the command, or no disque-py: see `disque-cli INFO server`"),
+    ("ERR not while node", "Upgrade that node first, or remove it from the cluster with `disque-cluster remove-node`"),
+    (
+        "ERR unknown command",
+        "This server is too old for the command, or is not disque-py: see `disque-cli INFO server`",
+    ),
     ("ERR unknown queue setting", "`disque-admin queue show NAME` lists the settings of this server"),
     ("BADID", "A job id has 40 characters and begins with D-; `disque-admin job peek QUEUE` shows ids"),
     ("OOM", "The node's memory is full: see `disque-cli INFO memory` and maxmemory in docs/operations.md"),
     ("PAUSED", "`disque-admin queue resume NAME` ends the pause"),
-    ("UNREACHABLE", "Repeat the command when all nodes are linked: `disque-cluster status <node>`"),
-    ("NOREPL", "Fewer nodes are reachable than copies were asked for: `disque-cluster check <node>`, or --replicate 1"),
-    ("MAXLEN", "The queue is at its `maxlen`: `disque-admin queue show NAME`"),
+    ("UNREACHABLE", "Repeat the command when all nodes are linked: see `disque-cluster status <node>`"),
+    (
+        "NOREPL",
+        "Fewer nodes are reachable than copies are requested: see `disque-cluster check <node>`, or use --replicate 1",
+    ),
+    ("MAXLEN", "The queue has reached its `maxlen`: see `disque-admin queue show NAME`"),
     ("TOOBIG", "`disque-admin queue set NAME maxsize=<bytes>` changes the limit"),
     ("NOKEY", "Add the pair with --meta NAME=VALUE"),
     ("LOADING", "The node reads its journal; repeat the command soon"),
@@ -101,7 +107,7 @@ def open_node(ctx: click.Context, answer_s: float = ANSWER_S) -> OneNode:
 
 
 def complete_queue(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the queues of the node whose names begin so; none if it does not answer at once."""
+    """Return the node's queues whose names begin with the text; none if the node does not answer in time."""
     return [CompletionItem(name) for name in sorted(_names(ctx)) if name.startswith(begun)]
 
 

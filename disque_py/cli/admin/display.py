@@ -1,4 +1,4 @@
-"""Tables of disque-admin: names and values, jobs, tasks; and their objects for `--json`."""
+"""Output of disque-admin: tables of fields, jobs and tasks, and JSON objects for `--json`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def print_object(value: Any) -> None:
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
-    """Print names and values, a line each. Empty values are left out."""
+    """Print names and values, one pair per line. Empty values are left out."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -35,7 +35,7 @@ def print_fields(fields: Mapping[str, object]) -> None:
 def print_rows(
     columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = (), *, header: bool = True
 ) -> None:
-    """Print a table. `right` names the columns of numbers."""
+    """Print a table. `right` names the columns of numbers, which are aligned to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=header)
     numbers = set(right)
     for name in columns:
@@ -46,7 +46,7 @@ def print_rows(
 
 
 def body_text(body: bytes | None, limit: int | None = BODY_SHOWN) -> str:
-    r"""Return a body as text on one line, with bytes that are no UTF-8 as `\xNN`, cut to a length."""
+    r"""Return a body as text on one line, cut to a length, with bytes that are not UTF-8 as `\xNN`."""
     if body is None:
         return ""
     text = body.decode("utf-8", "backslashreplace").replace("\n", "\\n").replace("\r", "\\r")
@@ -54,12 +54,12 @@ def body_text(body: bytes | None, limit: int | None = BODY_SHOWN) -> str:
 
 
 def pairs_text(pairs: Mapping[str, str] | None) -> str:
-    """Return metadata on a line."""
+    """Return metadata as one line."""
     return " ".join(f"{name}={value}" for name, value in (pairs or {}).items())
 
 
 def job_fields(info: JobInfo) -> dict[str, object]:
-    """Return a job as a person asks about it: state first, then limits, then where it is."""
+    """Return the fields of a job in the order of interest: state first, then limits, then its nodes."""
     attempts = f"{info.attempt} delivered"
     if info.attempts:
         attempts += f", {info.attempts_left} of {info.attempts} left"
@@ -105,5 +105,5 @@ def job_object(job: Job | JobInfo) -> dict[str, Any]:
 
 
 def body_text_whole(body: bytes) -> str:
-    r"""Return a body as text, with bytes that are no UTF-8 as `\xNN`."""
+    r"""Return a body as text, with bytes that are not UTF-8 as `\xNN`."""
     return body.decode("utf-8", "backslashreplace")

@@ -41,7 +41,7 @@ def job() -> None:
 @click.option(
     "--retry", callback=read_span, help="Deliver the job again after this time without an ack; 0: at most once."
 )
-@click.option("--ttl", callback=read_span, help="Delete the job after this time, done or not.")
+@click.option("--ttl", callback=read_span, help="Delete the job after this time, even if it is not done.")
 @click.option("--attempts", type=click.IntRange(0), help="Deliveries before the job is errored; 0: no limit.")
 @click.option("--backoff", help="Delay after a failure, such as exponential:1000:60000:20.")
 @click.option("--priority", type=int, help="Lower numbers are served first.")
@@ -63,7 +63,7 @@ def add(
     key: str | None,
     replicate: int | None,
 ) -> None:
-    """Add a job with BODY to QUEUE, and print its id. A BODY of - is standard input."""
+    """Add a job with BODY to QUEUE, and print its id. If BODY is -, it is read from standard input."""
     content = sys.stdin.buffer.read() if body == "-" else body.encode("utf-8", "surrogateescape")
     request = commands.add_job(
         queue,
@@ -87,13 +87,13 @@ def add(
 @JSON
 @click.pass_context
 def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
-    """Show a job, on whichever node it is."""
+    """Show a job. Any node of the cluster may have it."""
     with open_node(ctx) as node:
         info = node.run(commands.show(job_id, cluster=True))
     if info is None:
         raise click.ClickException(
             f"No linked node knows the job {job_id}.\nIt was acknowledged or its TTL is over; "
-            "`disque-cli events --follow` and disque-query tell the past of jobs."
+            "`disque-cli events --follow` and disque-query show the past of jobs."
         )
     if as_json:
         print_object(job_object(info))
@@ -104,7 +104,12 @@ def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
 @job.command(short_help="Show jobs of a queue without taking them.")
 @click.argument("queue", shell_complete=complete_queue)
 @click.option(
-    "-n", "count", type=int, default=10, show_default=True, help="Number of jobs; a negative number: from the end."
+    "-n",
+    "count",
+    type=int,
+    default=10,
+    show_default=True,
+    help="Number of jobs; a negative number counts from the end.",
 )
 @click.option("--status", type=click.Choice(JOB_STATUSES), help="Only jobs of this status; by default pending ones.")
 @WHERE
@@ -113,7 +118,7 @@ def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
 def peek(
     ctx: click.Context, queue: str, count: int, status: JobStatus | None, where: Sequence[str], as_json: bool
 ) -> None:
-    """Show the first jobs of QUEUE in the whole cluster, without taking them."""
+    """Show the first jobs of QUEUE in the whole cluster. They stay in the queue."""
     pairs = pairs_of(where, "--where")
     with open_node(ctx) as node:
         jobs = node.run(commands.qpeek(queue, count, where=pairs, status=status, withmeta=True, cluster=True))
@@ -131,7 +136,7 @@ def peek(
 @IDS
 @click.pass_context
 def cancel(ctx: click.Context, ids: Sequence[str]) -> None:
-    """Cancel jobs, on all nodes. The worker of a running job is informed. Exit status 1 if one was over or unknown."""
+    """Cancel jobs, on all nodes. The worker of a running job is told. Exit status 1 if a job was over or unknown."""
     with open_node(ctx) as node:
         count = node.run(commands.cancel(*ids))
     click.echo(
@@ -145,7 +150,7 @@ def cancel(ctx: click.Context, ids: Sequence[str]) -> None:
 @IDS
 @click.pass_context
 def retry(ctx: click.Context, ids: Sequence[str]) -> None:
-    """Queue jobs now. An errored job gets new attempts. Exit status 1 if one was not queued."""
+    """Queue jobs now. An errored job gets new attempts. Exit status 1 if a job was not queued."""
     count = 0
     with open_node(ctx) as node:
         for each in ids:
@@ -153,7 +158,8 @@ def retry(ctx: click.Context, ids: Sequence[str]) -> None:
     click.echo(f"{count} of {len(ids)} jobs queued")
     if count < len(ids):
         click.echo(
-            "The others are queued already, over, or held by other nodes only: see `disque-admin job show`", err=True
+            "The others are already queued, are over, or exist only on other nodes: see `disque-admin job show`",
+            err=True,
         )
         ctx.exit(1)
 
@@ -162,7 +168,7 @@ def retry(ctx: click.Context, ids: Sequence[str]) -> None:
 @IDS
 @click.pass_context
 def promote(ctx: click.Context, ids: Sequence[str]) -> None:
-    """End the delay of jobs, so that they are pending. Exit status 1 if one had none."""
+    """End the delay of jobs, so that they are pending. Exit status 1 if a job had no delay."""
     with open_node(ctx) as node:
         count = node.run(commands.promote(*ids))
     click.echo(
@@ -174,7 +180,7 @@ def promote(ctx: click.Context, ids: Sequence[str]) -> None:
 
 @job.command()
 @ID
-@click.option("--delay", callback=read_span, help="Make the job pending after this time: 30s, 5m; 0: at once.")
+@click.option("--delay", callback=read_span, help="Make the job pending after this time: 30s, 5m; 0: immediately.")
 @click.option("--priority", type=int, help="Lower numbers are served first.")
 @click.pass_context
 def reschedule(ctx: click.Context, job_id: str, delay: timedelta | None, priority: int | None) -> None:
@@ -183,7 +189,7 @@ def reschedule(ctx: click.Context, job_id: str, delay: timedelta | None, priorit
         raise click.UsageError("give --delay, --priority or both")
     with open_node(ctx) as node:
         is_changed = node.run(commands.reschedule(job_id, delay=delay, priority=priority))
-    click.echo("rescheduled" if is_changed else "The job runs, is errored, or is over: nothing was changed")
+    click.echo("rescheduled" if is_changed else "The job is running, errored, or over: nothing was changed")
     if not is_changed:
         ctx.exit(1)
 
@@ -193,10 +199,10 @@ def reschedule(ctx: click.Context, job_id: str, delay: timedelta | None, priorit
 @click.option("--to", required=True, shell_complete=complete_queue, help="The queue to move them to.")
 @click.pass_context
 def move(ctx: click.Context, ids: Sequence[str], to: str) -> None:
-    """Move jobs to another queue, on all nodes. Exit status 1 if one was not moved."""
+    """Move jobs to another queue, on all nodes. Exit status 1 if a job was not moved."""
     with open_node(ctx) as node:
         count = node.run(commands.move_jobs(*ids, to=to))
-    rest = "" if count == len(ids) else "; the others run, are over, or are in that queue"
+    rest = "" if count == len(ids) else "; the others are running, are over, or are in that queue already"
     click.echo(f"{count} of {len(ids)} jobs moved to '{to}'{rest}")
     if count < len(ids):
         ctx.exit(1)
@@ -209,8 +215,8 @@ def move(ctx: click.Context, ids: Sequence[str], to: str) -> None:
 def wait(ctx: click.Context, job_id: str, timeout: timedelta | None) -> None:
     """Wait until a job is over, and print its end: completed, canceled, errored or gone.
 
-    Nodes forget a job soon after it was acknowledged, so for a job that succeeded the end is often `gone`. Exit
-    status 1 if the job is errored or canceled, or not over in time.
+    Nodes forget a job soon after it was acknowledged. So the end of a successful job is often `gone`. Exit status 1 if
+    the job is errored or canceled, or not over in time.
     """
     waiting = Waiting(job_id, timeout, time.monotonic())
     try:

@@ -1,11 +1,11 @@
-"""disque-admin: helpers in words and tables, for what people do to queues and jobs.
+"""disque-admin: commands for people who manage queues, jobs, tasks and schedules.
 
     disque-admin queue set mail attempts=5 dead-letter=failed
     disque-admin job cancel D-…
 
-It is a program of its own because the first word of disque-cli is always a command of the broker: `queue set x …` there
-is the command QUEUE SET, whose reply is `OK` (spec X5). This module has the options, and the modules named after
-their objects (queue_commands.py …) have the commands. Exit status: 0 done, 1 not done or not whole, 2 bad usage.
+It is a separate program because the first word of disque-cli is always a command of the broker: there, `queue set x …`
+is the command QUEUE SET, whose reply is `OK` (spec X5). This module has the options, and the modules named after their
+objects (queue_commands.py …) have the commands. Exit status: 0 done, 1 not done or only in part, 2 bad usage.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from disque_py.cli.admin.task_commands import task
 @click.option("--insecure", is_flag=True, help="Don't check the node's certificate.")
 @click.pass_context
 def main(ctx: click.Context, /, **words: Any) -> None:
-    """Manage queues, jobs, tasks and schedules. Every command works on the whole cluster of one node.
+    """Manage queues, jobs, tasks and schedules. Name one node; every command works on its whole cluster.
 
     `disque-cli` sends raw commands to a node. `disque-cluster` manages nodes.
     """

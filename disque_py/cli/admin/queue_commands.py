@@ -26,8 +26,8 @@ WHERE = click.option(
 )
 LIMIT = click.option("--limit", type=click.IntRange(1), help="The most jobs.")
 RATE = click.option("--rate", type=click.IntRange(1), help="The most jobs per second.")
-DETACH = click.option("--detach", is_flag=True, help="Print the task's id, and don't wait for its end.")
-# QPURGE and QMOVE leave jobs alone that a worker has, or that are over.
+DETACH = click.option("--detach", is_flag=True, help="Print the task's id, and don't wait for the task.")
+# QPURGE and QMOVE do not touch jobs that a worker has, or that are over.
 STATUS = click.option(
     "--status",
     type=click.Choice(["pending", "invisible", "errored"]),
@@ -103,7 +103,9 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
         header=False,
     )
     if settings is not None and settings.behind:
-        click.echo(f"{settings.behind} nodes have not confirmed the newest settings: they were away, or are older")
+        click.echo(
+            f"Nodes that have not confirmed the newest settings: {settings.behind}. They were not linked, or are older"
+        )
 
 
 def _settings_object(settings: QueueSettings | None) -> dict[str, object] | None:
@@ -132,7 +134,8 @@ SETTING_NAMES = tuple(
 def set_settings(ctx: click.Context, name: str, settings: Sequence[str]) -> None:
     """Set SETTINGS (field=value …) of the queue NAME, on all nodes.
 
-    For example: attempts=5 backoff=exponential:1000:60000 dead-letter=failed. An empty value is the default.
+    For example: attempts=5 backoff=exponential:1000:60000 dead-letter=failed. An empty value resets a setting to its
+    default.
     """
     words = settings_of_words(settings)
     with open_node(ctx) as node:
@@ -155,7 +158,9 @@ def _tell_settings(node: OneNode, name: str) -> None:
     settings = node.run(commands.queue_settings(name))
     click.echo(f"{name}: {settings_text(changed_settings(settings)) or 'all defaults'}")
     if settings is not None and settings.behind:
-        click.echo(f"{settings.behind} nodes have not confirmed it yet; they get it when they are linked", err=True)
+        click.echo(
+            f"Nodes that have not confirmed it yet: {settings.behind}. They will get it when they are linked", err=True
+        )
 
 
 @queue.command(short_help="Pause a queue on all nodes.")
@@ -229,7 +234,11 @@ def move(
 @queue.command(short_help="Queue failed jobs again with new attempts.")
 @QUEUE
 @WHERE
-@click.option("--to", shell_complete=complete_queue, help="The queue to move them to. By default dead letters go back.")
+@click.option(
+    "--to",
+    shell_complete=complete_queue,
+    help="The queue to move them to. By default dead letters go back to their queues.",
+)
 @LIMIT
 @RATE
 @DETACH

@@ -94,12 +94,12 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 @NAME
 @click.argument("queue")
 @click.argument("body", default="")
-@click.option("--cron", help="Five fields, or six with seconds in front.")
-@click.option("--every", help="A time like 30s, 5m, 2h.")
+@click.option("--cron", help="A cron expression of five fields, or of six with seconds first.")
+@click.option("--every", help="Time between two ticks: 30s, 5m, 2h.")
 @click.option("--tz", default="UTC", show_default=True, help="Time zone of the expression.")
 @click.option("--catchup", type=click.Choice(["last", "all", "none"]), default="last", show_default=True)
 @click.option("--overlap", type=click.Choice(["allow", "skip"]), default="allow", show_default=True)
-@click.option("--option", "options", multiple=True, metavar="'WORD VALUE'", help="Option of ADDJOB; repeatable.")
+@click.option("--option", "options", multiple=True, metavar="'WORD VALUE'", help="Option of ADDJOB; may be repeated.")
 @click.pass_context
 def set_schedule(
     ctx: click.Context,
@@ -113,12 +113,12 @@ def set_schedule(
     overlap: str,
     options: tuple[str, ...],
 ) -> None:
-    """Add a job with BODY to QUEUE at each tick of --cron or --every. A schedule of this NAME is replaced.
+    """Add a job with BODY to QUEUE at each tick of --cron or --every. An older schedule NAME is replaced.
 
     disque-admin schedule set nightly reports --cron '30 2 * * *' --tz Europe/Berlin --option 'RETRY 600'
     """
     if (cron is None) == (every is None):
-        raise click.UsageError("One of --cron and --every is needed.")
+        raise click.UsageError("Give either --cron or --every.")
     when = ["CRON", cron] if cron is not None else ["EVERY", every or ""]
     words = ["SCHEDULE", "SET", name, *when, "TZ", tz, "CATCHUP", catchup, "OVERLAP", overlap, "QUEUE", queue]
     words += ["BODY", body, *(word for option in options for word in option.split())]
@@ -142,11 +142,11 @@ def pause(ctx: click.Context, name: str) -> None:
 @NAME
 @click.pass_context
 def resume(ctx: click.Context, name: str) -> None:
-    """Let the schedule NAME fire again. Ticks during the pause are skipped."""
+    """Resume the schedule NAME. Ticks during the pause are skipped."""
     with open_node(ctx) as node:
         _change(node, name, schedule_commands.resume_schedule(name))
         ticks = node.run(schedule_commands.next_ticks(name, 1))
-    click.echo(f"'{name}' goes on. Next (UTC): {', '.join(map(_time, ticks)) or 'never'}")
+    click.echo(f"'{name}' is resumed. Next (UTC): {', '.join(map(_time, ticks)) or 'never'}")
 
 
 @schedule.command()

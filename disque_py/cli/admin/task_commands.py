@@ -12,7 +12,7 @@ from disque_py.cli.check_journal.report import moment
 from disque_py.client import Task, commands
 
 DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven", "qrebalance": "handed over"}
-UNKNOWN = "The node knows no task '{}'. It keeps tasks that it began itself, for one hour"
+UNKNOWN = "The node knows no task '{}'. A node knows only tasks that it started itself, until one hour after their end"
 
 
 @click.group(short_help="Manage tasks: long work on queues.")
@@ -74,7 +74,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
 @click.argument("task_id", metavar="TASK")
 @click.pass_context
 def wait(ctx: click.Context, task_id: str) -> None:
-    """Wait until a task is over, with a progress bar. Exit status 1 if it did not do everything."""
+    """Wait until a task is over, with a progress bar. Exit status 1 if the task did not do everything."""
     with open_node(ctx) as node:
         view = node.run(commands.task(task_id))
         if view is None:
@@ -90,7 +90,7 @@ def cancel(ctx: click.Context, task_id: str) -> None:
     with open_node(ctx) as node:
         if not node.run(commands.cancel_task(task_id)):
             raise click.ClickException(f"No task '{task_id}' runs on this node.")
-    click.echo(f"{task_id}: canceled. Changes that were made stay")
+    click.echo(f"{task_id}: canceled. Finished changes stay")
 
 
 def _started(view: Task) -> str:

@@ -1,7 +1,7 @@
-"""Tasks of the broker (QPURGE, QMOVE, QREDRIVE, QREBALANCE), begun and followed from the command line.
+"""Tasks of the broker (QPURGE, QMOVE, QREDRIVE, QREBALANCE), started and followed from the command line.
 
-Each is begun with ASYNC, which answers with the task's id. The program then asks QTASK SHOW until the task is over, and
-shows a bar. So Ctrl-C ends the bar and not the task, and a second look finds the task again.
+The program starts a task with ASYNC, and the reply is the task's id. Then it repeats QTASK SHOW until the task is over,
+and shows a bar. So Ctrl-C ends the bar and not the task, and `disque-admin task` finds the task later.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from disque_py.event_format import JobStatus
 
 LOOK_EVERY_S: Final = 0.2
-# Work that is over by then needs no bar.
+# Work that ends within this time needs no bar.
 SHOWN_AFTER_S: Final = 0.5
 RUNNING: Final = "running"
 
 
 def count(node: OneNode, queue: str, where: Where, status: JobStatus | None, limit: int | None = None) -> int:
-    """Return how many jobs a task is about, as far as the nodes know before it begins."""
+    """Return how many jobs a task concerns, as far as the nodes know before it starts."""
     total = node.run(commands.qlen(queue, where=where, status=status or "pending", cluster=True))
     return total if limit is None else min(total, limit)
 
@@ -55,10 +55,10 @@ def as_object(task: Task) -> dict[str, Any]:
 
 
 def run_task(ctx: click.Context, node: OneNode, request: Request[Task], total: int, done: str, *, detach: bool) -> None:
-    """Begin a task and follow it to its end; exit status 1 if it did not do everything.
+    """Start a task and follow it to its end. The exit status is 1 if it did not do everything.
 
     request   the command with `wait=False`
-    done      the word for its result, as "moved"
+    done      the word for its result, such as "moved"
     """
     task = node.run(request)
     if detach:
@@ -68,7 +68,7 @@ def run_task(ctx: click.Context, node: OneNode, request: Request[Task], total: i
 
 
 def follow_task(ctx: click.Context, node: OneNode, task_id: str, total: int | None, done: str) -> None:
-    """Show a task until it is over, then its result."""
+    """Show a task's progress until it is over, then its result."""
     console = Console(stderr=True)
     began_s = time.monotonic()
     bar: Progress | None = None
@@ -88,28 +88,30 @@ def follow_task(ctx: click.Context, node: OneNode, task_id: str, total: int | No
     except KeyboardInterrupt:
         raise click.ClickException(
             f"The task goes on. `disque-admin task wait {task_id}` follows it, `disque-admin task cancel {task_id}` "
-            "ends it."
+            "stops it."
         ) from None
     finally:
         if bar is not None:
             bar.stop()
     if task is None:
-        raise click.ClickException(f"The node no longer knows task {task_id}. It was started again, or forgot it")
+        raise click.ClickException(
+            f"The node no longer knows task {task_id}, because the node was restarted or an hour has passed"
+        )
     click.echo(result_text(task, done))
     if task.state != "done" or task.failed or task.nodes_missing:
         ctx.exit(1)
 
 
 def result_text(task: Task, done: str) -> str:
-    """Return the end of a task in words, with the next step where something is left."""
+    """Return a task's result as text, with the next step if something is left to do."""
     lines = [f"{task.jobs:,} jobs {done}"]
     if task.failed:
         lines.append(
-            f"{task.failed:,} jobs left out: a worker has them, or they were changing nodes. Repeat the command"
+            f"{task.failed:,} jobs left out: a worker has them, or they were moving between nodes. Repeat the command"
         )
     if task.nodes_missing:
         names = " ".join(node[:8] for node in task.nodes_missing)
-        lines.append(f"Nodes that took no part: {names}. Repeat the command when they are linked")
+        lines.append(f"These nodes took no part: {names}. Repeat the command when they are linked")
     if task.state != "done":
-        lines.append(f"The task was {task.state}. Changes that were made stay")
+        lines.append(f"The task was {task.state}. Finished changes stay")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Values of the command line: times, pairs and settings. Pure, but for click's errors."""
+"""Values of the command line: times, pairs and settings. Pure, except for click's errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read_span(ctx: click.Context, parameter: click.Parameter, value: str | None)
         return None
     found = _SPAN.fullmatch(value)
     if found is None:
-        raise click.BadParameter(f"'{value}' is no time: write 500ms, 90s, 5m, 2h or 1d", ctx, parameter)
+        raise click.BadParameter(f"'{value}' is not a time: write 500ms, 90s, 5m, 2h or 1d", ctx, parameter)
     return timedelta(milliseconds=int(found[1]) * _UNITS[found[2] or "s"])
 
 
@@ -42,7 +42,9 @@ def settings_of_words(words: Sequence[str]) -> list[str]:
         name, equals, value = words[at].partition("=")
         if not equals:
             if at + 1 == len(words):
-                raise click.UsageError(f"'{name}' needs a value: {name}=…; an empty one ({name}=) is the default")
+                raise click.UsageError(
+                    f"'{name}' needs a value: {name}=…; an empty value ({name}=) resets it to its default"
+                )
             at += 1
             value = words[at]
         found += (name, value)

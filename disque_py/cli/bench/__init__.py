@@ -1,4 +1,4 @@
-"""disque-bench: measures job brokers on this machine, in turns.
+"""disque-bench: measures job brokers on this machine, one after the other.
 
 main         the command line
 contestants  the servers that can be measured, and how to start each

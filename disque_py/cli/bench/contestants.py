@@ -1,8 +1,8 @@
 """The contestants: servers that can be measured, the way to start each, and the addresses of running ones.
 
 A contestant's command may contain {port} and {dir}. {port} is a free loopback port, and {dir} is a scratch directory
-that goes with the server. A server that is not installed is skipped, and the caller says so. Pure but for the look
-into PATH.
+that is removed with the server. A server that is not installed is skipped, and the caller reports it. Pure, except that
+it looks into PATH.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _NAMED: Final = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
 
 
 class ChoiceError(ValueError):
-    """A word of the command line names no contestant; the text says what to do."""
+    """A word of the command line names no contestant; the text gives the next step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A server to measure: its name, its protocol, and the words that start it, or the port at which it runs."""
+    """A server to measure: its name, its protocol, and the command that starts it, or the port of a running server."""
 
     name: str
     dialect: Dialect
@@ -38,7 +38,7 @@ class Contestant:
 
     @property
     def is_started(self) -> bool:
-        """Whether we start it."""
+        """Whether this program starts it."""
         return not self.port
 
     def words(self, port: int, folder: str) -> list[str]:
@@ -77,13 +77,13 @@ def others() -> tuple[list[Contestant], list[str]]:
 
 
 def from_command(text: str, number: int) -> Contestant:
-    """Return the contestant of `--server [NAME=]COMMAND`. ChoiceError if it can't be started."""
+    """Return the contestant of `--server [NAME=]COMMAND`. Raises ChoiceError if it can't be started."""
     named = _NAMED.fullmatch(text)
     name, command = (named[1], named[2]) if named else (f"server-{number}", text)
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise ChoiceError(f"SERVER '{text}' is no command line: {error}") from error
+        raise ChoiceError(f"SERVER '{text}' is not a command line: {error}") from error
     if not any("{port}" in word for word in words):
         raise ChoiceError(
             f"SERVER '{text}' needs {{port}} where the port belongs, as in: disque-server --port {{port}}"
@@ -94,11 +94,11 @@ def from_command(text: str, number: int) -> Contestant:
 
 
 def from_address(text: str) -> Contestant:
-    """Return the contestant of `--connect [DIALECT=][HOST:]PORT`. ChoiceError if it is not on this machine."""
+    """Return the contestant of `--connect [DIALECT=][HOST:]PORT`. Raises ChoiceError for another machine."""
     named = _NAMED.fullmatch(text)
     word, place = (named[1], named[2]) if named else ("disque", text)
     if word not in DIALECTS:
-        raise ChoiceError(f"CONNECT '{word}' is no protocol; there are {', '.join(DIALECTS)}")
+        raise ChoiceError(f"CONNECT '{word}' is not a protocol; use one of {', '.join(DIALECTS)}")
     where = place.removeprefix(":")
     try:
         address = parse_address(where if ":" in where else f"{LOOPBACK[0]}:{where}")
@@ -110,10 +110,10 @@ def from_address(text: str) -> Contestant:
 
 
 def chosen(all_of_them: Sequence[Contestant], names: Sequence[str], skipped: Sequence[str]) -> list[Contestant]:
-    """Return the contestants with these names (all, without any) and without the skipped. ChoiceError for others."""
+    """Return the named contestants (without names, all) except the skipped. Raises ChoiceError for unknown names."""
     known = [contestant.name for contestant in all_of_them]
     if doubled := sorted({name for name in known if known.count(name) > 1}):
         raise ChoiceError(f"NAME {doubled[0]} is used twice; put another NAME= before a command")
     if unknown := [name for name in (*names, *skipped) if name not in known]:
-        raise ChoiceError(f"NAME there is no contestant {unknown[0]} here; there are {', '.join(known)}")
+        raise ChoiceError(f"NAME there is no contestant {unknown[0]} here; the contestants are {', '.join(known)}")
     return [one for one in all_of_them if (not names or one.name in names) and one.name not in skipped]

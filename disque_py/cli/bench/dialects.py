@@ -1,8 +1,8 @@
 """The bytes of the protocols: requests built once, and how to recognise the end of a reply.
 
-A generator must not be slower than the server that it measures. So requests are bytes that are built before the clock
-runs, and replies are not parsed: bodies and names contain no line feed, so every reply to a request has a fixed number
-of them. Counting line feeds is one call into C for a whole batch. Ids are found with one regular expression. Pure.
+A generator must not be slower than the server that it measures. So requests are built before the clock runs, and
+replies are not parsed. Bodies and names contain no line feed, so every reply to a request has a fixed number of them.
+Counting line feeds is one call into C for a whole batch. Ids are found with one regular expression. Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Dialect:
     """A protocol with its way to add, get and acknowledge a job.
 
     name      as on the command line
-    trouble   bytes that occur in error replies only
+    trouble   bytes that occur only in error replies
     """
 
     name: str
@@ -86,22 +86,22 @@ class DisqueDialect(Dialect):
     _ID: Final = re.compile(rb"\r\n(D-[^\r\n]+)\r\n")
 
     def add(self, queue: str, body: bytes, *, delay_s: int = 0, replicate: int = 0) -> Request:
-        """ADDJOB; with copies it waits up to five seconds for them."""
+        """Return an ADDJOB; with copies it waits up to five seconds for them."""
         words: list[bytes | str | int] = ["ADDJOB", queue, body, 5000 if replicate else 0]
         words += ["REPLICATE", replicate] if replicate else []
         words += ["DELAY", delay_s] if delay_s else []
         return Request(packed(*words), 1)
 
     def get(self, queue: str, *, is_blocking: bool = False) -> Request:
-        """GETJOB of one job: a list of a list of queue, id and body."""
+        """Return a GETJOB for one job. Its reply is a list with a list of queue, id and body."""
         return Request(packed("GETJOB", *([] if is_blocking else ["NOHANG"]), "COUNT", 1, "FROM", queue), 8)
 
     def ids(self, replies: bytes) -> Sequence[bytes]:
-        """Return all words that look like ids; queues and bodies of ours don't."""
+        """Return all words that look like ids. Our queues and bodies don't."""
         return self._ID.findall(replies)
 
     def acks(self, queue: str, body: bytes, ids: Sequence[bytes]) -> bytes:
-        """One ACKJOB for each."""
+        """Return one ACKJOB for each id."""
         return b"".join([b"*2\r\n$6\r\nACKJOB\r\n$%d\r\n%b\r\n" % (len(one), one) for one in ids])
 
 
@@ -111,20 +111,20 @@ class RedisList(Dialect):
     name = "redis-list"
 
     def add(self, queue: str, body: bytes, *, delay_s: int = 0, replicate: int = 0) -> Request:
-        """LPUSH, which answers with a number."""
+        """Return an LPUSH. Its reply is a number."""
         return Request(packed("LPUSH", queue, body), 1)
 
     def get(self, queue: str, *, is_blocking: bool = False) -> Request:
-        """LMOVE or BLMOVE, which answer with the body."""
+        """Return an LMOVE or BLMOVE. Its reply is the body."""
         words = ("BLMOVE" if is_blocking else "LMOVE", queue, f"{queue}.taken", "RIGHT", "LEFT")
         return Request(packed(*words, *(["0"] if is_blocking else [])), 2)
 
     def ids(self, replies: bytes) -> Sequence[bytes]:
-        """Return an empty id for each job: the body itself is the name of an element."""
+        """Return an empty id for each job, because an element is named by its body."""
         return [b""] * (replies.count(b"\n") // 2)
 
     def acks(self, queue: str, body: bytes, ids: Sequence[bytes]) -> bytes:
-        """LREM of the first equal element; all bodies of a test are equal, so it is found at once."""
+        """Return LREMs of the first equal element. All bodies of a test are equal, so the search is short."""
         return packed("LREM", f"{queue}.taken", 1, body) * len(ids)
 
 
@@ -135,15 +135,15 @@ class RedisStream(Dialect):
     _ID: Final = re.compile(rb"\r\n(\d+-\d+)\r\n")
 
     def prepare(self, queue: str) -> Request | None:
-        """Make the stream and its group."""
+        """Return the request that creates the stream and its group."""
         return Request(packed("XGROUP", "CREATE", queue, "g", "$", "MKSTREAM"), 1)
 
     def add(self, queue: str, body: bytes, *, delay_s: int = 0, replicate: int = 0) -> Request:
-        """XADD, which answers with an id."""
+        """Return an XADD. Its reply is an id."""
         return Request(packed("XADD", queue, "*", "b", body), 2)
 
     def get(self, queue: str, *, is_blocking: bool = False) -> Request:
-        """XREADGROUP of one entry: stream, id, field and value in lists."""
+        """Return an XREADGROUP for one entry. Its reply has stream, id, field and value in lists."""
         block = ["BLOCK", "0"] if is_blocking else []
         return Request(packed("XREADGROUP", "GROUP", "g", "c", "COUNT", 1, *block, "STREAMS", queue, ">"), 13)
 
@@ -152,7 +152,7 @@ class RedisStream(Dialect):
         return self._ID.findall(replies)
 
     def acks(self, queue: str, body: bytes, ids: Sequence[bytes]) -> bytes:
-        """One XACK for each."""
+        """Return one XACK for each id."""
         head = b"*4\r\n$4\r\nXACK\r\n$%d\r\n%b\r\n$1\r\ng\r\n" % (len(queue), queue.encode())
         return b"".join([b"%b$%d\r\n%b\r\n" % (head, len(one), one) for one in ids])
 
@@ -167,19 +167,19 @@ class Beanstalk(Dialect):
     _ID: Final = re.compile(rb"RESERVED (\d+) ")
 
     def hello(self, queue: str) -> Request | None:
-        """Choose the tube for both directions."""
+        """Return the requests that choose the tube for both directions."""
         return Request(b"use %b\r\nwatch %b\r\nignore default\r\n" % ((queue.encode(),) * 2), 3)
 
     def ping(self) -> Request:
-        """`use`, because beanstalkd has no PING."""
+        """Return a `use`, because beanstalkd has no PING."""
         return Request(b"use default\r\n", 1)
 
     def add(self, queue: str, body: bytes, *, delay_s: int = 0, replicate: int = 0) -> Request:
-        """Put with the middle priority, and ten minutes to work."""
+        """Return a put with the middle priority, and ten minutes to work."""
         return Request(b"put 1024 %d 600 %d\r\n%b\r\n" % (delay_s, len(body), body), 1)
 
     def get(self, queue: str, *, is_blocking: bool = False) -> Request:
-        """Reserve, with no time limit or with none to wait."""
+        """Return a reserve that waits without a limit, or not at all."""
         return Request(b"reserve\r\n" if is_blocking else b"reserve-with-timeout 0\r\n", 2)
 
     def ids(self, replies: bytes) -> Sequence[bytes]:
@@ -187,7 +187,7 @@ class Beanstalk(Dialect):
         return self._ID.findall(replies)
 
     def acks(self, queue: str, body: bytes, ids: Sequence[bytes]) -> bytes:
-        """One delete for each."""
+        """Return one delete for each id."""
         return b"".join([b"delete %b\r\n" % one for one in ids])
 
 

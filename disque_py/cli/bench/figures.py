@@ -1,8 +1,8 @@
 """Statistics of samples: percentiles, medians with ranges, and ratios of pairs.
 
 A sample is one measurement of one contestant in one run. The contestants of a run are measured one after the other, so
-that the moods of the machine hit all alike. A ratio is taken within a run first; the summary is over these ratios.
-Pure.
+that disturbances of the machine affect all of them. A ratio is computed within each run first, and the summary is over
+these ratios. Pure.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-# A generator that needs more of a core than this is itself the limit.
+# If the generator needs more than this part of a core, the generator is the limit.
 GENERATOR_LIMIT: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: the test, its cell (as "p=16 c=50"), the contestant, the run, and the values by metric."""
+    """One measurement: the test, its cell (such as "p=16 c=50"), the contestant, the run, and the values by metric."""
 
     test: str
     cell: str
@@ -56,7 +56,7 @@ class Line:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return the value below or at which `percent` of the ordered values lie (nearest rank). ValueError for none."""
+    """Return the smallest value that `percent` of the ordered values don't exceed. Raises ValueError without any."""
     if not ordered:
         raise ValueError("a percentile needs at least one value")
     # Rounded first: 1000 * 99.9 / 100 is a little more than 999.
@@ -89,8 +89,8 @@ def paired_ratios(values: Mapping[int, float], reference: Mapping[int, float]) -
 def lines_of(samples: Sequence[Sample], primary: Mapping[str, str], reference: str) -> list[Line]:
     """Return one line per test, cell and contestant, in the order of their first samples.
 
-    primary     the metric of each test that ratios are made of
-    reference   the contestant that all others are divided by
+    primary     the metric of each test for which ratios are computed
+    reference   the contestant to which the ratios refer
     """
     groups: dict[tuple[str, str, str], list[Sample]] = {}
     for sample in samples:

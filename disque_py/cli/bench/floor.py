@@ -1,7 +1,8 @@
-"""A uvloop server that answers PING and nothing else: the floor under every server in Python.
+"""A uvloop server that answers only PING: the lower bound of the cost of a server in Python.
 
-It counts the requests in what it received and writes as many answers at once. A broker in Python can't be faster,
-because it reads and writes the same bytes and does work besides. Run as `python -m disque_py.cli.bench.floor PORT`.
+It counts the requests in the bytes that it received, and writes as many answers in one write. A broker in Python can't
+be faster, because it reads and writes the same bytes and has other work to do. Run as `python -m
+disque_py.cli.bench.floor PORT`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ REPLY: Final = b"+PONG\r\n"
 
 
 class Ping(asyncio.Protocol):
-    """One connection. A request may come in pieces; only whole ones count."""
+    """One connection. A request may arrive in pieces; only complete requests count."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -28,7 +29,7 @@ class Ping(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer every request that is whole now."""
+        """Answer every request that is complete now."""
         count, self._rest = divmod(self._rest + len(data), len(REQUEST))
         if count and self._transport is not None:
             self._transport.write(REPLY * count)

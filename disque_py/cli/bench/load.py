@@ -1,8 +1,8 @@
 """The generator for rates: connections that each send a batch, wait for its replies, and send the next.
 
-A Flow says what the connections of a measurement send. It ends when its time is over or its jobs are used up. Each
-connection then waits for the replies that it is owed, so every request counts in full. The generator's own CPU time is
-measured with the rest.
+A Flow determines the requests that the connections of a measurement send. It ends when its time is over or its jobs are
+used up. Each connection then waits for its outstanding replies, so every request is counted. The generator's own CPU
+time is measured, too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Final, cast
 from disque_py.cli.bench.dialects import Dialect, Request
 
 HOST: Final = "127.0.0.1"
-# A server that answers nothing for so long beyond the measurement's own time is stuck.
+# A server that answers nothing for this time, in addition to the measurement's own time, is stuck.
 PATIENCE_S: Final = 60.0
 # Connections are opened in groups that fit into every server's listen backlog.
 OPENED_AT_ONCE: Final = 100
 
 
 class LoadError(Exception):
-    """A server refused, hung up or stopped to answer; the text says which and why."""
+    """A server refused, hung up or stopped answering; the text gives the server and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Loaded:
 class LoadConnection(asyncio.Protocol):
     """One connection. It counts the line feeds of replies down to zero, then asks its flow for more.
 
-    stage, ids   are the flow's
+    stage, ids   belong to the flow
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -75,7 +75,7 @@ class LoadConnection(asyncio.Protocol):
             self.flow.fail(f"LOST the server hung up: {exc or 'without a reason'}")
 
     def send(self, data: bytes, marks: int, *, is_kept: bool = False) -> None:
-        """Send a batch whose replies have `marks` line feeds; keep the replies for `take_replies` if wanted."""
+        """Send a batch whose replies have `marks` line feeds. If `is_kept`, keep the replies for `take_replies`."""
         self._owed = marks
         self._is_fresh = True
         self._is_kept = is_kept
@@ -83,7 +83,7 @@ class LoadConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def data_received(self, data: bytes) -> None:
-        """Count; at zero the batch is answered."""
+        """Count line feeds. At zero the batch is answered."""
         if self._trouble in data or (self._is_fresh and data.startswith(b"-")):
             self._refused(data)
             return
@@ -109,7 +109,7 @@ class LoadConnection(asyncio.Protocol):
             self.flow.fail(f"REFUSED the server answered: {line[:200]}")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.flow = None
         if self._transport is not None:
             self._transport.close()
@@ -125,7 +125,7 @@ class Flow:
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, connections: Sequence[LoadConnection], seconds: float | None) -> Loaded:
-        """Keep the connections busy for so long, or until all is sent. LoadError."""
+        """Keep the connections busy for `seconds`, or until everything is sent. Raises LoadError."""
         self._active = len(connections)
         timer = None
         if seconds is not None:
@@ -163,11 +163,11 @@ class Flow:
         self.finish(connection)
 
     def answered(self, connection: LoadConnection) -> None:
-        """Count what was answered and go on."""
+        """Count the answered requests and go on."""
         self.step(connection)
 
     def finish(self, connection: LoadConnection) -> None:
-        """Let this connection rest; the last one ends the flow."""
+        """Leave this connection idle. The last connection ends the flow."""
         self._active -= 1
         if not self._active and not self._done.done():
             self._done.set_result(None)
@@ -179,7 +179,7 @@ class Flow:
 
 
 class Repeat(Flow):
-    """The same batch again and again, until the time is over or `limit` operations are sent."""
+    """The same batch repeatedly, until the time is over or `limit` operations are sent."""
 
     def __init__(self, request: Request, pipeline: int, limit: int | None = None) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class Repeat(Flow):
         self._left = limit
 
     def step(self, connection: LoadConnection) -> None:
-        """Send a whole batch, or what is left of the limit."""
+        """Send a whole batch, or the rest of the limit."""
         size = self._pipeline
         if self._left is not None:
             size = min(size, self._left)
@@ -208,7 +208,7 @@ class Repeat(Flow):
 
 
 class Fetch(Flow):
-    """So many requests for one job each; `ids` has what came, by the number of the connection that got it."""
+    """`count` requests for one job each; `ids` has the ids that arrived, by the number of their connection."""
 
     def __init__(self, dialect: Dialect, queue: str, count: int, pipeline: int) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ class Fetch(Flow):
 
 
 class Acknowledge(Flow):
-    """An acknowledgement for each of these ids, by the connection that got the job: beanstalkd takes no other."""
+    """An acknowledgement for each of these ids, by the connection that got the job, because beanstalkd requires it."""
 
     def __init__(
         self, dialect: Dialect, queue: str, body: bytes, ids: Mapping[int, Sequence[bytes]], pipeline: int
@@ -263,9 +263,10 @@ class Acknowledge(Flow):
 
 
 class Cycle(Flow):
-    """Jobs on their whole way: each connection adds a batch, gets as many jobs, and acknowledges them.
+    """Whole cycles of jobs: each connection adds a batch, gets as many jobs, and acknowledges them.
 
-    With several queues a connection uses those of its own number, one for each job of a batch, and goes on to others.
+    With several queues, a connection begins with the queues of its own number, one for each job of a batch, and goes on
+    to the others.
     """
 
     def __init__(self, dialect: Dialect, queues: Sequence[str], body: bytes, pipeline: int, connections: int) -> None:
@@ -298,7 +299,7 @@ class Cycle(Flow):
         connection.send(batches[self._at[connection.number]][0], self._add_marks)
 
     def answered(self, connection: LoadConnection) -> None:
-        """Go on to the gets, then to the acknowledgements."""
+        """Continue with the gets, then with the acknowledgements."""
         if connection.stage == 0:
             connection.stage = 1
             get = self._batches[connection.number][self._at[connection.number]][1]
@@ -317,10 +318,10 @@ class Cycle(Flow):
 
 
 class Ferry(Flow):
-    """Producers on one server, consumers on another: the connections' first half adds, the second half gets.
+    """Producers on one server, consumers on another: the first half of the connections adds, the second half gets.
 
-    It is over when the jobs that were added have been acknowledged, but for those of batches that are half full. A
-    producer goes on while fewer than `window` jobs are under way, so that no backlog grows.
+    It is over when the added jobs have been acknowledged, except those of incomplete batches. A producer pauses while
+    `window` jobs are in flight, so that no backlog grows.
     """
 
     def __init__(self, dialect: Dialect, queue: str, body: bytes, pipeline: int, pairs: int, window: int) -> None:
@@ -352,7 +353,7 @@ class Ferry(Flow):
             self._end_if_all_is_done()
 
     def answered(self, connection: LoadConnection) -> None:
-        """Acknowledge what came; wake producers that rest."""
+        """Acknowledge the jobs that arrived, and wake producers that pause."""
         if connection.number < self._pairs:
             self.step(connection)
         elif connection.stage == 1:
@@ -367,7 +368,7 @@ class Ferry(Flow):
             self.step(connection)
 
     def _end_if_all_is_done(self) -> None:
-        # A consumer's last batch of gets may stay half full, and its jobs unacknowledged.
+        # A consumer's last batch of gets may stay incomplete, and its jobs unacknowledged.
         half_full = (self._pipeline - 1) * self._pairs
         if self.is_over and len(self._resting) == self._pairs and self._added - self.count <= half_full:
             self._active = 1
@@ -375,7 +376,7 @@ class Ferry(Flow):
 
 
 async def connected(ports: Sequence[int], dialect: Dialect, count: int, queue: str) -> list[LoadConnection]:
-    """Return so many open connections, spread over the ports, ready to use the queue. LoadError."""
+    """Return `count` open connections, spread over the ports and ready to use the queue. Raises LoadError."""
     loop = asyncio.get_running_loop()
     made: list[LoadConnection] = []
     hello = dialect.hello(queue)
@@ -407,6 +408,6 @@ async def connected(ports: Sequence[int], dialect: Dialect, count: int, queue: s
 
 
 def close_all(connections: Sequence[LoadConnection]) -> None:
-    """Hang up everywhere."""
+    """Close all connections."""
     for connection in connections:
         connection.close()

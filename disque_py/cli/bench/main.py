@@ -1,7 +1,7 @@
-"""disque-bench: measure this server beside others, in turns, and say how far the figures can be trusted.
+"""disque-bench: measure this server and others alternately, and say how far the figures can be trusted.
 
-This module has the command line and the order of measurements. For each cell of a test all contestants are measured
-one after the other, then all again: A B A B …. So a noisy minute hits all of them, and ratios are taken within a run.
+This module has the command line and the order of measurements. For each cell of a test all contestants are measured one
+after the other, then all again: A B A B …. So a noisy minute affects all of them, and ratios are computed within a run.
 Exit status: 0 done, 1 something could not be measured, 2 bad usage, 130 interrupted; measured figures are always shown.
 """
 
@@ -36,7 +36,7 @@ BACKLOG_MAX: Final = 10_000_000
 PIPELINE_MAX: Final = 1_000
 CONNECTIONS_MAX: Final = 20_000
 RATE_MAX: Final = 100_000
-# The share of the free memory that the jobs of our server may take.
+# The share of the free memory that jobs in the server of this installation may take.
 MEMORY_SHARE: Final = 0.8
 SCREEN_COLUMNS: Final = 150
 # Above this load of the last minute the machine is busy with something else.
@@ -103,9 +103,9 @@ Examples:
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_print_tests,
               help="Print the tests and the contestants, and exit.")  # fmt: skip
 @click.option("--server", "commands", multiple=True, metavar="[NAME=]COMMAND",
-              help="Measure one more Disque server, started by this command with its {port} and {dir}.")  # fmt: skip
+              help="Measure one more Disque server, which this command starts with {port} and {dir}.")  # fmt: skip
 @click.option("--connect", "addresses", multiple=True, metavar="[PROTOCOL=][HOST:]PORT",
-              help="Measure a server that runs on this machine; it keeps the jobs that are left.")  # fmt: skip
+              help="Measure a running server on this machine; jobs that are left stay in it.")  # fmt: skip
 @click.option("--only", "names", multiple=True, metavar="NAME", help="Measure this contestant; may be repeated.")
 @click.option("--without", "skipped", multiple=True, metavar="NAME", help="Leave this contestant out.")
 @click.option("--reference", metavar="NAME", help="The contestant that ratios refer to (default: the first).")
@@ -119,7 +119,7 @@ Examples:
 @click.option("--queues", type=click.IntRange(1, 100_000), help="Queues of `queues` (1,000).")
 @click.option("--body", type=click.IntRange(1, 60_000), help="Bytes of a job's body (100).")
 @click.option(
-    "--limit", type=click.FloatRange(1), default=LIMIT_S, help="Begin no measurement after this many seconds (3600)."
+    "--limit", type=click.FloatRange(1), default=LIMIT_S, help="Start no measurement after this many seconds (3600)."
 )
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write all samples and summaries to this file.")  # fmt: skip
@@ -182,26 +182,26 @@ def main(
     bench = Bench(chosen, plan, runs or (1 if quick else RUNS), limit, [*notes, *left_out])
     machine = proc.machine()
     if float(machine["load at the start"]) > BUSY_LOAD:
-        bench.notes.append("The machine was busy with something else at the start; go by ratios.")
+        bench.notes.append("The machine was busy with something else at the start; trust only the ratios.")
     is_interrupted = False
     try:
         bench.measure(tests or tuple(TESTS))
     except KeyboardInterrupt:
         is_interrupted = True
-        bench.notes.append("Interrupted: the figures are those that were measured until then.")
+        bench.notes.append("Interrupted: these are the figures that were measured before.")
     _show(bench, machine, reference or chosen[0].name, json_file, html_file, as_markdown=markdown)
     sys.exit(INTERRUPTED if is_interrupted else 1 if bench.has_failed else 0)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Do what Ctrl-C does, which a running loop turns into an orderly end."""
+    """Do the same as Ctrl-C, which a running loop turns into an orderly end."""
     signal.raise_signal(signal.SIGINT)
 
 
 def _contestants(
     commands: Sequence[str], addresses: Sequence[str], names: Sequence[str], skipped: Sequence[str]
 ) -> tuple[list[Contestant], list[str]]:
-    """Return the contestants, ours first, and a note about programs that are missing. ChoiceError."""
+    """Return the contestants, ours first, and a note about missing programs. Raises ChoiceError."""
     found, missing = contestants.others()
     everything = [
         contestants.ours(int(proc.memory_available() * MEMORY_SHARE)),
@@ -212,14 +212,14 @@ def _contestants(
     ]
     chosen = contestants.chosen(everything, names, skipped)
     if not chosen:
-        raise ChoiceError("NAME no contestant is left; use fewer --without")
+        raise ChoiceError("NAME no contestant is left; leave out a --without")
     notes = [f"Not measured, because not installed: {', '.join(missing)}."] if missing and not names else []
     return chosen, notes
 
 
 @dataclass(slots=True)
 class Bench:
-    """A run: measures in turns and keeps the samples."""
+    """A run: measures the contestants alternately, and keeps the samples."""
 
     contestants: Sequence[Contestant]
     plan: Plan
@@ -232,7 +232,7 @@ class Bench:
     _deadline_s: float = 0.0
 
     def measure(self, tests: Sequence[str]) -> None:
-        """Measure these tests. KeyboardInterrupt leaves the samples that there are."""
+        """Measure these tests. After a KeyboardInterrupt, the samples so far are kept."""
         self._deadline_s = time.monotonic() + self.limit_s
         wanted = [measure for measure in MEASURES if set(measure.tests) & set(tests)]
         console = Console(stderr=True)
@@ -251,7 +251,7 @@ class Bench:
         ]
 
     def _measure(self, measure: Measure, tests: set[str], show: Callable[[str, int], None]) -> None:
-        """Measure all cells of a measure with all contestants that it suits."""
+        """Measure all cells of a measure with all contestants that support it."""
         suiting = self._suiting(measure)
         cells = measure.cells(self.plan)
         with Servers() as servers:

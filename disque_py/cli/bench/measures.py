@@ -1,7 +1,7 @@
-"""The tests: what each sends, and the values that one measurement of one contestant gives.
+"""The tests: the requests of each, and the values of one measurement of one contestant.
 
-A test has cells, for example "p=16 c=50". Every cell is measured `runs` times for all contestants in turns, A B A B …
-(main.py). All work is bounded: by seconds, by a number of jobs, and by the patience of load.py.
+A test has cells, for example "p=16 c=50". Every cell is measured `runs` times for all contestants alternately, A B A B
+… (main.py). All work is bounded: by seconds, by a number of jobs, and by the patience of load.py.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ PACED_CONNECTIONS: Final = 10
 QUEUES_CONNECTIONS: Final = 50
 QUEUES_PIPELINE: Final = 16
 REPLICATE_CONNECTIONS: Final = 50
-# Every connection finishes its batch, so this many requests bound the time that a cell takes beyond its seconds.
+# Every connection finishes its batch, so this number of requests limits how much longer than its seconds a cell takes.
 OUTSTANDING_MAX: Final = 100_000
-# Descriptors beside those of the connections: files, the loop, the terminal.
+# Descriptors in addition to those of the connections: files, the loop, the terminal.
 SPARE_FILES: Final = 64
 TIMER_DELAYS_S: Final = (1, 2)
 _numbers = itertools.count(1)
@@ -58,7 +58,7 @@ class Plan:
     body: bytes = b"x" * 100
 
     def quick(self) -> Plan:
-        """Return small sizes, to see that all works."""
+        """Return small sizes, to check that everything works."""
         return replace(
             self,
             seconds=0.2,
@@ -96,16 +96,16 @@ class Test:
 TESTS: Final = {
     test.name: test
     for test in (
-        Test("ping", "PING, or the cheapest request there is", "rate", "requests per second"),
+        Test("ping", "PING, or else the cheapest request", "rate", "requests per second"),
         Test("add", "Jobs added to a queue", "rate", "jobs per second"),
         Test("get", "Jobs fetched from a full queue, one per request", "rate", "jobs per second"),
         Test("ack", "Fetched jobs acknowledged, one per request", "rate", "jobs per second"),
-        Test("cycle", "Jobs on their whole way: add, get, acknowledge", "rate", "jobs per second"),
+        Test("cycle", "Whole cycles of jobs: add, get, acknowledge", "rate", "jobs per second"),
         Test("latency", "Latency of adds at a fixed rate, from the intended send time", "p99", "p99, milliseconds"),
-        Test("wakeup", "From the send of an add to a blocked consumer's job, on one node", "p50", "p50, milliseconds"),
+        Test("wakeup", "Time from sending an add to a blocked consumer's job, on one node", "p50", "p50, milliseconds"),
         Test("wakeup-far", "The same with the consumer on another node", "p50", "p50, milliseconds"),
-        Test("timers", "Delayed jobs: how long after their time they come", "p99", "p99, milliseconds"),
-        Test("queues", "The whole way of jobs spread over many queues", "rate", "jobs per second"),
+        Test("timers", "Delayed jobs: time from the end of the delay to the delivery", "p99", "p99, milliseconds"),
+        Test("queues", "Whole cycles of jobs that are spread over many queues", "rate", "jobs per second"),
         Test("backlog", "A queue filled with jobs: rate, and memory per job", "memory", "resident bytes per job"),
         Test("federation", "Producers on one node, consumers on another", "rate", "jobs per second"),
         Test("replicate", "Three nodes, jobs added with three copies", "rate", "jobs per second"),
@@ -122,17 +122,17 @@ class Measure:
     run: Callable[[Running, Cell, Plan], Found]
     suits: Callable[[Dialect], bool]
     nodes: int = 1
-    # A new server for every measurement: its memory has no past.
+    # Start a new server for every measurement, because memory use depends on earlier work.
     is_fresh: bool = False
 
 
 def new_queue() -> str:
-    """Return a name that no other measurement uses, also not on a server that runs on."""
+    """Return a name that no other measurement uses, not even on a server that was running before."""
     return f"bench-{os.getpid()}-{next(_numbers)}"
 
 
 def raise_file_limit() -> int:
-    """Raise this process's limit of open files as far as it may be, for its servers, too. Return the limit."""
+    """Raise the limit of open files as far as possible, for this process and its servers. Return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -144,7 +144,7 @@ def raise_file_limit() -> int:
 
 
 def fitting(plan: Plan, file_limit: int, memory: int) -> tuple[Plan, list[str]]:
-    """Return the plan without what this machine has no room for, and sentences about what was left out."""
+    """Return the plan without the parts that this machine has no room for, and notes about those parts."""
     notes = []
     connections = tuple(count for count in plan.connections if count + SPARE_FILES <= file_limit or file_limit < 0)
     if connections != plan.connections:
@@ -152,10 +152,10 @@ def fitting(plan: Plan, file_limit: int, memory: int) -> tuple[Plan, list[str]]:
         notes.append(f"Left out: {left_out} connections; the limit of open files is {file_limit:,} (ulimit -n).")
     large = [f"p={p} c={c:,}" for c in connections for p in plan.pipelines if p * c > OUTSTANDING_MAX]
     if large:
-        notes.append(f"Left out: {', '.join(large)}, which have more than {OUTSTANDING_MAX:,} requests under way.")
+        notes.append(f"Left out: {', '.join(large)}, which have more than {OUTSTANDING_MAX:,} requests in flight.")
     most = int(memory * 0.7) // (BACKLOG_BYTES_PER_JOB + len(plan.body))
     if plan.backlog > most:
-        notes.append(f"A backlog of {plan.backlog:,} jobs does not fit into memory; it is {most:,}.")
+        notes.append(f"A backlog of {plan.backlog:,} jobs does not fit into memory; reduced to {most:,}.")
     return replace(plan, connections=connections, backlog=min(plan.backlog, most)), notes
 
 
@@ -168,7 +168,7 @@ def _in_loop(work: Callable[[], Awaitable[Found]]) -> Found:
 
 
 def matrix(plan: Plan) -> list[Cell]:
-    """Return a cell for each pair of connections and pipeline with no more than OUTSTANDING_MAX requests at once."""
+    """Return a cell for each pair of connections and pipeline with at most OUTSTANDING_MAX requests in flight."""
     pairs = [(p, c) for c in plan.connections for p in plan.pipelines if p * c <= OUTSTANDING_MAX]
     return [Cell(f"p={p} c={c}", p, c) for p, c in pairs]
 
@@ -183,7 +183,7 @@ def values_of(running: Running, loaded: Loaded, before_cpu_s: float | None) -> d
 
 
 def prepare(running: Running, queue: str) -> None:
-    """Send what a queue needs before its first job. LoadError."""
+    """Send the request that a queue needs before its first job. Raises LoadError."""
     request = running.contestant.dialect.prepare(queue)
     if request is not None:
         try:
@@ -219,7 +219,7 @@ def ping(running: Running, cell: Cell, plan: Plan) -> Found:
 
 
 def chain(running: Running, cell: Cell, plan: Plan) -> Found:
-    """Measure add for the plan's seconds, then get and acknowledge all that was added."""
+    """Measure add for the plan's seconds, then get and acknowledge all jobs that were added."""
     queue = new_queue()
     prepare(running, queue)
 
@@ -241,12 +241,12 @@ def chain(running: Running, cell: Cell, plan: Plan) -> Found:
 
 
 def cycle(running: Running, cell: Cell, plan: Plan) -> Found:
-    """Measure whole ways through one queue."""
+    """Measure whole cycles through one queue."""
     return {"cycle": _cycle(running, cell, plan, [new_queue()])}
 
 
 def queues(running: Running, cell: Cell, plan: Plan) -> Found:
-    """Measure whole ways through many queues."""
+    """Measure whole cycles through many queues."""
     name = new_queue()
     return {"queues": _cycle(running, cell, plan, [f"{name}-{number}" for number in range(cell.count)])}
 
@@ -310,7 +310,7 @@ def wakeup_far(running: Running, cell: Cell, plan: Plan) -> Found:
 
 
 def timers(running: Running, cell: Cell, plan: Plan) -> Found:
-    """Measure delayed jobs that become due evenly over a span of two seconds or the plan's, if that is longer."""
+    """Measure delayed jobs that become due evenly over two seconds, or over the plan's seconds if that is longer."""
     queue = new_queue()
     dialect = running.contestant.dialect
     delays = [TIMER_DELAYS_S[number % len(TIMER_DELAYS_S)] for number in range(cell.count)]
@@ -354,7 +354,7 @@ def federation(running: Running, cell: Cell, plan: Plan) -> Found:
         connections = await load.connected(running.ports[:1], dialect, FERRY_PAIRS, queue)
         try:
             connections += await load.connected(running.ports[1:2], dialect, FERRY_PAIRS, queue)
-            # Room for a batch of every producer, one under way, and one half full at every consumer.
+            # Room for a batch of every producer, one in flight, and an incomplete one at every consumer.
             flow = Ferry(dialect, queue, plan.body, cell.pipeline, FERRY_PAIRS, 4 * FERRY_PAIRS * cell.pipeline)
             return {"federation": await _flow(running, connections, flow, plan.seconds)}
         finally:

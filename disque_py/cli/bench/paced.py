@@ -1,7 +1,7 @@
-"""Single times by plain sockets: latency at a fixed rate, wake-ups of a blocked consumer, delayed jobs.
+"""Single times, measured with plain sockets: latency at a fixed rate, wake-ups of a blocked consumer, delayed jobs.
 
-An event loop has timers of a millisecond and work of its own between a socket and a callback. `select` waits with the
-precision of microseconds, so a plain loop around it disturbs these figures least.
+An event loop has timers of a millisecond, and does other work between a socket and a callback. `select` waits with
+microsecond precision, so a plain loop around it disturbs these figures least.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from disque_py.cli.bench.load import PATIENCE_S, LoadError
 from disque_py.cli.bench.processes import Line
 from disque_py.cli.bench.schedule import Schedule
 
-# A consumer that has just asked needs a moment until its node, or the other nodes, know of it.
+# After a consumer has asked, it takes a moment until its node, or the other nodes, know of it.
 SETTLE_S: Final = 0.005
 SETTLE_ELSEWHERE_S: Final = 0.02
 RECEIVE_BYTES: Final = 1 << 16
@@ -33,7 +33,7 @@ class Paced:
 
 
 def open_line(port: int, dialect: Dialect, queue: str) -> Line:
-    """Return a connection that is ready for a queue. LoadError."""
+    """Return a connection that is ready for a queue. Raises LoadError."""
     try:
         line = Line(port)
         hello = dialect.hello(queue)
@@ -45,7 +45,7 @@ def open_line(port: int, dialect: Dialect, queue: str) -> Line:
 
 
 def fixed_rate(lines: list[Line], request: Request, rate: float, seconds: float) -> Paced:
-    """Send at a fixed rate, over the lines in turn; latencies count from the intended times. LoadError."""
+    """Send at a fixed rate, over the lines in turn. Latencies count from the intended times. Raises LoadError."""
     sockets = {line.sock: number for number, line in enumerate(lines)}
     waiting: list[deque[int]] = [deque() for _ in lines]
     marks = [0] * len(lines)
@@ -82,7 +82,7 @@ def fixed_rate(lines: list[Line], request: Request, rate: float, seconds: float)
 
 
 def wakeups(producer: Line, consumer: Line, dialect: Dialect, queue: str, body: bytes, count: int) -> list[float]:
-    """Return the milliseconds from the send of each add to the job's arrival at a consumer that waits. LoadError."""
+    """Return the milliseconds from sending each add to the job's arrival at a waiting consumer. Raises LoadError."""
     is_elsewhere = producer.sock.getpeername() != consumer.sock.getpeername()
     add, get = dialect.add(queue, body), dialect.get(queue, is_blocking=True)
     found: list[float] = []
@@ -118,10 +118,10 @@ def _read(line: Line, marks: int) -> None:
 def timers(
     producer: Line, consumer: Line, dialect: Dialect, queue: str, body: bytes, delays: list[int], span_s: float
 ) -> list[float]:
-    """Return how many milliseconds after its time each delayed job came; negative ones came early. LoadError.
+    """Return how many milliseconds after its time each delayed job came; negative if early. Raises LoadError.
 
-    The jobs are added evenly over the span, so that they become due at as many different times. A job's time is its
-    delay after the send of its add. The body carries the number of the job.
+    The jobs are added evenly over the span, so that they become due at as many different times. A job's time is the
+    sending of its add plus its delay. The body carries the number of the job.
     """
     due: dict[int, float] = {}
     late: list[float] = []
@@ -147,7 +147,7 @@ def timers(
             if data.count(b"\n") >= get.marks:
                 number = int(data.rstrip().rpartition(b"\n")[2][:9])
                 late.append((time.perf_counter() - due[number]) * 1000)
-                # The acknowledgement goes ahead of the next question; its reply is one line.
+                # The acknowledgement is sent before the next request; its reply is one line.
                 consumer.request(Request(dialect.acks(queue, body, dialect.ids(data)), 1))
                 consumer.sock.sendall(get.data)
                 data = b""

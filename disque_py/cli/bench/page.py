@@ -1,8 +1,8 @@
 """The HTML page of a report: charts as SVG and tables, in one file that loads nothing.
 
-matplotlib draws the charts. It writes plain SVG, so a page has about 30 KB per test and needs no script to be seen,
-printed or archived. Libraries for interactive charts add megabytes of JavaScript to every page. matplotlib is the
-extra [bench], because a server needs none of it.
+matplotlib draws the charts. It writes plain SVG, so a page has about 30 KB per test, and can be viewed, printed and
+archived without scripts. Libraries for interactive charts would add megabytes of JavaScript to every page. matplotlib
+comes with the extra [bench], because a server does not need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from disque_py.cli.bench.figures import Line
 from disque_py.cli.bench.measures import TESTS
 from disque_py.cli.bench.report import Report, number, table_of, warnings_of
 
-# Okabe and Ito's colours, which differ for all kinds of eyesight.
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
 # Values that differ by more than this factor are shown on a logarithmic axis.
 LOGARITHMIC_FROM: Final = 50
@@ -36,22 +36,22 @@ dl { display: flex; flex-wrap: wrap; gap: .3rem 2rem } dt { font-weight: 600 } d
 
 
 class NoChartsError(Exception):
-    """matplotlib is not installed; the text says how to get it."""
+    """matplotlib is not installed; the text says how to install it."""
 
 
 def matplotlib() -> Any:
-    """Return the library. NoChartsError where it is missing, before anything is measured."""
+    """Return the library. Raises NoChartsError if it is missing, before anything is measured."""
     try:
         import matplotlib as library
     except ImportError as error:
         raise NoChartsError(
-            "CHARTS --html needs matplotlib: pip install 'disque-py[bench]'; --json and --markdown need nothing"
+            "CHARTS --html needs matplotlib: pip install 'disque-py[bench]'; --json and --markdown don't"
         ) from error
     return library
 
 
 def page(report: Report) -> str:
-    """Return the report as HTML. NoChartsError."""
+    """Return the report as HTML. Raises NoChartsError."""
     facts = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in report.machine.items())
     names = "".join(f"<li><b>{escape(k)}</b> {escape(v)}</li>" for k, v in report.contestants.items())
     notes = "".join(f'<p class="note">{escape(text)}</p>' for text in [*report.notes, *warnings_of(report)])
@@ -63,7 +63,7 @@ def page(report: Report) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>disque-bench</title>'
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>\n'
         f"<h1>disque-bench</h1>\n<p>Bars and dots are medians over the runs. Lines reach from the lowest to the "
-        f"highest run. Ratios are taken within each run, to {escape(report.reference)}.</p>\n"
+        f"highest run. Ratios are computed within each run, to {escape(report.reference)}.</p>\n"
         f"{notes}<dl>{facts}</dl><ul>{names}</ul><h2>Tests</h2><ul>{contents}</ul>{sections}</body></html>\n"
     )
 
@@ -98,7 +98,7 @@ def chart(report: Report, test: str) -> str:
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
         wide = 0.85 / max(1, len(names))
-        # A bar needs an axis that begins at zero, which a logarithmic one has not.
+        # A bar needs an axis that begins at zero, and a logarithmic axis does not.
         has_bars = not is_logarithmic([line.metrics[metric].median for line in lines if metric in line.metrics])
         for at, name in enumerate(names):
             own = [line for line in lines if line.contestant == name and metric in line.metrics]
@@ -123,7 +123,7 @@ def chart(report: Report, test: str) -> str:
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
-    # HTML has no use for the XML declaration and the document type, whose address no reader should ask for.
+    # HTML does not need the XML declaration and the document type, and no browser should load the type's address.
     return text[text.index("<svg") :]
 
 
@@ -151,5 +151,5 @@ def _dots(axes: Any, lines: Sequence[Line], metric: str, places: Sequence[float]
 
 
 def is_logarithmic(values: Sequence[float]) -> bool:
-    """Return whether values differ so much that small ones would vanish. Values that aren't positive forbid it."""
+    """Return whether to use a logarithmic axis: values are all positive, and small ones would vanish otherwise."""
     return bool(values) and min(values) > 0 and math.ceil(max(values) / min(values)) > LOGARITHMIC_FROM

@@ -1,9 +1,9 @@
 """CPU time and memory of a server with all its children, from /proc.
 
-A process's own line in /proc/<pid>/stat has its CPU time and that of children that have ended. Children that live have
-lines of their own. The sum over the tree is what the server costs. The kernel counts these in ticks of 10 ms as a rule.
-Linux also has a clock for each process, which counts nanoseconds; where it can be read, it replaces the process's own
-ticks. Without /proc (not Linux) there are no figures.
+A process's line in /proc/<pid>/stat has its CPU time and that of children that have ended. Running children have their
+own lines. The sum over the tree is the cost of the server. The kernel usually counts in ticks of 10 ms. Linux also has
+a clock for each process, which counts nanoseconds; where it can be read, it replaces the process's own ticks. Without
+/proc (not Linux) there are no figures.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ class Stat:
 
 
 def parse_stat(text: str) -> Stat:
-    """Return the fields of a line of /proc/<pid>/stat. ValueError if it is none.
+    """Return the fields of a line of /proc/<pid>/stat. Raises ValueError for any other text.
 
-    The second field is the program's name in parentheses, which may contain blanks and parentheses itself.
+    The second field is the program's name in parentheses. The name itself may contain spaces and parentheses.
     """
     fields = text.rpartition(")")[2].split()
     if len(fields) < 22:
-        raise ValueError(f"{text!r} is no line of /proc/<pid>/stat")
-    # By the numbers of proc(5): ppid is 4, utime, stime, cutime and cstime are 14 to 17, rss is 24. Ours begin at 3.
+        raise ValueError(f"{text!r} is not a line of /proc/<pid>/stat")
+    # In the numbering of proc(5), ppid is 4, utime, stime, cutime and cstime are 14 to 17, rss is 24. This list begins
+    # at 3.
     user, system, ended_user, ended_system = map(int, fields[11:15])
     return Stat(int(fields[1]), user + system, ended_user + ended_system, int(fields[21]))
 
 
 def family(stats: Mapping[int, Stat], roots: Collection[int]) -> set[int]:
-    """Return those of the processes that are roots or descend from one."""
+    """Return the processes that are roots or descend from one."""
     found = {pid for pid in roots if pid in stats}
     waiting = list(found)
     children: dict[int, list[int]] = {}
@@ -74,14 +75,14 @@ def all_stats() -> dict[int, Stat]:
 
 
 def cpu_seconds(roots: Collection[int]) -> float | None:
-    """Return the CPU time that the trees of these processes have used; None if there is none of them to look at."""
+    """Return the CPU seconds that the trees of these processes have used; None if no process can be seen."""
     return _total(roots, lambda pid, stat: own_cpu_seconds(pid, stat) + stat.ended_ticks / TICKS_PER_S)
 
 
 def own_cpu_seconds(pid: int, stat: Stat) -> float:
     """Return the CPU time of a process without its children, from its clock if that can be read.
 
-    The number of the clock is made from the process's as clock_getcpuclockid(3) does.
+    The clock's number is derived from the process id, as clock_getcpuclockid(3) does.
     """
     try:
         return time.clock_gettime((~pid << 3) | 2)
@@ -90,7 +91,7 @@ def own_cpu_seconds(pid: int, stat: Stat) -> float:
 
 
 def resident_bytes(roots: Collection[int]) -> float | None:
-    """Return the resident memory of the trees of these processes; None if there is none of them to look at."""
+    """Return the resident bytes of the trees of these processes; None if no process can be seen."""
     return _total(roots, lambda _, stat: float(stat.pages * PAGE_BYTES))
 
 
@@ -101,7 +102,7 @@ def _total(roots: Collection[int], value: Callable[[int, Stat], float]) -> float
 
 
 def memory_available() -> int:
-    """Return the bytes of memory that new programs can have without swapping; 1 GiB where the system does not tell."""
+    """Return the bytes of memory that new programs can use without swapping; 1 GiB if that is unknown."""
     try:
         lines = (PROC / "meminfo").read_text().splitlines()
     except OSError:

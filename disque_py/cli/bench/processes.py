@@ -1,7 +1,7 @@
-"""Servers as processes: started on free loopback ports, asked, joined, and ended on every way out.
+"""Servers as processes: started on free loopback ports, asked, joined, and always stopped.
 
-`Servers` is a context. Its end ends every server that it started. On Linux the kernel ends them, too, when this program
-is killed. A server that was running before is never stopped and never emptied.
+`Servers` is a context. Its end stops every server that it started. On Linux the kernel also kills them when this
+program is killed. A server that was running before is never stopped and never emptied.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ STOP_S: Final = 10.0
 REPLY_S: Final = 10.0
 LOOK_AGAIN_S: Final = 0.02
 OUTPUT_LINES: Final = 6
-# The child asks for a SIGKILL when its parent is gone (PR_SET_PDEATHSIG is 1), then becomes the server. The parent may
-# have gone before the child could ask, so the child looks afterwards.
+# The child asks the kernel for a SIGKILL when its parent ends (PR_SET_PDEATHSIG is 1), then becomes the server. The
+# parent may have ended before the child asked, so the child checks afterwards.
 WITH_PARENT: Final = (
     "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
     "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execvp(sys.argv[2], sys.argv[2:])"
@@ -64,7 +64,7 @@ class Line:
         self.sock.close()
 
     def ask(self, *words: bytes | str | int) -> Any:
-        """Return the reply to a command in RESP, an error included. OSError, EOFError."""
+        """Return the reply to a command in RESP, also an error reply. Raises OSError, EOFError."""
         self.sock.sendall(packed(*words))
         while (reply := self._reader.gets()) is False:
             data = self.sock.recv(1 << 16)
@@ -74,7 +74,7 @@ class Line:
         return reply
 
     def request(self, request: Request) -> bytes:
-        """Return the bytes that answer a request. OSError, EOFError."""
+        """Return the bytes that answer a request. Raises OSError, EOFError."""
         self.sock.sendall(request.data)
         data = b""
         while data.count(b"\n") < request.marks and not data.startswith(b"-"):
@@ -87,7 +87,7 @@ class Line:
 
 @dataclass(slots=True)
 class Running:
-    """A contestant that runs: its ports (several for a cluster), its processes, its version in words."""
+    """A running contestant: its ports (several for a cluster), its processes, its version as text."""
 
     contestant: Contestant
     ports: list[int] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Running:
         return messages, sum(sizes) if sizes else None
 
     def flush(self) -> None:
-        """Remove all jobs, of servers that we started."""
+        """Remove all jobs of servers that this program started."""
         if self.contestant.is_started and self.contestant.dialect.name != "beanstalkd":
             words = ("DEBUG", "FLUSHALL") if self.contestant.dialect.is_disque else ("FLUSHALL",)
             for port in self.ports if self.contestant.dialect.has_jobs else ():
@@ -141,7 +141,7 @@ class Servers:
         self.close()
 
     def start(self, contestant: Contestant, count: int = 1) -> Running:
-        """Start a contestant, or find the running one; several nodes are joined. ServerError."""
+        """Start a contestant, or find the running one. Join several nodes. Raises ServerError."""
         running = Running(contestant)
         if not contestant.is_started:
             running.ports = [contestant.port]
@@ -186,7 +186,7 @@ class Servers:
         words[0] = str(Path(words[0]).absolute())
         if sys.platform == "linux":
             words = [sys.executable, "-c", WITH_PARENT, str(os.getpid()), *words]
-        # From a checkout that is not installed, our server is found as we were.
+        # From a checkout that is not installed, the server is found in the same place as this module.
         root = str(Path(disque_py.__file__).resolve().parents[1])
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DISQUE_")}
         if contestant.command[:2] == (sys.executable, "-m"):
@@ -199,13 +199,13 @@ class Servers:
                 stderr=subprocess.STDOUT,
                 cwd=folder,
                 env=kept,
-                start_new_session=True,  # Ctrl-C is for us. We end the servers when we have closed our connections.
+                start_new_session=True,  # Ctrl-C is for this program, which first closes its connections.
             )
         self._processes.append(process)
         return process, folder
 
     def _await(self, running: Running, port: int, process: subprocess.Popen[bytes] | None, folder: Path) -> None:
-        """Wait for the answer to a PING. ServerError with the last lines of the output."""
+        """Wait for the answer to a PING. Raises ServerError, with the last lines of the output."""
         deadline_s = time.monotonic() + START_S
         name = running.contestant.name
         while True:
@@ -220,8 +220,10 @@ class Servers:
             if process.poll() is not None or time.monotonic() > deadline_s:
                 text = (folder / "output.log").read_text(errors="replace")
                 said = "\n".join(f"  {line}" for line in text.splitlines()[-OUTPUT_LINES:]) or "  (nothing)"
-                state = f"ended with status {process.returncode}" if process.returncode is not None else "is silent"
-                raise ServerError(f"START {name} {state}. It says:\n{said}")
+                state = (
+                    f"ended with status {process.returncode}" if process.returncode is not None else "does not answer"
+                )
+                raise ServerError(f"START {name} {state}. Its output:\n{said}")
             time.sleep(LOOK_AGAIN_S)
 
 
@@ -232,7 +234,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _join(ports: list[int]) -> None:
-    """Make one cluster of Disque nodes and wait until each sees all others. ServerError."""
+    """Make one cluster of Disque nodes and wait until each sees all others. Raises ServerError."""
     for port in ports[1:]:
         with Line(ports[0]) as line:
             reply = line.ask("CLUSTER", "MEET", HOST, port)
@@ -246,14 +248,14 @@ def _join(ports: list[int]) -> None:
 
 
 def _linked_nodes(port: int) -> int:
-    """Return the number of other nodes that a node can use. Servers without the figure tell the size of the cluster."""
+    """Return the number of other nodes that a node can use; from the size of the cluster in servers without it."""
     fields = info(port)
     linked = fields.get("cluster_linked_nodes")
     return int(linked) if linked is not None else int(fields.get("cluster_size", 1)) - 1
 
 
 def _version(running: Running) -> str:
-    """Return version and build in the server's own words, as far as it tells them."""
+    """Return version and build as the server reports them; empty parts are left out."""
     if running.contestant.dialect.name == "floor":
         return f"uvloop {importlib.metadata.version('uvloop')}"
     if running.contestant.dialect.name == "beanstalkd":

@@ -1,7 +1,7 @@
-"""Results in words: JSON, Markdown, and tables for the terminal.
+"""Output of results: JSON, Markdown, and tables for the terminal.
 
-All of them show the same lines: per contestant and cell a median with its range, the ratio to the reference, and the
-costs beside it. Pure.
+All of them show the same lines. Each contestant has, for each cell, a median with its range, the ratio to the
+reference, and the costs. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from disque_py.cli.bench.measures import TESTS
 
 MISSING: Final = "–"
 WARNING: Final = "the generator was the limit: it needed more than 90 % of a core, so the server may be faster"
-# Metrics besides a test's own: key and heading, in the order of columns.
+# Metrics in addition to a test's own: key and heading, in the order of columns.
 COLUMNS: Final = (
     ("rate", "per second"),
     ("p50", "p50 ms"),
@@ -37,7 +37,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a run found: the machine, contestants with their versions, notes, samples, and the lines of them."""
+    """The result of a run: the machine, contestants with their versions, notes, samples, and lines."""
 
     machine: Mapping[str, str]
     contestants: Mapping[str, str]
@@ -59,7 +59,7 @@ class Report:
 
 
 def number(value: float) -> str:
-    """Return a figure with about three digits that count."""
+    """Return a figure with about three significant digits."""
     size = abs(value)
     return f"{value:,.0f}" if size >= 100 else f"{value:,.1f}" if size >= 10 else f"{value:,.2f}"
 
@@ -134,7 +134,7 @@ def screen_tables(report: Report) -> list[Table]:
 def markdown(report: Report) -> str:
     """Return the report as a document."""
     parts = ["# disque-bench", ", ".join(f"{name} {value}" for name, value in report.machine.items()) + "."]
-    parts.append("\n".join(f"- {name}: {text or 'no version told'}" for name, text in report.contestants.items()))
+    parts.append("\n".join(f"- {name}: {text or 'version unknown'}" for name, text in report.contestants.items()))
     parts += [*report.notes, *warnings_of(report)]
     for test in report.tests():
         head, rows = table_of(report, test)

@@ -1,8 +1,8 @@
 """The schedule of an open loop: requests are due at fixed times, whatever the server does.
 
-A generator that waits for replies sends nothing while the server stalls, so it measures one slow request where users
-would have met hundreds (coordinated omission). Here every request has an intended time. Its latency counts from that
-time, also if it could be sent only later. Pure: the caller gives the time.
+A generator that waits for replies sends nothing while the server stalls. So it measures one slow request where users
+would have seen hundreds (coordinated omission). Here every request has an intended time. Its latency counts from that
+time, even if it was sent later. Pure: the caller gives the time.
 """
 
 from __future__ import annotations

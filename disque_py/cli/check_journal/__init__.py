@@ -1,1 +1,1 @@
-"""disque-check-journal: inspect, mend, export and create journals."""
+"""disque-check-journal: inspect, repair, export and create journals."""

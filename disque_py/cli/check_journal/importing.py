@@ -1,7 +1,7 @@
-"""Moving in: a fresh journal out of the original's disque.aof, or out of a file of jobs that `export` wrote.
+"""Imports: a new journal from the original's disque.aof, or from a file of jobs that `export` wrote.
 
-The id of the node that loads the jobs decides which of their holders it is. The id comes from the command line, from a
-nodes file, from the head of the file of jobs, or, in the original's file, from the jobs themselves.
+The importing node is one of the holders of each job, and its id tells which one. The id comes from the command line,
+from a nodes file, from the head of the file of jobs or, in the original's file, from the jobs themselves.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from persistence.layouts import IS_DELIVERED
 from persistence.new_journal import FreshJournal
 
 Progress = Callable[[int, int], None]
-# A node reads its own id where it finds this one: the journal's header names it, and no node has it.
+# The id in the journal's header of an import without an id. No node has it, and a node reads it as its own id.
 NOBODY: Final = bytes(NODE_BYTES)
 SHOW_EVERY_LINES: Final = 1000
 
 
 class MovingError(Exception):
-    """An import that can't be done like this; the text says why and what to do."""
+    """An import that is not possible in this way; the text gives the reason and the next step."""
 
 
 @dataclass
 class Moved:
-    """The result of an import: jobs that came along, and the fate of the others.
+    """The result of an import: how many jobs were imported, and what happened to the others.
 
-    once          at-most-once jobs among them that are not going to be queued
-    torn_bytes    at the end of the original's file
-    moved_to      where the journal that was there before is now
+    once          at-most-once jobs among them that will not be queued
+    torn_bytes    bytes of an incomplete record at the end of the original's file
+    moved_to      the new place of a journal that existed before
     """
 
     jobs: int = 0
@@ -51,10 +51,10 @@ class Moved:
 class ImportOptions:
     """The options of an import.
 
-    node             whose jobs they are; b"": find out
-    is_alone         other holders are forgotten
-    with_once        at-most-once jobs that were not delivered are queued
-    moves_aside      a journal that is there is moved away
+    node             id of the node that has the jobs; b"": find out
+    is_alone         forget the other holders
+    with_once        queue at-most-once jobs that were not delivered
+    moves_aside      move an existing journal away
     """
 
     node: bytes = b""
@@ -64,13 +64,13 @@ class ImportOptions:
 
 
 def is_aof(path: Path) -> bool:
-    """Return whether this looks like the original's file; an empty one does."""
+    """Return whether this looks like the original's file; an empty file does."""
     with path.open("rb") as file:
         return file.read(1) in (b"*", b"")
 
 
 def node_of_file(path: Path) -> bytes:
-    """The id of `myself` in a nodes file. MovingError, OSError."""
+    """Return the id of `myself` in a nodes file. Raises MovingError, OSError."""
     try:
         return parse(path.read_text(encoding="utf-8", errors="surrogateescape"))[0].id
     except NodesFileError as error:
@@ -78,7 +78,7 @@ def node_of_file(path: Path) -> bytes:
 
 
 def import_jobs(source: Path, directory: str, options: ImportOptions, progress: Progress) -> Moved:
-    """Make a fresh journal in `directory` out of `source`. MovingError, ValueError of the formats, OSError."""
+    """Make a new journal in `directory` from `source`. Raises MovingError, OSError, and ValueError for a bad file."""
     wall_ms = time.time_ns() // 1_000_000
     with Install(directory, moves_aside=options.moves_aside) as place:
         moved = Moved()
@@ -109,13 +109,13 @@ def _from_aof(
             node = candidates.pop()
         elif any(holder_sets):
             raise MovingError(
-                f"{source} does not say which of the nodes it names it is of: give the original's nodes.conf with "
+                f"{source} names several nodes, and not the one that wrote it: give the original's nodes.conf with "
                 "--nodes-file, the id with --node, or forget all other nodes with --alone"
             )
     if options.with_once and moved.torn_bytes:
         raise MovingError(
-            f"{source} ends in the middle of a record, so it is not known whether its at-most-once jobs are still to be"
-            " delivered: leave --at-most-once-too away"
+            f"{source} ends in the middle of a record, so its at-most-once jobs may have been delivered already:"
+            " leave out --at-most-once-too"
         )
 
     def facts() -> Iterator[Facts]:
@@ -131,7 +131,7 @@ def _from_aof(
 
 
 def _node_beside(source: Path) -> bytes:
-    """The original keeps its nodes file beside the journal."""
+    """Return the id in the nodes file beside the journal, where the original keeps it."""
     path = source.parent / "nodes.conf"
     return node_of_file(path) if path.is_file() else b""
 
@@ -161,7 +161,7 @@ def _from_lines(
                     moved.pauses += 1
                 elif isinstance(said, Facts):
                     if said.id in ids:
-                        raise JobsFileError(f"line {number}: this job stands in an earlier line already")
+                        raise JobsFileError(f"line {number}: an earlier line has the same job")
                     ids.add(said.id)
                     if said.expire_at_ms > wall_ms:
                         yield said

@@ -1,9 +1,9 @@
-"""disque-check-journal: look at a node's journal, mend its torn end, take jobs out of it, make one.
+"""disque-check-journal: inspect a node's journal, repair its torn end, export its jobs, or create one.
 
-This module has the commands: persistence/check.py reads, report.py reports, importing.py makes.
-A journal is a directory (`<appendfilename>.d`), or the node's directory that it is in, or a backup. Everything but
-`repair` and `import` only looks, and may do so while the node runs. Exit status: 0 done and whole, 1 not done or not
-whole, 2 bad usage.
+This module has the commands; persistence/check.py reads journals, report.py prints reports, and importing.py makes
+journals. A journal is a directory (`<appendfilename>.d`), or the node's directory that it is in, or a backup. All
+commands except `repair` and `import` only read, and may do so while the node runs. Exit status: 0 done and intact, 1
+not done or not intact, 2 bad usage.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from persistence.jobs_file import JobsFileError, Pause, job_line, origin_line, p
 from persistence.records import Block, FormatError
 from persistence.recovery import DamagedJournalError, Recovery
 
-# A running node drops segments while they are read; then we look again.
+# A running node may drop segments while they are read. Then the journal is read again, at most so many times.
 TRIES: Final = 5
 SHOW_EVERY_JOBS: Final = 1000
 AnyReader = TypeVar("AnyReader", bound=Reader)
@@ -87,7 +87,7 @@ def info(directory: Path, as_json: bool) -> None:
 @click.argument("directory", type=DIRECTORY)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def verify(directory: Path, as_json: bool) -> None:
-    """Read all of a journal and check every byte of it. Exit status 1 if it is not whole.
+    """Read all of a journal and check every byte of it. Exit status 1 if it is damaged or torn.
 
     If a node is writing the journal, its end is not checked.
     """
@@ -100,9 +100,9 @@ def verify(directory: Path, as_json: bool) -> None:
         elif recovery.torn is not None and not in_use:
             name, offset, count = recovery.torn
             problem = (
-                f"{name}: the last {count:,} bytes, from byte {offset} on, are no whole record: the machine or the"
-                " process died while they were written. A node with aof-load-truncated yes cuts them off at its start,"
-                f" and so does `disque-check-journal repair {path}`"
+                f"{name}: the last {count:,} bytes, from byte {offset} on, are an incomplete record: the machine or the"
+                " process died while they were written. A node with aof-load-truncated yes cuts them off when it"
+                f" starts, and so does `disque-check-journal repair {path}`"
             )
         _check_backup(path, recovery)
     except (DamagedJournalError, FormatError, DescriptionError) as damaged:
@@ -120,7 +120,7 @@ def verify(directory: Path, as_json: bool) -> None:
 
 
 def _check_backup(path: Path, recovery: Recovery) -> None:
-    """Check that a backup has all that its description names. A journal that is no backup passes."""
+    """Check that a backup has all that its description names. A journal that is not a backup passes."""
     description_path = path / DESCRIPTION_NAME
     if description_path.is_file():
         description = decode_description(description_path.read_bytes())
@@ -130,7 +130,7 @@ def _check_backup(path: Path, recovery: Recovery) -> None:
         finally:
             folder.close()
         if recovery.newest is None or recovery.position != description.position:
-            raise DamagedJournalError(f"{path} ends before the place where it was made. Copy it again")
+            raise DamagedJournalError(f"{path} is shorter than the backup was when it was made. Copy it again")
 
 
 @main.command()
@@ -139,8 +139,8 @@ def _check_backup(path: Path, recovery: Recovery) -> None:
 def repair(directory: Path, yes: bool) -> None:
     """Cut off a torn end: the record that was being written when the machine stopped.
 
-    With `appendfsync always` this loses nothing that was acknowledged. Damage elsewhere can't be repaired, and is
-    left alone: restore a backup, or use the copies on other nodes.
+    With `appendfsync always` this loses nothing that was acknowledged. Damage elsewhere can't be repaired, and is not
+    touched: restore a backup, or use the copies on other nodes.
     """
     path = journal_in(directory)
     folder = Files(str(path))
@@ -148,10 +148,10 @@ def repair(directory: Path, yes: bool) -> None:
         with Bar("Reading") as bar:
             recovery = read(folder, Tally(), bar.show)
         if recovery.torn is None:
-            click.echo("Nothing to repair: the journal is whole")
+            click.echo("Nothing to repair: the journal is intact")
             return
         name, offset, count = recovery.torn
-        click.echo(f"{name}: the last {count:,} bytes, from byte {offset} on, are no whole record.")
+        click.echo(f"{name}: the last {count:,} bytes, from byte {offset} on, are an incomplete record.")
         if not yes:
             click.confirm("Cut them off?", abort=True)
         recovery.repair()
@@ -167,7 +167,7 @@ def repair(directory: Path, yes: bool) -> None:
 @click.option("--jobs", "as_jobs", is_flag=True, help="Print live jobs instead of records, in the format of `export`.")
 @click.option("--no-bodies", is_flag=True, help="Leave the bodies out.")
 def dump(directory: Path, as_jobs: bool, no_bodies: bool) -> None:
-    """Print every record of a journal, or every job, as a line of JSON."""
+    """Print every record of a journal, or every job, as one line of JSON."""
     path = journal_in(directory)
     if as_jobs:
         _write_jobs(path, sys.stdout, with_bodies=not no_bodies)
@@ -178,14 +178,14 @@ def dump(directory: Path, as_jobs: bool, no_bodies: bool) -> None:
 
     recovery, _, _ = read_journal(path, lambda: RecordFeed(show), "Reading", tries=1)
     if recovery.torn is not None:
-        click.echo(f"{recovery.torn[0]}: {recovery.torn[2]:,} bytes behind the last whole record", err=True)
+        click.echo(f"{recovery.torn[0]}: {recovery.torn[2]:,} bytes after the last complete record", err=True)
 
 
 @main.command()
 @click.argument("directory", type=DIRECTORY)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def export(directory: Path, file: Path) -> None:
-    """Write the jobs of a journal to FILE, a line of JSON per job; `-` is standard output.
+    """Write the jobs of a journal to FILE, one line of JSON per job; `-` is standard output.
 
     At-most-once jobs that may have been delivered are written as delivered.
     """
@@ -226,7 +226,7 @@ def _write_jobs(path: Path, lines: IO[str], *, with_bodies: bool) -> int:
 @main.command(name="import")
 @click.argument("source", type=SOURCE)
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--node", default="", metavar="ID", help="Id of the node whose jobs they are (40 hex digits).")
+@click.option("--node", default="", metavar="ID", help="Id of the node that has the jobs (40 hex digits).")
 @click.option("--nodes-file", type=SOURCE, help="The original's nodes.conf, which has the id.")
 @click.option("--alone", is_flag=True, help="Forget which other nodes hold copies.")
 @click.option(
@@ -238,10 +238,10 @@ def import_(
 ) -> None:
     """Make a journal in DIRECTORY from SOURCE: the original's disque.aof, or a file that `export` wrote.
 
-    DIRECTORY is the journal itself, <appendfilename>.d, of a node that is not running. After the import jobs wait for
-    their retry. To queue those that were in a queue at once, start the node with --aof-enqueue-jobs-once yes.
-    At-most-once jobs are kept, but not queued, because they may have been delivered before. A node keeps the id of its
-    own nodes file, whatever id the jobs have.
+    DIRECTORY is the journal itself, <appendfilename>.d, of a node that is not running. Imported jobs are queued when
+    their retry time is over. To queue jobs that were in a queue immediately, start the node with
+    --aof-enqueue-jobs-once yes. At-most-once jobs are kept, but not queued, because they may have been delivered
+    before. A node keeps the id of its own nodes file, whatever id the jobs have.
     """
     if node and nodes_file is not None:
         raise click.UsageError("give either --node or --nodes-file, not both")
@@ -274,7 +274,7 @@ def _tell(moved: Moved, directory: Path) -> None:
             f"The file ends in the middle of a record: its last {moved.torn_bytes:,} bytes were left out", err=True
         )
     if moved.moved_to:
-        click.echo(f"The journal that was there is now in {moved.moved_to}")
+        click.echo(f"The previous journal is now in {moved.moved_to}")
 
 
 @main.command()
@@ -290,21 +290,21 @@ def completion(shell: str) -> None:
 
 
 def journal_in(directory: Path) -> Path:
-    """Return the directory itself, or the one journal in it. ClickException if there are several."""
+    """Return the directory itself, or the one journal in it. Raises ClickException if there is none or several."""
     if has_journal(str(directory)):
         return directory
     found = [path for path in sorted(directory.glob("*.d")) if path.is_dir() and has_journal(str(path))]
     if len(found) > 1:
-        raise click.ClickException(f"{directory} holds {len(found)} journals: {', '.join(path.name for path in found)}")
+        raise click.ClickException(f"{directory} has {len(found)} journals: {', '.join(path.name for path in found)}")
     if not found:
-        raise click.ClickException(f"{directory} holds no journal")
+        raise click.ClickException(f"{directory} has no journal")
     return found[0]
 
 
 def read_journal(
     path: Path, make_reader: Callable[[], AnyReader], label: str, tries: int = TRIES
 ) -> tuple[Recovery, AnyReader, bool]:
-    """Read all of a journal. Return how it ended, the filled reader, and whether a node is using it. Looks only."""
+    """Read all of a journal, and change nothing. Return its recovery, the filled reader, and whether a node uses it."""
     while True:
         reader = make_reader()
         folder = Files(str(path), readonly=True)

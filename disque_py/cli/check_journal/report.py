@@ -41,7 +41,7 @@ PIPE_WIDTH = 200
 
 
 def summary(directory: str, recovery: Recovery, tally: Tally, *, is_in_use: bool) -> dict[str, Any]:
-    """Return all that `info` knows, by names that stay."""
+    """Return everything that `info` shows, by stable names."""
     newest = recovery.newest
     made = {header.number: header for _, header, _ in recovery.files}
     files: dict[int, list[str]] = {}
@@ -97,7 +97,7 @@ def print_summary(row: dict[str, Any]) -> None:
             "Jobs",
             f"{row['jobs']:,}: {told}; {states['at-most-once']:,} at-most-once, {states['delivered']:,} delivered",
         ),
-        ("Size", f"{human_bytes(row['bytes'])} in {len(row['segments'])} segments, {share(row)} of it living jobs"),
+        ("Size", f"{human_bytes(row['bytes'])} in {len(row['segments'])} segments, {share(row)} of it live"),
         ("Blocks", f"{row['blocks']:,}, {row['always_blocks']:,} of them written under `always`"),
     ]
     width = max(len(name) for name, _ in lines)
@@ -140,24 +140,24 @@ def _print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def state_text(row: dict[str, Any]) -> str:
-    """Return in which state the journal was left."""
+    """Return the state in which the journal was left."""
     if row["in_use"]:
         return "in use by a running node"
     if row["torn"] is not None:
         torn = row["torn"]
-        return f"torn: the last {torn['bytes']:,} bytes of {torn['file']} are no whole record"
+        return f"torn: the last {torn['bytes']:,} bytes of {torn['file']} are an incomplete record"
     if row["restored"]:
         return "a backup: at-most-once jobs will not be queued from it"
     return "closed cleanly" if row["clean"] else "not closed cleanly"
 
 
 def share(row: dict[str, Any]) -> str:
-    """Return the share of living bytes, `-` for an empty journal or segment."""
+    """Return the share of live bytes, `-` for an empty journal or segment."""
     return f"{min(100, round(100 * row['live_bytes'] / row['bytes']))} %" if row["bytes"] else "-"
 
 
 def moment(wall_ms: int) -> str:
-    """Return a time as people write it, UTC."""
+    """Return a time in UTC, as text for people."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -195,7 +195,7 @@ def record_line(number: int, block: Block, kind: int, item: Any, *, with_body: b
 
 
 def text(data: bytes) -> str:
-    """Return bytes as text; bytes that are no UTF-8 as base64 with a word in front."""
+    """Return bytes as text; bytes that are not UTF-8 as base64 with a prefix."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -34,7 +34,7 @@ from persistence.recovery import DamagedJournalError
 @click.option(
     "--to", type=click.Path(path_type=Path), help="Collect the copies here: a directory, a .tar or a .tar.gz."
 )
-@click.option("--keep", is_flag=True, help="With --to: keep the copies beside the journals, too.")
+@click.option("--keep", is_flag=True, help="With --to: also keep the copies beside the journals.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per node.")
 @click.pass_obj
 def backup(
@@ -50,8 +50,8 @@ def backup(
     """Make consistent copies of the journals of running nodes.
 
     The nodes are those in the cluster of NODE (host:port) or of --dir, or those named with --only. The copies are hard
-    links beside the journals, so they are made quickly. They take more space as the journals drop old data. Copy them
-    to another disk and remove them, or use --to, which does both.
+    links beside the journals, so making them is quick. They need more and more space as the journals drop old data.
+    Copy them to another disk and remove them, or use --to, which does both.
     """
     if not is_name(name):
         raise click.UsageError("--name takes letters, digits, '.', '-' and '_', 100 at most")
@@ -73,7 +73,7 @@ def backup(
             if not keep:
                 backups.remove_made(paths)
             if not as_json:
-                click.echo(f"Gathered in {to}")
+                click.echo(f"The copies are in {to}")
     except (BackupError, DescriptionError, OSError) as error:
         raise click.ClickException(text_of(error)) from error
     if len(made) < len(views):
@@ -81,7 +81,7 @@ def backup(
 
 
 def _make_all(access: Target, views: list[NodeView], name: str, *, as_json: bool) -> list[tuple[str, Made]]:
-    """Have every node make a backup. Return those that did, with their ids; failures are printed."""
+    """Have every node make a backup. Return the backups with the nodes' ids, and print failures."""
     made = []
     for view in views:
         row: dict[str, Any] = {"node": view.id, "address": str(view.address)}
@@ -106,9 +106,11 @@ def _make_all(access: Target, views: list[NodeView], name: str, *, as_json: bool
 @click.command()
 @click.argument("source", metavar="BACKUP", type=click.Path(exists=True, path_type=Path))
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--node", default="", metavar="ID", help="The node, if the backup has several: the beginning of its id.")
 @click.option(
-    "--new-id", is_flag=True, help="Don't restore the node's id: it keeps its present one, or gets a new one."
+    "--node", default="", metavar="ID", help="The beginning of the node's id, if the backup has several nodes."
+)
+@click.option(
+    "--new-id", is_flag=True, help="Don't restore the node's id: the node keeps its current id, or gets a new one."
 )
 @click.option("--force", is_flag=True, help="Move an existing journal, or another node's nodes file, aside.")
 @click.option(
@@ -120,13 +122,13 @@ def _make_all(access: Target, views: list[NodeView], name: str, *, as_json: bool
 def restore(
     source: Path, directory: Path, node: str, new_id: bool, force: bool, appendfilename: str, cluster_config_file: str
 ) -> None:
-    """Put a backup in the place of a node that is not running: DIR is its `dir`.
+    """Restore a backup into DIR, the `dir` of a node that is not running.
 
     BACKUP is a directory or a tar file that `backup` made. It is checked completely before anything changes. When the
     node is started, it asks the other holders about its jobs, and drops those that are done. At-most-once jobs are
     kept but not queued, because they may have been delivered since.
 
-    The node gets the id that it had, and so its place in the cluster: it must not run anywhere else. With --new-id it
+    The node gets its former id back, and so its place in the cluster. It must not run anywhere else. With --new-id it
     is a new node with these jobs.
     """
     if directory.name == f"{appendfilename}.d":
@@ -153,11 +155,11 @@ def restore(
         f" are in {directory}, for {identity}"
     )
     for path in restored.moved:
-        click.echo(f"The former one is now {path}")
+        click.echo(f"The former files are now in {path}")
 
 
 def text_of(error: Exception) -> str:
-    """Return the text of an error, with the file where the system names one."""
+    """Return the text of an error, with the file that it names."""
     if not isinstance(error, OSError):
         return str(error)
     text = error.strerror or str(error)

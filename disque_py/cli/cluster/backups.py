@@ -1,12 +1,12 @@
-"""Backups: having nodes make them, gathering them, and putting one in a node's place.
+"""Backups: asking nodes to make them, collecting them, and restoring one.
 
-A node makes its own copy (`JOURNAL BACKUP`, hard links in its own directories), and names its path. Gathering reads
-that path, so it must be readable from this machine; copies of another machine are gathered there. A backup is a
-directory with a description (persistence/backup.py). Gathered backups are directories by node id, in a directory or in
-a tar file.
+A node makes its own copy (`JOURNAL BACKUP`, hard links in its own directories), and returns its path. To collect
+copies, this program reads that path, so it must be readable from this machine; copies on another machine are collected
+there. A backup is a directory with a description (persistence/backup.py). Collected backups are directories by node id,
+in a directory or in a tar file.
 
 A restored journal carries a mark: its node asks the other holders about every job, and at-most-once jobs are never
-queued (spec O5). Nothing is put in place before every byte of it was read back.
+queued (spec O5). No file is put in place before every byte of the restored journal has been read back.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from persistence.records import parse_file_name
 from persistence.recovery import RESTORED_NAME, DamagedJournalError
 
 Progress = Callable[[int, int], None]
-# A node links its files in a moment; its disk may be busy.
+# A node links its files quickly, unless its disk is busy.
 MAKING_S: Final = 600.0
 PIECE_BYTES: Final = 4 * 1024 * 1024
 TAR_SUFFIXES: Final = {".tar": "w", ".tgz": "w:gz", ".tar.gz": "w:gz"}
-# Bodies are often compressed already: more effort would cost much time and win little.
+# Bodies are often compressed already, so a higher level would take much time and save little.
 GZIP_LEVEL: Final = 1
 
 
 class BackupError(Exception):
-    """A backup that can't be made or restored like this; the text says why and what to do."""
+    """A backup can't be made or restored in this way; the text gives the reason and the next step."""
 
 
 class Made(NamedTuple):
@@ -61,7 +61,7 @@ def default_name() -> str:
 
 
 def make(target: Target, name: str) -> Made:
-    """Have a node make a backup of itself. ConnectError, DisqueError."""
+    """Ask a node to make a backup of itself. Raises ConnectError, DisqueError."""
     with patient(target, MAKING_S) as node:
         items = node.run(commands.execute("JOURNAL", "BACKUP", name))
     row = dict(zip(items[::2], items[1::2], strict=True))
@@ -77,31 +77,31 @@ def tar_mode(to: Path) -> str:
 
 
 def refuse_occupied(to: Path) -> None:
-    """BackupError if something is there that would be mixed with the backup or overwritten."""
+    """Raise BackupError if there are files that would be mixed with the backup or overwritten."""
     if to.exists() and (tar_mode(to) or not to.is_dir() or any(to.iterdir())):
         raise BackupError(f"{to} exists already")
     if os.path.lexists(_fresh(to)):
-        raise BackupError(f"{_fresh(to)} exists: if an earlier backup was interrupted and left it, remove it")
+        raise BackupError(f"{_fresh(to)} exists. If an interrupted backup left it, remove it")
 
 
 def _fresh(to: Path) -> Path:
-    """Return the path at which the backup is put together."""
+    """Return the path at which the backup is assembled."""
     return to.with_name(to.name + ".new")
 
 
 def refuse_unreadable(paths: list[str]) -> None:
-    """BackupError if one of the nodes' backups can't be read from here."""
+    """Raise BackupError if one of the nodes' backups can't be read from here."""
     for path in paths:
         if not os.access(f"{path}/{DESCRIPTION_NAME}", os.R_OK):
             raise BackupError(
-                f"{path} can't be read from here. The backup is made: fetch it on that machine, or leave out --to"
+                f"{path} can't be read from here. The backup exists: fetch it on that machine, or leave out --to"
             )
 
 
 def refuse_foreign(made: list[tuple[str, str]]) -> None:
-    """BackupError if a path on this machine holds another node's backup: nodes of many machines have equal paths.
+    """Raise BackupError if a path on this machine has another node's backup: nodes on other machines use equal paths.
 
-    made   node id and path, as the nodes say
+    made   node id and path, as the nodes report them
     """
     for node, path in made:
         ids = {decode_description(Path(path, DESCRIPTION_NAME).read_bytes()).node.hex()}
@@ -110,15 +110,15 @@ def refuse_foreign(made: list[tuple[str, str]]) -> None:
         if node not in ids:
             raise BackupError(
                 f"{path} on this machine does not belong to node {node[:8]}, whose backup is in a directory of that"
-                " name on its own machine. The backup is made: fetch it there, or name the nodes of this machine with"
-                " --only"
+                " name on its own machine. The backup exists: fetch it there, or name the nodes of this machine"
+                " with --only"
             )
 
 
 def gather(paths: list[str], to: Path, progress: Progress) -> None:
-    """Copy these backups into `to`, a directory by node id each; OSError, and nothing is left behind.
+    """Copy these backups into `to`, one directory per node id. After an OSError nothing is left there.
 
-    All of it is on disk when this returns, for the nodes' own copies are removed then.
+    Everything is on disk when this returns, because the nodes' own copies are removed next.
     """
     sizes = [(path, entry.name, entry.stat().st_size) for path in paths for entry in os.scandir(path)]
     total = sum(size for _, _, size in sizes)
@@ -149,7 +149,7 @@ def _tar_or_directory(fresh: Path, mode: str) -> Iterator[Callable[[Path, str], 
             sync_directory(directory)
         return
     with fresh.open("wb") as file:
-        # The stream is ours, so that it may be compressed with little effort.
+        # tarfile has no level for its own compression, so the stream is compressed here.
         with _compressed(file, mode) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
             yield lambda path, name: tar.add(path, name, recursive=False)
         file.flush()
@@ -182,10 +182,10 @@ def remove_made(paths: list[str]) -> None:
 
 
 class Source(Protocol):
-    """One node's backup, wherever it lies."""
+    """One node's backup, in a directory or in a tar file."""
 
     def open(self, name: str) -> IO[bytes]:
-        """A file of it; FileNotFoundError."""
+        """Return a file of the backup. Raises FileNotFoundError."""
 
 
 class DirectorySource:
@@ -195,7 +195,7 @@ class DirectorySource:
         self._path = path
 
     def open(self, name: str) -> IO[bytes]:
-        """A file of it."""
+        """Return a file of the backup. Raises FileNotFoundError."""
         return (self._path / name).open("rb")
 
 
@@ -207,7 +207,7 @@ class TarSource:
         self._prefix = prefix
 
     def open(self, name: str) -> IO[bytes]:
-        """A file of it."""
+        """Return a file of the backup. Raises FileNotFoundError."""
         try:
             file = self._tar.extractfile(self._prefix + name)
         except KeyError:
@@ -219,7 +219,7 @@ class TarSource:
 
 @contextmanager
 def opened(backup: Path, node: str) -> Iterator[tuple[Source, Description]]:
-    """The backup of one node. BackupError if there are several and `node`, the beginning of an id, names none."""
+    """Yield the backup of one node. Raises BackupError unless `node`, the beginning of an id, names exactly one."""
     if backup.is_dir():
         yield _chosen(_directories(backup), node, backup)
         return
@@ -253,9 +253,9 @@ def _chosen(found: Iterator[tuple[Source, Description]], node: str, backup: Path
     if len(fitting) == 1:
         return fitting[0]
     if not choices:
-        raise BackupError(f"{backup} holds no backup: {DESCRIPTION_NAME} is missing")
+        raise BackupError(f"{backup} has no backup: {DESCRIPTION_NAME} is missing")
     ids = ", ".join(sorted(description.node.hex()[:8] for _, description in choices))
-    raise BackupError(f"{backup} holds the backups of {ids}: choose one with --node")
+    raise BackupError(f"{backup} has the backups of {ids}: choose one with --node")
 
 
 class Restored(NamedTuple):
@@ -279,12 +279,12 @@ def restore(
     is_new: bool,
     moves_aside: bool,
 ) -> Restored:
-    """Put a backup in a node's place. BackupError, DamagedJournalError, OSError, and nothing has changed.
+    """Restore a backup. After BackupError, DamagedJournalError or OSError nothing has changed.
 
-    directory    of the journal; its parent must be there
+    directory    directory of the journal; its parent must exist
     nodes_path   the node's nodes file
-    is_new       the node keeps the id it has, or takes a new one; else it gets the one it had
-    moves_aside  a journal, or the nodes file of another node, that is there is moved away
+    is_new       the node keeps its current id, or gets a new one; else it gets the id in the backup
+    moves_aside  move an existing journal, or another node's nodes file, away
     """
     store = NodesFileStore(str(nodes_path))
     try:
@@ -313,7 +313,7 @@ def restore(
 
 
 def _wants_nodes_file(path: Path, node: bytes, *, moves_aside: bool) -> bool:
-    """Return whether the nodes file has to be written; BackupError if another node's is there."""
+    """Return whether the nodes file has to be written. Raises BackupError if it belongs to another node."""
     try:
         there = parse(path.read_text(encoding="utf-8", errors="surrogateescape"))[0].id
     except FileNotFoundError:
@@ -323,12 +323,12 @@ def _wants_nodes_file(path: Path, node: bytes, *, moves_aside: bool) -> bool:
             return True
         raise BackupError(f"{path} can't be read ({error}): --force moves it aside") from error
     if there == node:
-        return False  # It is newer than the backup.
+        return False  # The existing file is newer than the backup.
     if moves_aside:
         return True
     raise BackupError(
-        f"{path} belongs to node {there.hex()[:8]}, the backup to {node.hex()[:8]}: with --new-id the node keeps its"
-        " own id, with --force the file is moved aside"
+        f"{path} belongs to node {there.hex()[:8]}, and the backup to {node.hex()[:8]}: with --new-id the node keeps"
+        " its own id, with --force the file is moved aside"
     )
 
 
@@ -345,8 +345,8 @@ def _nodes_text(source: Source, description: Description) -> str:
 
 
 def _copy(source: Source, description: Description, folder: Files, progress: Progress) -> Tally:
-    """Copy the journal's files, set the mark, and read all back. OSError, DamagedJournalError."""
-    # Copied once, read once.
+    """Copy the journal's files, set the mark, and read everything back. Raises OSError, DamagedJournalError."""
+    # Each byte is copied once and read once.
     total = 2 * sum(description.files.values())
     done = 0
     for name in description.files:

@@ -1,6 +1,6 @@
 """Output of disque-cluster: the table of nodes, and the progress of a leaving node.
 
-On a terminal in colours and with a bar that moves; into a pipe as plain lines, one per node or change.
+On a terminal the output has colours and a moving bar; in a pipe it is plain lines, one per node or change.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def print_table(cluster: ClusterView) -> None:
         if row["links"] is not None:
             cells["links"] = f"{row['links']}/{row['others']}"
         table.add_row(*cells.values(), style=None if row["state"] == "ok" else "yellow")
-    # Into a pipe a line must stay a line, however narrow rich believes the terminal to be.
-    # No markup: rich would take `[fe80::1]` for a style and leave it out.
+    # In a pipe a row must stay on one line, however narrow rich believes the terminal to be. Without markup,
+    # because rich would take `[fe80::1]` for a style and leave it out.
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     console.print(table)
     summary = VotersView(cluster).summary()

@@ -1,8 +1,8 @@
-"""Taking a node out of its cluster without losing a copy: LEAVING, wait, FORGET.
+"""Removing a node from its cluster without losing a copy: LEAVING, wait, FORGET.
 
 The node itself moves its jobs away (spec V1, V2). This module tells it to leave, watches `registered_jobs` fall to
-zero, and passes on the reasons that the node gives for jobs that can't go. The others forget the node only then: a node
-that is forgotten early takes its copies with it.
+zero, and passes on the reasons that the node gives for jobs that can't go. The other nodes forget the node only after
+that, because a node that is forgotten early takes its copies with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from disque_py.client import DisqueError, ReplyError, commands
 from disque_py.client.one_node import OneNode
 
 LOOK_EVERY_S: Final = 0.5
-# Looks in a row that must find no job: one may fall between an arrival and a departure.
+# The number of successive looks that must find no job, because one look may fall between two arrivals.
 EMPTY_LOOKS: Final = 2
 REASON_PREFIX: Final = "cluster_leaving_"
 
@@ -38,16 +38,16 @@ class DrainProgress:
 
 
 class HiddenJobsError(Exception):
-    """A node does not say how many jobs it has, so it can't be taken for empty."""
+    """A node does not report how many jobs it has, so it can't be considered empty."""
 
 
 def leave(node: OneNode) -> None:
-    """Put the node into the leaving state. DisqueError."""
+    """Put the node into the leaving state. Raises DisqueError."""
     node.run(commands.cluster_leaving(True))
 
 
 def look_at_drain(node: OneNode) -> DrainProgress:
-    """Ask how many jobs are left, and why. HiddenJobsError, DisqueError."""
+    """Ask how many jobs are left, and why. Raises HiddenJobsError, DisqueError."""
     job_count = node.run(commands.info("jobs")).get("registered_jobs")
     if not isinstance(job_count, int):
         raise HiddenJobsError(f"INFO jobs of {node.address} does not say registered_jobs")
@@ -79,7 +79,7 @@ def drain(node: OneNode, timeout_s: float | None, show: Callable[[DrainProgress]
 def forget_everywhere(cluster: ClusterView, leaver: NodeView, access: Target) -> list[str]:
     """Tell every other node to forget the leaver. Return a line per failure.
 
-    A node that is not told keeps it in its table, and brings it back nowhere (spec N5).
+    A node that is not told keeps the leaver in its table, but does not bring it back to the others (spec N5).
     """
     failures = []
     for node in cluster.nodes:

@@ -1,8 +1,9 @@
-"""Nodes on this machine: started detached, remembered in a file, stopped again.
+"""Nodes on this machine: started detached, recorded in a file, stopped again.
 
-Everything of one such cluster is in one directory: `nodes.json` (ports and process ids) and per node a
-directory with its nodes file, its log and its output. The system gives the id of an ended process to another one. So
-the file keeps the time at which the process was started, too. Signals go only to a process that has both.
+All files of a cluster are in one directory: `nodes.json` (ports and process ids), and for each node a directory with
+its nodes file, its log and its output. The system may give the id of an ended process to a new one. So `nodes.json`
+also has the time at which each process was started. Signals go only to a process with the same id and the same start
+time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PORT_MAX: Final = 65535 - BUS_PORT_DISTANCE
 FREE_PORT_TRIES: Final = 200
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 15.0
-# A node that runs already should answer at once. It gets this time, because it may be starting at this moment.
+# A node that is already running should answer immediately. It gets this much time, because it may just be starting.
 ANSWER_TIMEOUT_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.05
 # Lines of a log that are shown when a node does not start.
@@ -45,7 +46,7 @@ class LocalError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """One node we started: where it listens, its process, and when the system says that one began."""
+    """One node that this program started: its port, its process, and the process's start time from the system."""
 
     port: int
     pid: int
@@ -58,22 +59,23 @@ class LocalNode:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is there and is still the one we started."""
+        """Whether the process runs and is still the one that was started."""
         return bool(self.started) and process_start(self.pid) == self.started
 
 
 def default_directory() -> Path:
-    """Return the directory of a cluster without --dir: in the user's state directory, the same from everywhere."""
+    """Return the directory of a cluster without --dir. It is in the user's state directory."""
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "disque-cluster"
 
 
 def process_start(pid: int) -> str | None:
-    """Return when a process began, in the system's words; None if there is none (a zombie is none)."""
+    """Return the start time of a process as the system gives it; None if it does not run (or is a zombie)."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
-            # The name in parentheses may hold anything; state is the first field behind it, start the 20th.
+            # The name in parentheses may contain anything. The state is the first field after it, the start time the
+            # 20th.
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             return None
@@ -84,7 +86,7 @@ def process_start(pid: int) -> str | None:
 
 
 def load_nodes(directory: Path) -> list[LocalNode]:
-    """Return the nodes that were started in a directory, if any. LocalError if the file is damaged."""
+    """Return the nodes that were started in a directory, if any. Raises LocalError if the file is damaged."""
     try:
         state = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -97,7 +99,7 @@ def load_nodes(directory: Path) -> list[LocalNode]:
 
 
 def save_nodes(directory: Path, nodes: Sequence[LocalNode]) -> None:
-    """Write the file anew, so that a reader finds the old or the new one, never a part."""
+    """Replace the file, so that a reader finds the old or the new one, and never a part."""
     state = {"version": STATE_VERSION, "nodes": [asdict(node) for node in nodes]}
     fresh = directory / (STATE_FILE + ".new")
     fresh.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
@@ -116,12 +118,12 @@ def choose_ports(base: int | None, count: int) -> list[int]:
         ports = _ports(start, count)
         if all(map(is_free_with_bus, ports)):
             return ports
-    raise LocalError(f"No {count} free consecutive ports found; name the first one with --port")
+    raise LocalError(f"Found no {count} free consecutive ports; name the first one with --port")
 
 
 def _ports(base: int, count: int) -> list[int]:
     if not 0 < base <= PORT_MAX - count + 1:
-        raise LocalError(f"{count} ports from {base} on need bus ports above 65535; take a lower --port")
+        raise LocalError(f"{count} ports from {base} on need bus ports above 65535; use a lower --port")
     return list(range(base, base + count))
 
 
@@ -131,14 +133,14 @@ def node_directory(directory: Path, port: int) -> Path:
 
 
 def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the settings of servers: one DISQUE_PORT can't serve several nodes."""
+    """Return the environment without the servers' settings, because several nodes can't share one DISQUE_PORT."""
     return {name: value for name, value in environ.items() if not name.startswith("DISQUE_")}
 
 
 def launch(directory: Path, port: int, server_options: Sequence[str], *, with_tls: bool = False) -> LocalNode:
-    """Start one node, detached from this terminal, its port plain or for TLS.
+    """Start one node, detached from this terminal, with a plain port or one for TLS.
 
-    It may still fail: `await_ready` finds out.
+    It may still fail; `await_ready` finds that out.
     """
     home = node_directory(directory, port).resolve()
     home.mkdir(parents=True, exist_ok=True)
@@ -146,7 +148,7 @@ def launch(directory: Path, port: int, server_options: Sequence[str], *, with_tl
     command += ["--port", "0", "--tls-port", str(port)] if with_tls else ["--port", str(port)]
     command += ["--bind", HOST_DEFAULT, "--dir", str(home)]
     command += ["--cluster-config-file", "nodes.conf", "--logfile", str(home / "disque.log"), *server_options]
-    # From a checkout that is not installed the server is found as we were.
+    # From a checkout that is not installed, the server is found in the same place as this module.
     root = str(Path(disque_py.__file__).resolve().parent.parent)
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
     with (home / "output.log").open("wb") as output:
@@ -160,20 +162,20 @@ def launch(directory: Path, port: int, server_options: Sequence[str], *, with_tl
             start_new_session=True,
         )
     started = process_start(process.pid) or ""
-    # The node outlives us by intent; without this the interpreter warns that it still runs.
+    # The node is meant to outlive this program. Without this line the interpreter warns that it still runs.
     process.returncode = 0
     return LocalNode(port, process.pid, started)
 
 
 def await_ready(access: Target, directory: Path, nodes: Sequence[LocalNode]) -> None:
-    """Wait until all nodes answer; LocalError with the log of the first that ends or takes too long."""
+    """Wait until all nodes answer. Raises LocalError with the log of the first one that ends or takes too long."""
     deadline = time.monotonic() + START_TIMEOUT_S
     for node in nodes:
         while (failure := _failure_to_answer(access.at(node.address))) is not None:
             if not node.is_alive or time.monotonic() > deadline:
-                state = f"does not answer ({failure})" if node.is_alive else "ended at once"
+                state = f"does not answer ({failure})" if node.is_alive else "ended immediately"
                 said = failure_text(directory, node.port)
-                raise LocalError(f"The node on port {node.port} {state}. It says:\n{said}")
+                raise LocalError(f"The node on port {node.port} {state}. Its output:\n{said}")
             time.sleep(LOOK_EVERY_S)
 
 
@@ -191,7 +193,7 @@ def silent_nodes(access: Target, nodes: Sequence[LocalNode]) -> dict[LocalNode, 
 
 
 def _failure_to_answer(target: Target) -> str | None:
-    """Return why it does not answer; None if it does."""
+    """Return the reason why a node does not answer; None if it answers."""
     try:
         with patient(target) as node:
             reply = node.run(commands.ping())
@@ -201,7 +203,7 @@ def _failure_to_answer(target: Target) -> str | None:
 
 
 def failure_text(directory: Path, port: int) -> str:
-    """Return the last lines of a node's output and log, for the user whose node did not start."""
+    """Return the last lines of a node's output and log, for a user whose node did not start."""
     lines: list[str] = []
     for name in ("output.log", "disque.log"):
         try:
@@ -213,7 +215,7 @@ def failure_text(directory: Path, port: int) -> str:
 
 
 def stop_nodes(nodes: Sequence[LocalNode], timeout_s: float = STOP_TIMEOUT_S) -> list[LocalNode]:
-    """Ask the nodes that are alive to end, and end those that don't in time. The latter are returned."""
+    """Ask the running nodes to stop, and kill those that don't in time. Return the killed ones."""
     alive = [node for node in nodes if node.is_alive]
     for node in alive:
         _signal(node, signal.SIGTERM)
@@ -229,5 +231,5 @@ def _signal(node: LocalNode, number: signal.Signals) -> None:
     try:
         os.kill(node.pid, number)
     except ProcessLookupError:
-        # It ended between the look and the signal, as wanted.
+        # It ended between the look and the signal, which is fine.
         return

@@ -1,8 +1,9 @@
-"""disque-cluster: start nodes on this machine, join nodes, look at a cluster, take a node out, back it up.
+"""disque-cluster: start nodes on this machine, join nodes, inspect a cluster, remove a node, make backups.
 
-This module has the commands. view.py looks, display.py shows, local_nodes.py starts and stops processes, draining.py
-empties a node, backup_commands.py has `backup` and `restore`. A cluster is named by any of its nodes (host:port), or is
-the one that `start` made in a directory. Exit status: 0 done, 1 not done or not whole, 2 bad usage.
+This module has the commands. view.py asks the nodes, display.py prints, local_nodes.py starts and stops processes,
+draining.py empties a node, and backup_commands.py has `backup` and `restore`. A cluster is named by any of its nodes
+(host:port), or by the directory in which `start` made it. Exit status: 0 done, 1 not done or with problems, 2 bad
+usage.
 """
 
 from __future__ import annotations
@@ -103,13 +104,13 @@ zones_option = click.option(
     "--zones",
     callback=read_zones,
     metavar="[DATACENTER/]ZONE,…",
-    help="Zones of the nodes, assigned in rotation; the nodes write them into their files.",
+    help="Zones of the nodes, assigned in rotation. The nodes save them in their files.",
 )
 
 
 @main.command()
 @click.option("-n", "--nodes", "count", type=click.IntRange(1, 100), help="Number of nodes (3).")
-@click.option("--port", type=click.IntRange(1, local_nodes.PORT_MAX), help="First of consecutive ports.")
+@click.option("--port", type=click.IntRange(1, local_nodes.PORT_MAX), help="The first of consecutive ports.")
 @zones_option
 @directory_option
 @click.argument("server_options", nargs=-1, type=click.UNPROCESSED)
@@ -124,12 +125,12 @@ def start(
 ) -> None:
     """Start nodes on this machine and join them.
 
-    Without --port the ports are 7711 and following, or any free ones. Words after `--` are options of every server,
-    e.g. `disque-cluster start -n 5 -- --maxmemory 2gb`.
+    Without --port the ports begin at 7711, or anywhere if those are in use. Words after `--` are options of every
+    server, for example `disque-cluster start -n 5 -- --maxmemory 2gb`.
 
-    If --dir has stopped nodes, they are started again on their ports, and still know each other. Nodes that are
-    running are left alone. If a running node does not answer, it is reported, the exit status is 1, and the nodes that
-    were started keep running.
+    If --dir has stopped nodes, they are started again on their ports, and still know each other. Running nodes are not
+    touched. If a running node does not answer, it is reported, the exit status is 1, and the started nodes keep
+    running.
 
     With --tls the ports accept only TLS, and the servers need `--tls-cert-file` and so on.
     """
@@ -139,7 +140,7 @@ def start(
         raise click.ClickException(f"Nodes of {directory} are running already; see `disque-cluster status`")
     if before and (count not in (None, len(before)) or port not in (None, before[0].port)):
         raise click.ClickException(
-            f"{directory} holds a stopped cluster of {len(before)} nodes from port {before[0].port} on; start it "
+            f"{directory} has a stopped cluster of {len(before)} nodes from port {before[0].port} on. Start it "
             "without -n and --port, remove it with `disque-cluster stop --remove`, or choose another --dir"
         )
     base = before[0].port if before else port
@@ -165,7 +166,7 @@ def start(
             _set_voters(look_around(targets), targets)
             cluster = look_around(targets)
     except BaseException:  # An interrupt, too.
-        # Half of a new cluster is of no use. Nodes that belong to a running one stay.
+        # Half of a new cluster is useless, so its nodes are stopped. Nodes of a running cluster stay.
         if not running:
             local_nodes.stop_nodes(nodes)
         if not before:
@@ -173,11 +174,11 @@ def start(
         raise
     print_table(cluster)
     for node, reason in silent.items():
-        click.echo(f"The node on port {node.port} (process {node.pid}) runs but does not answer: {reason}", err=True)
-    if silent:
-        raise click.ClickException(
-            "Not all nodes answer. The nodes that were started go on; see `disque-cluster status`"
+        click.echo(
+            f"The node on port {node.port} (process {node.pid}) is running but does not answer: {reason}", err=True
         )
+    if silent:
+        raise click.ClickException("Not all nodes answer. The started nodes keep running; see `disque-cluster status`")
     click.echo(f"\nConnect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
 
 
@@ -190,14 +191,14 @@ def _with_password_of(access: Target, server_options: Sequence[str]) -> Target:
 
 
 def _meet_only(access: Target, addresses: Sequence[Address]) -> ClusterView:
-    """Join the nodes that answer and look once: a cluster with a silent node can't become whole."""
+    """Join the nodes that answer, and look once, because a cluster with a silent node can't become complete."""
     for address in addresses[1:]:
         meet(access.at(addresses[0]), address)
     return look_around([access.at(address) for address in addresses])
 
 
 def _join(access: Target, places: Sequence[Place]) -> ClusterView:
-    """Join nodes into one cluster and wait until it is whole. ClickException if it isn't in time."""
+    """Join nodes into one cluster and wait until it is complete. Raises ClickException if it is not in time."""
     targets = [access.at(place.address) for place in places]
     for place in places[1:]:
         meet(targets[0], place.address, place.bus_port)
@@ -209,7 +210,7 @@ def _join(access: Target, places: Sequence[Place]) -> ClusterView:
 
 
 def _set_voters(cluster: ClusterView, targets: Sequence[Target]) -> None:
-    """Make the first nodes voters of a cluster that has none. A notice if that can't be done."""
+    """Make the first nodes voters if the cluster has none. Print a note if that fails."""
     chosen = first_voters(cluster, targets)
     if not chosen:
         return
@@ -230,10 +231,10 @@ def stop(directory: Path, remove: bool) -> None:
     alive = [node for node in nodes if node.is_alive]
     killed = local_nodes.stop_nodes(nodes)
     for node in killed:
-        click.echo(f"The node on port {node.port} did not end and was killed", err=True)
+        click.echo(f"The node on port {node.port} did not stop and was killed", err=True)
     click.echo(
         f"Stopped {len(alive)} of {len(nodes)} nodes"
-        + (", the others were not running" if len(alive) < len(nodes) else "")
+        + ("; the others were not running" if len(alive) < len(nodes) else "")
     )
     if remove:
         for node in nodes:
@@ -271,7 +272,7 @@ def status(access: Target, node: Address | None, directory: Path, as_json: bool)
 @directory_option
 @click.pass_obj
 def check(access: Target, node: Address | None, directory: Path) -> None:
-    """Check that every node knows, reaches and trusts every other, and that the voters can vote.
+    """Check that every node knows, reaches and trusts every other one, and that the voters can vote.
 
     The exit status is 1 if there is a problem. Lines that begin with "Note:" are hints, not problems.
     """
@@ -315,9 +316,11 @@ def add_node(access: Target, new: Place, existing: Place) -> None:
 
 @main.command("remove-node")
 @click.argument("node")
-@click.option("--via", callback=read_address, help="A node of the cluster, if NODE is an id or is dead.")
+@click.option("--via", callback=read_address, help="Another node of the cluster, if NODE is an id or does not answer.")
 @directory_option
-@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait until it is drained (default: no limit).")
+@click.option(
+    "--timeout", "timeout_s", type=float, help="Seconds to wait until the node is drained (default: no limit)."
+)
 @click.option("--shutdown", is_flag=True, help="Stop the node's process at the end.")
 @click.option("--dead", is_flag=True, help="The node is gone for good: only make the other nodes forget it.")
 @click.pass_obj
@@ -330,7 +333,7 @@ def remove_node(
     shutdown: bool,
     dead: bool,
 ) -> None:
-    """Take NODE (host:port, or the beginning of its id) out of its cluster without losing a copy.
+    """Remove NODE (host:port, or the beginning of its id) from its cluster without losing a copy.
 
     The node moves its jobs to the other nodes. When it has none, the other nodes forget it. If you interrupt the
     command, the node stays in the leaving state: run the command again, or cancel the removal with
@@ -339,9 +342,9 @@ def remove_node(
     cluster, leaver = _find(access, node, via, directory)
     if dead != bool(leaver.error):
         raise click.ClickException(
-            f"{leaver.name} answers: remove it without --dead"
+            f"{leaver.name} answers, so remove it without --dead"
             if dead
-            else f"{leaver.error}. If it is gone for good, use --dead: the copies it held are gone with it"
+            else f"{leaver.error}. If the node is gone for good, use --dead: its copies of jobs are lost with it"
         )
     if len(cluster.nodes) == 1:
         raise click.ClickException(f"{leaver.name} is the only node of its cluster")
@@ -367,7 +370,7 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
         try:
             address = parse_place(node).address
         except ValueError as error:
-            raise click.UsageError(f"{error}, nor is it the beginning of an id") from error
+            raise click.UsageError(f"{error}, and it is not the beginning of an id") from error
         cluster = look_around([access.at(address)] if via is None else [access.at(via), access.at(address)])
         found = [view for view in cluster.nodes if view.address == address]
         if len(cluster.nodes) == 1 and cluster.nodes[0].error:
@@ -380,7 +383,7 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
 
 
 def _drain(target: Target, leaver: NodeView, timeout_s: float | None) -> None:
-    """Empty the node, showing how far it is. ClickException when the time is over before."""
+    """Wait until the node is empty, and show its progress. Raises ClickException when the time is over."""
     with patient(target) as node:
         draining.leave(node)
         with DrainDisplay(leaver) as display:
@@ -388,12 +391,12 @@ def _drain(target: Target, leaver: NodeView, timeout_s: float | None) -> None:
     if last.remaining:
         reasons = "".join(f"\n  {reason}" for reason in last.reasons)
         raise click.ClickException(
-            f"{last.jobs} still on {leaver.name}; it goes on leaving. Run this again to wait on.{reasons}"
+            f"{last.jobs} still on {leaver.name}, which goes on moving them. Run this again to wait longer.{reasons}"
         )
 
 
 def _shut_down(target: Target) -> None:
-    # The closed connection is SHUTDOWN's good answer.
+    # A successful SHUTDOWN closes the connection.
     with patient(target) as node, suppress(ConnectionLostError):
         node.run(commands.execute("SHUTDOWN"))
 

@@ -1,4 +1,4 @@
-"""Options by which disque-cluster finds nodes: host:port, or the directory of a cluster that `start` made."""
+"""Options with which disque-cluster finds nodes: host:port, or the directory of a cluster that `start` made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def read_place(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Return host:port[@bus-port] as a Place, several as a tuple; click's usage error for any other text."""
+    """Return host:port[@bus-port] as a Place, several as a tuple. Raises click's usage error for any other text."""
     if value is None:
         return None
     try:
@@ -26,7 +26,7 @@ def read_place(context: click.Context, parameter: click.Parameter, value: Any) -
 
 
 def read_address(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Return host:port as an Address, several as a tuple; click's usage error for any other text."""
+    """Return host:port as an Address, several as a tuple. Raises click's usage error for any other text."""
     found = read_place(context, parameter, value)
     if isinstance(found, tuple):
         return tuple(place.address for place in found)
@@ -34,7 +34,7 @@ def read_address(context: click.Context, parameter: click.Parameter, value: Any)
 
 
 def directory_option(function: Function) -> Function:
-    """--dir, where a started cluster lives."""
+    """Add --dir, the directory of a cluster that `start` created."""
     option = click.option(
         "--dir",
         "directory",
@@ -47,11 +47,11 @@ def directory_option(function: Function) -> Function:
 
 
 def targets_of(access: Target, node: Address | None, directory: Path) -> list[Target]:
-    """Return the nodes to ask first: the one that was named, else those started in the directory."""
+    """Return the nodes to ask first: the named one, else those started in the directory."""
     if node is not None:
         return [access.at(node)]
     nodes = local_nodes.load_nodes(directory)
     if not nodes:
         raise click.ClickException(f"No cluster was started in {directory}; name a node (host:port) or a --dir")
-    # Those that run come first: the first one also gives the view of HELLO.
+    # Running nodes come first, because the first node also gives the view of HELLO.
     return [access.at(node.address) for node in sorted(nodes, key=lambda node: not node.is_alive)]

@@ -1,6 +1,6 @@
-"""A cluster as all its nodes describe it: which nodes each one knows, what it holds, where nodes disagree.
+"""A cluster as all its nodes describe it: the nodes that each one knows, its jobs, and where nodes disagree.
 
-Looking starts at one node and goes on to every address that it knows. Each node is asked, because only its own table
+The search starts at one node and goes on to every address that it knows. Each node is asked, because only its own table
 says which nodes *it* sees. A node that doesn't answer is kept with the reason.
 """
 
@@ -39,7 +39,7 @@ BUS_PORT_DISTANCE: Final = 10_000
 # INFO and CLUSTER INFO as the client library reads them.
 InfoFields = dict[str, str | int | float]
 
-# A node in one of these flags can't be counted on (spec N1).
+# A node with one of these flags is not usable (spec N1).
 BAD_FLAGS: Final = ("fail", "fail?", "handshake", "noaddr")
 
 
@@ -54,18 +54,18 @@ class TableRow:
 
     @property
     def is_myself(self) -> bool:
-        """The line of the node that was asked."""
+        """Whether this is the line of the node that was asked."""
         return "myself" in self.flags
 
     @property
     def bad_flags(self) -> list[str]:
-        """The flags that say it can't be counted on."""
+        """The flags which say that it is not usable."""
         return [flag for flag in BAD_FLAGS if flag in self.flags]
 
 
 @dataclass(slots=True)
 class NodeView:
-    """One node's account of itself and the others; `error` is the reason why it gave none."""
+    """One node's description of itself and the others; `error` is the reason if it gave none."""
 
     address: Address
     id: str = ""
@@ -75,7 +75,7 @@ class NodeView:
     table: list[TableRow] = field(default_factory=list)
     priorities: dict[str, str] = field(default_factory=dict)
     is_leaving: bool = False
-    voters: Voters | None = None  # None: it gave none, because it knows no such command.
+    voters: Voters | None = None  # None: the node does not support voters.
 
     @property
     def name(self) -> str:
@@ -90,17 +90,17 @@ class NodeView:
 
 @dataclass(slots=True)
 class ClusterView:
-    """All nodes that could be found, the one asked first in front."""
+    """All nodes that were found, beginning with the one that was asked first."""
 
     nodes: list[NodeView]
 
     def flags_of(self, node: NodeView) -> list[str]:
-        """Return the bad flags that other nodes give it."""
+        """Return the bad flags that other nodes give this one."""
         found = {flag for other in self.nodes for row in other.others if row.id == node.id for flag in row.bad_flags}
         return [flag for flag in BAD_FLAGS if flag in found]
 
     def state_of(self, node: NodeView) -> str:
-        """Return its state: ok, leaving, unreachable, and the bad flags that others give it."""
+        """Return the node's state: ok, leaving, unreachable, and the bad flags that others give it."""
         words = []
         if node.error:
             words.append("no login" if node.error.startswith(("NOAUTH", "WRONGPASS")) else "unreachable")
@@ -108,12 +108,12 @@ class ClusterView:
         return ",".join([*words, *self.flags_of(node)]) or "ok"
 
     def priority_of(self, node: NodeView) -> str:
-        """Return its priority in HELLO, as the first other node that answers gives it."""
+        """Return the node's priority in the HELLO of the first other node that answers."""
         tellers = [*(other for other in self.nodes if other is not node), node]
         return next((teller.priorities[node.id] for teller in tellers if node.id in teller.priorities), "")
 
     def problems(self) -> list[str]:
-        """Return all that keeps this from being one whole cluster; empty when it is whole."""
+        """Return the problems that keep these nodes from being one complete cluster; empty without problems."""
         return [problem for node in self.nodes for problem in self._problems_of(node)]
 
     def _problems_of(self, node: NodeView) -> list[str]:
@@ -132,8 +132,8 @@ class ClusterView:
             if not row.is_linked:
                 found.append(f"{node.name} has no link to {other.name}")
         found += [
-            f"{node.name} lists {row.id} without an address, because another node answers there:"
-            f" if it has lost its nodes file, CLUSTER FORGET {row.id} on every node"
+            f"{node.name} lists {row.id} without an address, because another node answers there."
+            f" If that node has lost its nodes file, send CLUSTER FORGET {row.id} to every node"
             for row in node.others
             if "noaddr" in row.flags
         ]
@@ -159,7 +159,7 @@ def _advice(node: NodeView, other: NodeView) -> str:
 
 
 def rows_of_table(nodes: Iterable[ClusterNode]) -> list[TableRow]:
-    """Return CLUSTER NODES as rows. An address that is missing (a node that doesn't know its own) is None."""
+    """Return CLUSTER NODES as rows. The address is None if it is missing, as for a node that doesn't know its own."""
     return [
         TableRow(node.id, Address(node.host, node.port) if node.host and node.port else None, node.flags, node.linked)
         for node in nodes
@@ -167,7 +167,7 @@ def rows_of_table(nodes: Iterable[ClusterNode]) -> list[TableRow]:
 
 
 def look_at(target: Target) -> NodeView:
-    """Ask one node. Never raises for a node that doesn't answer or refuses: `error` says it."""
+    """Ask one node. If it doesn't answer or refuses, nothing is raised, and `error` has the reason."""
     view = NodeView(target.address)
     try:
         with patient(target) as node:
@@ -180,12 +180,12 @@ def look_at(target: Target) -> NodeView:
 
 
 def patient(target: Target, answer_s: float | None = None) -> OneNode:
-    """A connection for questions that are answered at once, so that none can hang. ConnectError, ReplyError.
+    """Return a connection for commands that don't wait, so that none can hang. Raises ConnectError, ReplyError.
 
-    answer_s   seconds of silence that mean a dead node; by default as many as for connecting
+    answer_s   seconds of silence that mean a dead node; by default as for connecting
 
-    A node without a password refuses one, and serves all the same. So a refused login is left out: a node that wants
-    another password says so by itself.
+    A node without a password refuses a login, but serves every client. So a refused login is repeated without one: a
+    node that requires another password says so itself.
     """
     patience_s = target.connect_timeout_s or PATIENCE_S
     options = ClientOptions(
@@ -220,13 +220,13 @@ def _ask(node: OneNode, view: NodeView) -> None:
     view.info = node.run(commands.info())
     view.cluster_info = node.run(commands.cluster_info())
     view.is_leaving = node.run(commands.cluster_leaving())
-    with suppress(ReplyError):  # A server that knows no voters.
+    with suppress(ReplyError):  # The server does not support voters.
         view.voters = node.run(commands.cluster_voters())
     view.priorities = {known.id: str(known.priority) for known in node.hello.nodes}
 
 
 def look_around(targets: Sequence[Target]) -> ClusterView:
-    """Ask these nodes, then all that they know, and so on. The first targets stay in front."""
+    """Ask these nodes, then all nodes that they know, and so on. The given targets come first in the result."""
     nodes: list[NodeView] = []
     asked: set[Address] = set()
     ids: set[str] = set()
@@ -251,14 +251,14 @@ def _look_at_all(targets: Sequence[Target]) -> list[NodeView]:
 
 
 def _named(nodes: list[NodeView]) -> list[NodeView]:
-    """Give nodes that didn't answer the id under which the others know their address."""
+    """Give the nodes that didn't answer the ids under which the others know their addresses."""
     ids = {row.address: row.id for node in nodes for row in node.others}
     for node in nodes:
         node.id = node.id or ids.get(node.address, "")
     taken: set[str] = set()
     kept = []
     for node in sorted(nodes, key=lambda node: bool(node.error)):
-        # The old address of a node that answers elsewhere.
+        # Leave out the old address of a node that answers elsewhere.
         if not (node.error and node.id and node.id in taken):
             kept.append(node)
             taken.add(node.id)
@@ -267,20 +267,20 @@ def _named(nodes: list[NodeView]) -> list[NodeView]:
 
 
 def meet(target: Target, other: Address, bus_port: int | None = None) -> None:
-    """Tell the node at `target` to join the one at `other`. ConnectError, DisqueError.
+    """Tell the node at `target` to join the one at `other`. Raises ConnectError, DisqueError.
 
-    bus_port   the other's, where it is not 10000 above its port
+    bus_port   bus port of the other node, if it is not 10000 above its port
 
-    The other is asked first: a handshake with a dead address would stay in the cluster's tables for a while.
+    The other node is asked first, because a handshake with a dead address would stay in the tables for a while.
     """
-    with suppress(ReplyError):  # It lives, and has another password.
+    with suppress(ReplyError):  # The node answers, and requires another password.
         patient(target.at(other)).close()
     with patient(target) as node:
         node.run(commands.cluster_meet(other.host, other.port, bus_port))
 
 
 def wait_until_whole(targets: Iterable[Target], timeout_s: float) -> ClusterView:
-    """Look until all these nodes are one cluster without problems, or the time is over. Return the last look."""
+    """Ask repeatedly until these nodes are one cluster without problems, or the time is over. Return the last look."""
     wanted = list(targets)
     deadline = time.monotonic() + timeout_s
     while True:

@@ -1,7 +1,7 @@
-"""The voters of a cluster, as its nodes describe them: who they are, and whether they can vote.
+"""The voters of a cluster, as its nodes describe them, and whether they can vote.
 
 `create` and `start` make the first list of voters. Later the operator changes it with CLUSTER VOTERS, because only the
-operator knows which nodes shall grant claims. Spec CL4, CL6, CL7.
+operator knows which nodes should grant claims. Spec CL4, CL6, CL7.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from disque_py.cli.cluster.view import ClusterView, NodeView, patient
 from disque_py.client import UnreachableError, commands
 from disque_py.client.results import Voters
 
-# One of three may fail.
+# With three voters, one may fail.
 FIRST_VOTERS: Final = 3
 CONFLICT: Final = "conflict"
 CHANGING: Final = "changing"
-# A mesh that is whole may have links that are a moment old.
+# In a complete mesh some links may have been made only a moment ago.
 INIT_TRIES: Final = 10
 INIT_PAUSE_S: Final = 0.3
 
@@ -27,7 +27,7 @@ INIT_PAUSE_S: Final = 0.3
 class VotersView:
     """The newest list of voters that a node of the cluster knows, and its state.
 
-    newest   that list, as one node tells it; None if there is none
+    newest   that list, as one node reports it; None if there is none
     """
 
     def __init__(self, cluster: ClusterView) -> None:
@@ -46,7 +46,7 @@ class VotersView:
 
     @staticmethod
     def as_json(told: Voters | None) -> dict[str, Any] | None:
-        """Return a node's account of the voters for `status --json`; None for a server that knows no voters."""
+        """Return a node's view of the voters for `status --json`; None if the server does not support voters."""
         if told is None:
             return None
         return {
@@ -67,12 +67,12 @@ class VotersView:
         return self.newest.state if self.newest is not None else "none"
 
     def _has_two_lists(self) -> bool:
-        """Whether two nodes tell different lists of one epoch."""
+        """Whether two nodes report different lists with the same epoch."""
         lists = {(told.epoch, frozenset(told.voters)) for told in self._told if told.epoch}
         return len(lists) > len({epoch for epoch, _ in lists})
 
     def summary(self) -> str:
-        """Return a line for people; empty if no node knows voters."""
+        """Return a line for people; empty if no node supports voters."""
         if not self._told:
             return ""
         newest = self.newest
@@ -107,11 +107,11 @@ class VotersView:
             if node.is_leaving:
                 found.append(f"The voter {node.name} is leaving. To replace it: {_replacing(node_id)}")
             if node_id in newest.mute:
-                found.append(f"The voter {node.name} is mute: it lost its votes, or copies those of others")
+                found.append(f"The voter {node.name} is mute: it lost its votes, or is copying those of others")
         if _is_stuck(newest):
             found.append(
                 f"{len(newest.recovered)} of {len(newest.voters)} voters lost their votes. They grant claims again, but"
-                " the others can't change the list: only CLUSTER VOTERS RESET FORCE can"
+                " the others are too few to change the list: use CLUSTER VOTERS RESET FORCE"
             )
         return found
 
@@ -138,7 +138,7 @@ class VotersView:
 
 
 def _is_stuck(told: Voters) -> bool:
-    """Whether no majority is left that may decide the next list. Spec CL6."""
+    """Return whether no majority is left that may decide on the next list. Spec CL6."""
     return bool(told.recovered) and 2 * (len(told.voters) - len(told.recovered)) <= len(told.voters)
 
 
@@ -158,7 +158,7 @@ def first_voters(cluster: ClusterView, targets: Sequence[Target]) -> list[str]:
 
 
 def set_voters(target: Target, node_ids: Sequence[str]) -> None:
-    """Make the first list of voters. ConnectError; ReplyError if the node refuses, or knows no voters."""
+    """Make the first list of voters. Raises ConnectError; ReplyError if the node refuses, or supports no voters."""
     for tries_left in reversed(range(INIT_TRIES)):
         try:
             with patient(target) as node:

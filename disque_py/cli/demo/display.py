@@ -1,6 +1,6 @@
-"""Output of the demonstration: a live table on a terminal, a line every few seconds elsewhere, the report.
+"""Output of the demonstration: a live table on a terminal, a line every few seconds elsewhere, and the report.
 
-The figures of a node come from the node (`Watch` asks it); rates are those of the last seconds.
+The figures of a node come from the node. Rates are those of the last seconds.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class NodeView:
 
 
 class Rate:
-    """Events per second, from a counter that is looked at now and then."""
+    """Events per second, from a counter that is read at intervals."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque(maxlen=RATE_SAMPLES)
 
     def sample(self, now: float, count: int) -> float:
-        """Note the counter's value. Return the mean rate over the samples kept."""
+        """Note the counter's value. Return the mean rate over the latest samples."""
         self._samples.append((now, count))
         then, before = self._samples[0]
         return (count - before) / (now - then) if now > then else 0.0
 
 
 class Display:
-    """Shows a running load until told to stop. `has_events`: nodes write event logs; shown instead of adds."""
+    """Shows a running load. `has_events`: the nodes write event logs, and their events are shown instead of adds."""
 
     def __init__(self, console: Console, load: Load, nodes: list[NodeProcess], *, has_events: bool = False) -> None:
         self._console = console
@@ -90,13 +90,13 @@ class Display:
                 watch.cancel()
 
     def say(self, text: str) -> None:
-        """Show a text about an event to the user."""
+        """Show the user a sentence about an event."""
         self.message = text
         if not self._console.is_terminal:
             self._console.print(text, highlight=False, soft_wrap=True)
 
     async def _watch(self, view: NodeView) -> None:
-        """Ask one node for the length of its queues and its jobs, again and again."""
+        """Ask one node repeatedly for the length of its queues and its jobs."""
         queues = self._load.queues
         request = b"".join(encode(b"QLEN", queue) for queue in queues) + encode(b"INFO", b"jobs")
         request += encode(b"INFO", b"events")
@@ -114,7 +114,7 @@ class Display:
             await asyncio.sleep(ASK_SECONDS)
 
     def figures(self) -> Iterator[tuple[str, str]]:
-        """The totals: name and value."""
+        """Yield the totals: name and value."""
         tally = self._load.tally
         rate = self._total.sample(self._load.clock(), tally.delivered)
         yield "rate", f"{rate:,.0f}/s"
@@ -124,12 +124,12 @@ class Display:
         yield "in flight", f"{self._load.on_the_way:,}"
 
     def line(self) -> str:
-        """One line for a log."""
+        """Return one line for a log."""
         states = " ".join(f"{view.node.name}:{view.note}" for view in self.views)
         return "  ".join(f"{name} {value}" for name, value in self.figures()) + f"  nodes {states}"
 
     def picture(self) -> Group:
-        """The table for a terminal."""
+        """Return the table for a terminal."""
         tally = self._load.tally
         now = self._load.clock()
         totals = Text("   ").join(Text.assemble((name + " ", "dim"), (value, "bold")) for name, value in self.figures())
@@ -151,7 +151,7 @@ class Display:
                 f"{view.queued:,}",
                 f"{view.registered:,}",
             )
-        bar = Table.grid()  # A bar by itself would not end its line.
+        bar = Table.grid()  # A bar outside of a grid would not end its line.
         bar.add_row(ProgressBar(total=max(1, len(self._load.flights)), completed=tally.delivered, width=BAR_COLUMNS))
         return Group(bar, totals, table, Text(self.message, "yellow"))
 
@@ -167,7 +167,7 @@ def table_of(lines: Iterable[tuple[str, str]]) -> Table:
 
 
 def print_report(console: Console, report: Report) -> None:
-    """The figures at the end, one a line."""
+    """Print the final figures, one per line."""
     lines = [
         ("added", f"{report.added:,}"),
         ("delivered", f"{report.delivered:,}"),
@@ -178,13 +178,13 @@ def print_report(console: Console, report: Report) -> None:
         ("p50 from add to delivery", f"{report.p50 * 1000:,.1f} ms"),
         ("p99 from add to delivery", f"{report.p99 * 1000:,.1f} ms"),
     ]
-    if report.longest_add:  # None was seen where Spark adds the flights.
+    if report.longest_add:  # It is unknown if Spark adds the flights.
         lines[4:4] = [
             ("longest wait for an add", f"{report.longest_add:.2f} s"),
             ("with the default copies", f"{report.longest_default_add:.2f} s"),
         ]
     console.print(table_of(lines), highlight=False)
     if report.adds_repeated:
-        console.print(f"({report.adds_repeated:,} adds were repeated: the node was killed before it answered)")
+        console.print(f"({report.adds_repeated:,} adds were repeated, because the node was killed before it answered)")
     if report.foreign:
         console.print(f"{report.foreign:,} deliveries differ from what was added", style="bold red")

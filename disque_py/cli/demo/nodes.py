@@ -1,8 +1,8 @@
 """Three nodes as child processes of the demonstration.
 
-They have free ports on the loopback interface and one scratch folder, which is removed at the end.
-No node outlives this process: leaving the context ends them. On Linux the kernel kills a node
-when its parent is gone, in whatever way the parent ended.
+They have free ports on the loopback interface and one scratch folder, which is removed at the end. No node outlives
+this process: leaving the context ends them. On Linux the kernel kills a node when its parent is gone, however the
+parent ended.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ NAMES: Final = ("a", "b", "c")
 START_SECONDS: Final = 20.0
 STOP_SECONDS: Final = 3.0
 LOOK_AGAIN_SECONDS: Final = 0.05
-# Linux: before the child becomes a node, it asks the kernel for a SIGKILL when its parent is gone
-# (PR_SET_PDEATHSIG is 1). A program of its own, because this process has threads when it forks.
+# Linux: before the child becomes a node, it asks the kernel for a SIGKILL when its parent is gone (PR_SET_PDEATHSIG is
+# 1). This is a separate program, because this process has threads when it forks.
 DIE_WITH_PARENT: Final = (
     "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.execv(sys.argv[1], sys.argv[1:])"
 )
 
 
 class NodesError(Exception):
-    """A node that does not start, answer or join; the text says which and why."""
+    """A node does not start, answer or join; the text names the node and the reason."""
 
 
 class NodeProcess:
@@ -50,7 +50,7 @@ class NodeProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the process; it takes a moment until it answers."""
+        """Start the process. It takes a moment until the node answers."""
         self.folder.mkdir(exist_ok=True)
         self._process = subprocess.Popen(
             [
@@ -61,7 +61,7 @@ class NodeProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=(self.folder / "stderr").open("ab"),
-            # A terminal's Ctrl-C is for us; we end the nodes in order.
+            # Ctrl-C in a terminal is for this program, which stops the nodes in order.
             start_new_session=True,
         )
 
@@ -77,12 +77,12 @@ class NodeProcess:
             self._process.wait()
 
     def terminate(self) -> None:
-        """Ask it to stop."""
+        """Ask the node to stop."""
         if self._process is not None and self.is_running:
             self._process.terminate()
 
     def wait_stopped(self, seconds: float) -> None:
-        """Wait for the end of the process; kill it when the time is over."""
+        """Wait for the end of the process. Kill it when the time is over."""
         if self._process is None:
             return
         try:
@@ -91,7 +91,7 @@ class NodeProcess:
             self.kill()
 
     def why_it_ended(self) -> str:
-        """Return the end of its output and log."""
+        """Return the last lines of the node's output and log."""
         said = [path.read_text(errors="replace") for path in (self.folder / "stderr", self.log) if path.exists()]
         return "\n".join(said)[-2000:]
 
@@ -119,29 +119,29 @@ class Nodes:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     async def join(self) -> None:
-        """Introduce the nodes to each other and wait until each can reach all. NodesError."""
+        """Introduce the nodes to each other, and wait until each can reach all. Raises NodesError."""
         for node in self.all:
             await self.wait_answering(node)
         for other in self.all[1:]:
             await ask(self.all[0].port, b"CLUSTER", b"MEET", b"127.0.0.1", b"%d" % other.port)
-        await self._until(self.is_whole, "the nodes do not find each other")
+        await self._until(self.is_whole, "the nodes did not find each other")
 
     async def is_whole(self) -> bool:
-        """Return whether every node says that it reaches every other."""
+        """Return whether every node reports that it reaches every other."""
         return all([await sees_all(node.port, len(self.all)) for node in self.all])
 
     async def wait_answering(self, node: NodeProcess) -> None:
-        """Wait until a node that was started answers. NodesError when it ends instead."""
+        """Wait until a started node answers. Raises NodesError if it ends instead."""
 
         async def answers() -> bool:
             if not node.is_running:
                 raise NodesError(f"node {node.name} ended:\n{node.why_it_ended()}")
             return bool(await ask(node.port, b"PING") == b"PONG")
 
-        await self._until(answers, f"node {node.name} does not answer")
+        await self._until(answers, f"node {node.name} did not answer")
 
     async def registered_jobs(self) -> int:
-        """Return the number of jobs that nodes still hold, acknowledged ones included. OSError, LinkLostError."""
+        """Return the number of jobs that nodes still have, also acknowledged ones. Raises OSError, LinkLostError."""
         infos = [await ask(node.port, b"INFO", b"jobs") for node in self.all]
         return sum(info_number(info, "registered_jobs") for info in infos)
 
@@ -158,7 +158,7 @@ class Nodes:
 
 
 async def sees_all(port: int, count: int) -> bool:
-    """Return whether HELLO lists `count` nodes, all with the priority of a node that is linked and well."""
+    """Return whether HELLO lists `count` nodes, all with the priority of a linked and healthy node."""
     reply = await ask(port, b"HELLO")
     if isinstance(reply, ReplyError):
         return False

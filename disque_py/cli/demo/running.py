@@ -1,4 +1,4 @@
-"""Running a demonstration: signals cancel it, failures are one line, and its result is an exit status."""
+"""Running a demonstration: signals cancel it, an error is printed as one line, and its result is an exit status."""
 
 from __future__ import annotations
 

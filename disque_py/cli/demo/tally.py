@@ -1,8 +1,8 @@
 """The fate of each flight. Pure: callers give the times, in seconds on one clock.
 
-A flight counts as delivered when its first delivery carried exactly the queue and body that were
-added. Every later delivery of it is one too many. It may come from a retry, a lost ack, or an add that was sent again
-because its answer was lost with a killed node.
+A flight counts as delivered when its first delivery carried exactly the queue and body that were added. Every later
+delivery counts as repeated. Its cause may be a retry, a lost ack, or an add that was sent again because its answer was
+lost with a killed node.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from disque_py.cli.demo.flights import row_of
 if TYPE_CHECKING:
     from disque_py.cli.demo.flights import Flights
 
-# The copies of one flight in so many are left to the cluster. The others have two: the README says what that costs.
+# One flight in this many is added without a number of copies, so that the cluster chooses. The others have two copies.
+# The README has the cost of both.
 DEFAULT_COPIES_EVERY: Final = 10
 
 
 def has_default_copies(row: int) -> bool:
-    """Whether this flight is added without REPLICATE, as producers do that do not care about the number."""
+    """Return whether this flight is added without REPLICATE, so that the cluster chooses the number of copies."""
     return row % DEFAULT_COPIES_EVERY == 0
 
 
@@ -49,7 +50,7 @@ class Report:
 
     @property
     def is_good(self) -> bool:
-        """Every flight was added and came out as it went in."""
+        """Whether every flight was added, and delivered as it was added."""
         return not self.lost and not self.foreign and self.added == self.wanted
 
 
@@ -60,7 +61,7 @@ class Tally:
     unanswered               flights delivered whose add has no answer yet
     acknowledged             ids confirmed by an ACKJOB
     adds_repeated            adds sent again, because they were refused or not answered
-    foreign                  deliveries of something that was never added
+    foreign                  deliveries of jobs that were never added
     longest_add              seconds from the first attempt at an add to its answer, of the flight that took longest
     longest_default_add      the same, of the flights that were added with the default number of copies
     """
@@ -83,12 +84,12 @@ class Tally:
         self.last_delivery_at = 0.0
 
     def sending(self, row: int, now: float) -> None:
-        """An ADDJOB is about to be written; a repeated one keeps the time of the first."""
+        """Note that an ADDJOB is about to be sent. A repeated one keeps the time of the first."""
         if not self._sent_at[row]:
             self._sent_at[row] = now
 
     def was_added(self, row: int, node: int, now: float) -> None:
-        """A node answered with a job id."""
+        """Note that a node answered with a job id."""
         self.added_by[node] += 1
         waited = now - self._sent_at[row]
         self.longest_add = max(self.longest_add, waited)
@@ -101,18 +102,18 @@ class Tally:
                 self.unanswered -= 1
 
     def all_were_added(self) -> None:
-        """A producer that answers once for all has done so."""
+        """Note that a producer which reports only once, at the end, has done so."""
         self._is_added = bytearray(b"\1") * len(self._is_added)
         self.added = len(self._is_added)
         self.unanswered = 0
 
     @property
     def arrived(self) -> int:
-        """Flights that are in for certain: a node said so, or a worker got it before. Never less than delivered."""
+        """Flights that are certainly added: a node confirmed it, or a worker got the job. At least `delivered`."""
         return self.added + self.unanswered
 
     def was_delivered(self, queue: bytes, body: bytes, node: int, now: float) -> bool:
-        """A worker got this job; whether it is the flight's first delivery."""
+        """Note that a worker got this job. Return whether it is the flight's first delivery."""
         try:
             row = row_of(body)
             is_ours = self._flights.bodies[row] == body and self._flights.queues[row] == queue
@@ -134,11 +135,11 @@ class Tally:
 
     @property
     def is_complete(self) -> bool:
-        """Every flight was added and delivered."""
+        """Whether every flight was added and delivered."""
         return self.added == self.delivered == len(self._flights)
 
     def report(self, seconds: float) -> Report:
-        """The final figures; `seconds` from the first add to the last first delivery."""
+        """Return the final figures. `seconds` is the time from the first add to the last first delivery."""
         return Report(
             wanted=len(self._flights),
             added=self.added,

@@ -49,7 +49,7 @@ async def demonstrate(console: Console, port: int | None) -> int:
                 console.print(f"The console:  [bold]{address}/console/[/bold]")
                 console.print(f"HTTP:         {address}/docs")
                 console.print(f"Three nodes:  {', '.join(seeds)}")
-                console.print("Ctrl-C ends it.")
+                console.print("Press Ctrl-C to stop.")
                 await shop.run()
     return 0
 
@@ -68,7 +68,7 @@ def _gateway(seeds: str, port: int) -> Iterator[str]:
     ]
     words += ["--grpc-listen", f"{HOST}:{free_port()}"]
     quiet = subprocess.DEVNULL
-    # A terminal's Ctrl-C is for us; we end the gateway in order.
+    # Ctrl-C in a terminal is for this program, which stops the gateway in order.
     with subprocess.Popen(words, stdin=quiet, stderr=quiet, start_new_session=True) as process:
         try:
             yield f"http://{HOST}:{port}"

@@ -1,6 +1,6 @@
-"""The load: a small shop with queues that differ, so that the console has something to show.
+"""The load: a small shop with different kinds of queues, so that the console has something to show.
 
-Orders are worked off at once. Mails fail now and then and come again with a back-off. Some thumbnails end as dead
+Orders are handled immediately. Mails fail now and then, and come again with a back-off. Some thumbnails end as dead
 letters. Reports are slow and delayed, the newsletter has no worker, and one worker holds a lock.
 """
 

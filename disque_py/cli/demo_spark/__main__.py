@@ -1,7 +1,7 @@
 """The order of events: start, Spark produces, workers consume, a node is killed and restarted, everything is compared.
 
-Exit status: 0 when every flight was delivered as it was read and indexes and broker agree exactly, 1 when not or when
-something did not work, 130 after Ctrl-C. In every case no process is left running.
+Exit status: 0 if every flight was delivered as it was read, and indexes and broker agree exactly; 1 otherwise; 130
+after Ctrl-C. No process is left running in any case.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from disque_py.cli.demo_spark.work import SparkDisplay, Work
 from disque_py.client import results
 
 LOOK_SECONDS: Final = 0.1
-# Until no node holds a job any more, and so no event can come that the comparison does not know.
+# The time limit until no node has a job any more. Then no event can come that the comparison does not know.
 DRAIN_SECONDS: Final = 90.0
-# Until the nodes' events can be read: their logs are synced once a second.
+# The time limit until the nodes' events can be read. Their logs are synced once per second.
 DURABLE_SECONDS: Final = 20.0
-# The index waits for the killed node, whose events it has begun to read.
+# The index waits for the killed node, because it has begun to read that node's events.
 AWAY_SECONDS_MAX: Final = 20.0
 CURVE_COLUMNS_MAX: Final = 100
 
@@ -44,7 +44,7 @@ CURVE_COLUMNS_MAX: Final = 100
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sdist", type=click.Path(path_type=Path))
 @click.option("--flights", "flight_count", type=click.IntRange(1), metavar="N", help="Only the first N flights.")
-@click.option("--no-kill", is_flag=True, help="Leave all nodes alive.")
+@click.option("--no-kill", is_flag=True, help="Kill no node.")
 @click.option(
     "--index", type=click.Path(path_type=Path), metavar="FOLDER", help="Keep the index there, for bin/disque-query."
 )
@@ -55,7 +55,7 @@ def main(sdist: Path, flight_count: int | None, no_kill: bool, index: Path | Non
     """
     console = Console()
     if index is not None and index.exists() and any(index.iterdir()):
-        say_error(console, f"{index} is not empty, and an index needs a folder of its own")
+        say_error(console, f"{index} is not empty, and an index needs an empty folder")
         sys.exit(FAILURE)
     story = demonstrate(console, sdist, flight_count, index, may_kill=not no_kill)
     sys.exit(run(console, story, (FlightsError, NodesError, SparkError, OSError)))
@@ -77,7 +77,7 @@ async def demonstrate(
             flights = await asyncio.to_thread(read_flights, sdist, flight_count)
             lines.write_bytes(b"\n".join(flights.bodies))
             await spark.heard("ready")
-            console.print(f"Spark {spark.version} is ready. {len(flights):,} flights wait.", highlight=False)
+            console.print(f"Spark {spark.version} is ready. {len(flights):,} flights are ready.", highlight=False)
             gc.collect()
             gc.freeze()
             work = Work(flights, Tally(flights, len(nodes.all)))
@@ -99,7 +99,7 @@ async def demonstrate(
 async def carry(
     console: Console, nodes: Nodes, work: Work, spark: SparkProcess, *, may_kill: bool
 ) -> tuple[Report, int]:
-    """Put the flights through the cluster. Return the report, and the number of jobs that nodes still hold."""
+    """Send the flights through the cluster. Return the report, and the number of jobs that nodes still have."""
     display = SparkDisplay(console, work, nodes.all, spark)
     started = work.clock()
     tasks = [asyncio.ensure_future(display.run())]
@@ -131,14 +131,14 @@ async def carry(
 
 
 async def kill_on_the_way(nodes: Nodes, work: Work, display: SparkDisplay) -> None:
-    """As in the plain demonstration, but Spark takes its time until the first flight."""
-    while not work.tally.delivered:  # noqa: ASYNC110 — as `delivered`, which would give up after a while
+    """Kill and restart a node as in the plain demonstration, but wait until Spark has sent the first flight."""
+    while not work.tally.delivered:  # noqa: ASYNC110 — like `delivered`, which would give up after a while
         await asyncio.sleep(LOOK_SECONDS)
     await kill_and_restart(nodes, work, display, AWAY_SECONDS_MAX)
 
 
 async def durable_logs(nodes: Nodes) -> list[NodeLog]:
-    """The event logs when all of them can be read. Raises NodesError when that takes too long, or one lacks some."""
+    """Return the event logs when all can be read. Raises NodesError if that takes too long, or events are missing."""
     deadline = time.monotonic() + DURABLE_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, TimeoutError, LinkLostError):
@@ -151,9 +151,9 @@ async def durable_logs(nodes: Nodes) -> list[NodeLog]:
 
 
 async def log_of(name: str, port: int) -> NodeLog | None:
-    """A node's log, None while some of it can't be read yet. OSError, TimeoutError, LinkLostError.
+    """Return a node's log; None while a part can't be read yet. Raises OSError, TimeoutError, LinkLostError.
 
-    Raises NodesError when the node could not write all of its events: its disk was too slow, or full.
+    Also raises NodesError if the node could not write all of its events, because its disk was too slow, or full.
     """
     info = await ask(port, b"INFO", b"events")
     fields = results.info(info)
@@ -169,7 +169,7 @@ async def log_of(name: str, port: int) -> NodeLog | None:
 
 
 def show(console: Console, index: Path, logs: list[NodeLog], work: Work) -> Agreement:
-    """The answers from the indexes, and whether they and the broker agree."""
+    """Print the answers from the indexes. Return whether they agree with the broker."""
     from disque_py.spark.query.tables import open_index
 
     with open_index(str(index)) as db:
@@ -180,7 +180,7 @@ def show(console: Console, index: Path, logs: list[NodeLog], work: Work) -> Agre
 
 
 def print_end(console: Console, report: Report, agreement: Agreement, seconds: float) -> None:
-    """The figures at the end, one a line, and the verdict."""
+    """Print the final figures, one per line, and the verdict."""
     lines = (
         ("flights", f"{report.wanted:,}"),
         ("delivered", f"{report.delivered:,}"),

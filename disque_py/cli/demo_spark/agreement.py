@@ -1,9 +1,9 @@
 """The end of `bin/demo --spark`: a comparison of the index that Spark has written with the broker itself.
 
 The demo sends each flight of a data set through the broker as a job. The broker's side of the comparison is the number
-of events that each node has logged, from INFO, and the jobs whose ACKJOB was answered. The index's side are its tables
-`history` and `current`, which DuckDB reads. Both sides must agree on every event, job and flight. `compare` is the only
-door; the demo prints its result.
+of events that each node has logged, from INFO, and the jobs whose ACKJOB was answered. The index's side is its tables
+`history` and `current`, which DuckDB reads. Both sides must agree on every event, job and flight. The demo calls
+`compare` and prints its result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from disque_py.spark.query.questions import ask
 
 @dataclass(frozen=True, slots=True)
 class NodeLog:
-    """A node's event log, as INFO tells: its numbers are 1 to `count`."""
+    """A node's event log, as INFO reports it: its events have the numbers 1 to `count`."""
 
     name: str
     node: str

@@ -2,9 +2,9 @@
 
     python -m disque_py.cli.demo_spark.flights_job <nodes> <file of flights> <path of the index>
 
-One session does both, the index from the start, the flights when it is told to. It reports in
-lines of JSON on stdout (`kind` ready, batch, produced, indexed) and takes orders as words on
-stdin: `produce`, then `finish`. The end of stdin is the end.
+One Spark session does both: the index from the start, the flights after an order. The program reports in lines of JSON
+on stdout (`kind` ready, batch, produced, indexed). It takes orders as words on stdin: `produce`, then `finish`. It also
+ends at the end of stdin.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ import signal
 import sys
 from typing import Any, Final
 
-# Two tasks add flights, so that two are left for the index, however few cores there are.
+# Two tasks add flights, so that two are left for the index, even on a machine with fewer cores.
 MASTER: Final = "local[4]"
 PRODUCING_TASKS: Final = 2
-# A flight that waited on the killed node is queued again by the other holder after so many seconds.
+# A flight that waited on the killed node is queued again by the other holder after this many seconds.
 RETRY_SECONDS: Final = 30
-# For the copies of a job while a node is gone and the others are busy.
+# The time limit for the copies of a job while a node is gone and the others are busy.
 ADD_TIMEOUT_MS: Final = 60_000
 # The time that the index waits for the killed node.
 FETCH_TIMEOUT_MS: Final = 180_000
 
-# The fields of a flight that are needed; its body is the line as it was read.
+# The fields of a flight that are needed. The body of its job is the line as it was read.
 FLIGHT: Final = (
     "row BIGINT, carrier STRING, origin STRING, dest STRING, tailnum STRING, sched_dep_time INT, time_hour TIMESTAMP"
 )
-# sched_dep_time is 1605 for five past four; time_hour is the hour of it, in UTC.
+# sched_dep_time is 1605 for 16:05; time_hour is the start of that hour, in UTC.
 DEPARTURE_MS: Final = "unix_millis(flight.time_hour) + (flight.sched_dep_time % 100) * 60000L"
-# A map with null values is refused by the sink, and a few flights have no tail number.
+# The sink refuses a map with null values, and a few flights have no tail number.
 META: Final = """map_filter(
     map('carrier', flight.carrier, 'origin', flight.origin, 'dest', flight.dest, 'tailnum', flight.tailnum),
     (name, value) -> value IS NOT NULL)"""
 
 
 def jobs_of(spark: Any, path: str) -> Any:
-    """A DataFrame of jobs, one for each line of a file of flights.
+    """Return a DataFrame of jobs, one for each line of a file of flights.
 
-    The row number is the key: a row whose answer was lost with a killed node makes no second job.
+    The row number is the key. So a row whose answer was lost with a killed node makes no second job.
     """
     from pyspark.sql import functions as f
 
@@ -60,29 +60,29 @@ def say(kind: str, **more: Any) -> None:
 
 
 def indexed_events(progress: dict[str, Any]) -> int:
-    """Events up to the end of a batch, from Spark's report of it: logs begin with number 1."""
+    """Return the number of events up to the end of a batch, from Spark's report. Logs begin with number 1."""
     offset = progress["sources"][0]["endOffset"]
     nodes = (json.loads(offset) if isinstance(offset, str) else offset)["nodes"]
     return sum(place["next"] - 1 for place in nodes.values())
 
 
 def listener() -> Any:
-    """Tells of every batch of the index."""
+    """Return a listener that reports every batch of the index."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Teller(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None:  # noqa: N802 — Spark's names
-            """Nothing to tell."""
+            """Do nothing."""
 
         def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            """A batch is in the index."""
+            """Report that a batch is in the index."""
             say("batch", indexed=indexed_events(json.loads(event.progress.json)))
 
         def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-            """Nothing to tell."""
+            """Do nothing."""
 
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            """An index that stops is the end of the demonstration."""
+            """End the demonstration, because the index has stopped."""
             if event.exception:
                 print(event.exception, file=sys.stderr, flush=True)
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -91,7 +91,7 @@ def listener() -> Any:
 
 
 def main(nodes: str, flights: str, path: str) -> None:
-    """Do as stdin says."""
+    """Follow the orders on stdin."""
     from disque_py.spark.pipelines import index
     from disque_py.spark.pipelines.session import open_session
 

@@ -1,8 +1,8 @@
 """The process of the Spark program: its start, orders to it, its answers, and its end in every case.
 
-It gets a session of its own, so that Ctrl-C in a terminal is for us, and everything it starts (Spark's
-Java among it) can be ended together. Its Java ends by itself when Python is gone, which holds for our
-own sudden death too.
+It gets its own session, so that Ctrl-C in a terminal reaches only this program, and so that all processes that it
+starts, Java included, can be ended together. Its Java ends by itself when its Python is gone, also if this program is
+killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODULE: Final = "disque_py.cli.demo_spark.flights_job"
 
 
 class SparkError(Exception):
-    """The Spark program ended before its time; the text has its last words."""
+    """The Spark program ended too early; the text has its last output."""
 
 
 class SparkProcess:
@@ -50,7 +50,7 @@ class SparkProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                # A killed Spark leaves files; they go with our own scratch files.
+                # A killed Spark leaves files, which are removed with the scratch files of this program.
                 env={
                     **os.environ,
                     "PYSPARK_PYTHON": sys.executable,
@@ -66,7 +66,7 @@ class SparkProcess:
         assert self._reader is not None
         if self._process.returncode is None:
             assert self._process.stdin is not None
-            # Asked first, so that Java removes its scratch files.
+            # Spark is asked to end first, so that Java removes its scratch files.
             self._process.stdin.close()
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
@@ -94,12 +94,12 @@ class SparkProcess:
             raise SparkError(f"the Spark program ended before it was {kind}:\n{self.last_words()}")
 
     async def ended(self) -> None:
-        """Wait for the end that it has been told to come to."""
+        """Wait until the program has ended as ordered."""
         assert self._process is not None
         await self._process.wait()
 
     def last_words(self) -> str:
-        """Our own error if there is one in its log, else the end of it without Java's long trace."""
+        """Return the Python error in the program's log if there is one, else the log's end without Java's trace."""
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
         ours = [line.strip() for line in lines if OUR_ERROR.match(line.strip())]
         if ours:

@@ -1,4 +1,4 @@
-"""The workers of the plain demonstration, which also remember which job was which flight, and which are finished.
+"""The workers of the plain demonstration, which also remember the flight of each job, and the finished jobs.
 
 Spark adds the flights, so this module adds none.
 """
@@ -38,7 +38,7 @@ class Work(Load):
     async def _receive(self, jobs: Any, node: int) -> list[bytes]:
         if not isinstance(jobs, ReplyError):
             for _, job_id, body in jobs or ():
-                with contextlib.suppress(ValueError):  # Something foreign; the tally counts it.
+                with contextlib.suppress(ValueError):  # The job of another program, which the tally counts.
                     self.row_of_job[job_id] = row_of(body)
         return await super()._receive(jobs, node)
 
@@ -49,14 +49,14 @@ class Work(Load):
 
 
 class SparkDisplay(Display):
-    """The plain demonstration's display, with what Spark has indexed."""
+    """The display of the plain demonstration, with the events that Spark has indexed."""
 
     def __init__(self, console: Console, work: Work, nodes: list[NodeProcess], spark: SparkProcess) -> None:
         super().__init__(console, work, nodes, has_events=True)
         self._spark = spark
 
     def figures(self) -> Iterator[tuple[str, str]]:
-        """The totals: name and value."""
+        """Yield the totals: name and value."""
         tally = self._load.tally
         rate = self._total.sample(self._load.clock(), tally.delivered)
         yield "rate", f"{rate:,.0f}/s" if tally.delivered else "waiting for Spark"

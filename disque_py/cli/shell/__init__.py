@@ -1,1 +1,1 @@
-"""disque-cli: one command, a conversation, or one of the modes that watch a node."""
+"""disque-cli: one command, an interactive shell, or one of the modes that watch a node."""

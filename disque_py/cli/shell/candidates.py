@@ -1,7 +1,7 @@
-"""Words that may stand at the end of a line that is being typed (pure).
+"""Words that may come at the end of a line that is being typed (pure).
 
-The interactive mode and the shells' completion scripts ask here. hints.py knows the syntax; this module adds
-the local commands, and the names that only the node knows (queues, directives) through a function of the caller.
+The interactive mode and the completion scripts of shells use it. hints.py knows the syntax; this module adds the local
+commands. It gets names that only the node knows (queues, directives) from a function of the caller.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def split_typed(text: str) -> tuple[list[str], str]:
 
 
 def keywords_for(docs: CommandDocs, complete: Sequence[str], begun: str, *, local: Sequence[str]) -> list[str]:
-    """Return the commands and keywords that may follow; in small letters where the word begins in small letters."""
+    """Return the commands and keywords that may follow, in lower case if the typed word begins in lower case."""
     if complete and complete[0].lower() in ("help", "?"):
         candidates = [*sorted(docs), *(f"@{group}" for group in GROUPS)] if len(complete) == 1 else []
     else:

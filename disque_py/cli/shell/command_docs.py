@@ -16,14 +16,14 @@ from typing import Any, Final
 from disque_py.cli.connection import Connection
 from disque_py.cli.shell.replies import BULK, Reply
 
-_BETWEEN_FORMS: Final = re.compile(r"\n| +\| +")  # A bar without blanks is a choice of words.
+_BETWEEN_FORMS: Final = re.compile(r"\n| +\| +")  # A bar without spaces separates words to choose from.
 
 GROUPS: Final = ("connection", "server", "cluster", "queues", "jobs")
 
 
 @dataclass(frozen=True, slots=True)
 class CommandDoc:
-    """One command: its name in capitals, one sentence, since when, the group, its forms."""
+    """One command: its name in capitals, a sentence, the first version that has it, its group and its forms."""
 
     name: str
     summary: str
@@ -45,7 +45,7 @@ def builtin_docs() -> CommandDocs:
 
 
 def docs_of(connection: Connection) -> CommandDocs:
-    """Return the docs of this server, or the built-in ones where it has none. ConnectionLostError if it goes away."""
+    """Return the docs of this server, or the built-in ones if it has none. Raises ConnectionLostError."""
     return docs_from(connection.call("COMMAND", "DOCS")) or builtin_docs()
 
 
@@ -60,7 +60,7 @@ def docs_from(reply: Reply) -> CommandDocs:
 
 
 def _doc_from(name: str, entry: Reply) -> CommandDoc:
-    """One entry of COMMAND DOCS: name-value pairs, or summary, since, group and forms in this order."""
+    """Return one entry of COMMAND DOCS: name-value pairs, or summary, since, group and forms in this order."""
     pairs = entry.pairs()
     if b"summary" not in pairs:
         texts = [item.text.decode(errors="replace") for item in entry.items]
@@ -76,7 +76,7 @@ _FIELDS: Final = (b"summary", b"since", b"group")
 
 
 def _doc(name: str, summary: str, since: str, group: str, forms: list[str] | str) -> CommandDoc:
-    """Forms come as a list, or in one text with bars between them; with or without the command's name."""
+    """Return a CommandDoc. Forms come as a list, or as one text with bars; with or without the command's name."""
     name = name.upper()
     if isinstance(forms, str):
         forms = _BETWEEN_FORMS.split(forms)
@@ -114,7 +114,7 @@ def _described(doc: CommandDoc, subcommand: str, *, with_colour: bool) -> str:
 
 
 def _styled(text: str, **look: Any) -> str:
-    from click import style  # Most runs of disque-cli show no help, and need not wait for it.
+    from click import style  # Most runs of disque-cli show no help and should not wait for this import.
 
     return style(text, **look)
 

@@ -1,7 +1,7 @@
 """Completion, hints and history of the interactive mode, in prompt_toolkit's terms.
 
-candidates.py and hints.py know the words; this module shows them in the line editor. The history file is the
-original's: a command per line, so both programs can share one. Passwords are kept out of it.
+candidates.py and hints.py know the words; this module shows them in the line editor. The history file has the format of
+the original, a command per line, so both programs can share one. Passwords are kept out of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECRET_DIRECTIVES: Final = frozenset({"requirepass", "cluster-secret", "tls-key-
 
 
 class CommandCompleter(Completer):
-    """Commands, keywords, queues and directives behind TAB."""
+    """Completes commands, keywords, queues and directives when TAB is pressed."""
 
     def __init__(self, docs: Callable[[], CommandDocs], names: Names = lambda kind: ()) -> None:
         self._docs = docs
@@ -45,17 +45,17 @@ class CommandCompleter(Completer):
 
 
 class HintProcessor(Processor):
-    """Shows the rest of the syntax in grey behind the cursor; it is never part of the line."""
+    """Shows the rest of the syntax in grey after the cursor. It is never part of the line."""
 
     def __init__(self, docs: Callable[[], CommandDocs]) -> None:
         self._docs = docs
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """Return the line as the editor draws it, with the hint behind it."""
+        """Return the line as the editor draws it, followed by the hint."""
         document = transformation_input.document
         fragments = transformation_input.fragments
         is_last = transformation_input.lineno == document.line_count - 1
-        # The line that Enter leaves on the screen is the line that was typed.
+        # After Enter, the line on the screen is the line that was typed, without a hint.
         is_typing = is_last and document.is_cursor_at_the_end and not get_app().is_done
         if is_typing and (text := self._hint(document.text)):
             fragments = [*fragments, ("class:auto-suggestion", text)]
@@ -75,7 +75,7 @@ class PlainHistory(History):
         super().__init__()
 
     def load_history_strings(self) -> Iterable[str]:
-        """The commands, newest first. No file is no history."""
+        """Return the commands, newest first; none if there is no file."""
         try:
             lines = self._path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         except OSError:
@@ -83,7 +83,7 @@ class PlainHistory(History):
         return lines[: -HISTORY_LINES_MAX - 1 : -1]
 
     def store_string(self, string: str) -> None:
-        """Add a command. A file that can't be written costs the history, never the session."""
+        """Add a command. If the file can't be written, the history is lost, and the shell goes on."""
         if is_secret(string):
             return
         try:

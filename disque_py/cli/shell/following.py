@@ -1,8 +1,8 @@
 """`disque-cli events --follow`: the events of jobs on a node, as they happen.
 
-Into pipes each line is one JSON object; on a terminal lines are short. Events are read by number (EVENTS READ), so none
-is left out while the node is there. A gap of events that are gone is reported on standard error, and following goes on.
-A node that goes away is waited for, as by --stat; after its restart following goes on at the next event.
+In a pipe each line is one JSON object; on a terminal lines are short. Events are read by number (EVENTS READ), so none
+is left out while the node runs. A gap in the events is reported on standard error, and following goes on. If the node
+goes away, the program waits for it, as --stat does, and then goes on with the next event.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ AGAIN_S: Final = 1.0
 
 
 class RefusedError(Exception):
-    """The node answered with an error that waiting does not cure; the text is the line to print."""
+    """The node replied with an error, and waiting would not help; the text is the line to print."""
 
 
 def follow(target: Target, write: Callable[[str], object], tell: Callable[[str], object], *, is_short: bool) -> None:
-    """Write events until interrupted. ConnectError if the first connection can't be made; RefusedError."""
+    """Write events until interrupted. Raises ConnectError if the first connection can't be made; RefusedError."""
     connection: Connection | None = Connection.open(target)
     place: tuple[bytes, int] | None = None
     try:
@@ -50,7 +50,7 @@ def _step(
     tell: Callable[[str], object],
     is_short: bool,
 ) -> tuple[bytes, int] | None:
-    """Ask once. Return (log, next number), or None if the place must be asked for anew."""
+    """Read once. Return (log, next number), or None if the place must be looked up again."""
     if place is None:
         reply = connection.call("EVENTS", "INFO")
         if reply.is_error:
@@ -100,7 +100,7 @@ def short(event: dict[str, Any]) -> str:
 
 
 def visible(text: str) -> str:
-    """Escape control characters and all that can't be printed: producers may put any bytes into queue names."""
+    """Escape everything that can't be printed, because producers may put any bytes into queue names."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
     )

@@ -1,7 +1,6 @@
 """Replies as text: formatted for people, raw for pipes, CSV and JSON for other programs.
 
-Spec X2. Everything returns bytes, because bodies are bytes, with the line
-end that belongs to it.
+Spec X2. Every function returns bytes, because bodies are bytes, with the line end of its format.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _QUOTED: Final = [
 _EMPTY: Final = {ARRAY: b"(empty list or set)\n", PUSH: b"(empty list or set)\n", SET: b"(empty set)\n"}
 _SIGNS: Final = {ARRAY: b") ", PUSH: b") ", SET: b"~ ", MAP: b"# "}
 
-# Their replies are text in lines, made for reading: they are printed as they are, also on a terminal.
+# The replies of these commands are lines of text for people. They are printed as they are, also on a terminal.
 _TEXT_REPLIES: Final = frozenset(
     {
         (b"INFO",),
@@ -53,7 +52,7 @@ _TEXT_REPLIES: Final = frozenset(
     }
 )
 
-# Their replies are names and values in turn, which RESP2 and some commands send as a flat array.
+# The replies of these commands are names and values in turn, which RESP2 and some commands send as a flat array.
 _PAIRED_REPLIES: Final = frozenset(
     {
         (b"SHOW",),
@@ -75,7 +74,7 @@ _PAIRED_FIELD: Final = b"meta"
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """A way to print replies: one of the four formats, and the delimiter between elements in raw."""
+    """A way to print replies: one of the four formats, and the delimiter between elements in raw output."""
 
     format: str = RAW
     delimiter: bytes = b"\n"
@@ -97,13 +96,13 @@ def replies_with_text(words: Sequence[bytes]) -> bool:
 
 
 def _is_in(commands: Set[tuple[bytes, ...]], words: Sequence[bytes]) -> bool:
-    """Tell whether the table names this command, alone or with its subcommand."""
+    """Return whether the table names this command, alone or with its subcommand."""
     upper = tuple(word.upper() for word in words[:2])
     return upper in commands or upper[:1] in commands
 
 
 def with_objects(words: Sequence[bytes], reply: Reply) -> Reply:
-    """Return the reply with flat arrays of names and values as maps, where the command's rows are such."""
+    """Return the reply of a command with its flat arrays of names and values as maps."""
     if _is_in(_PAIRED_REPLIES, words):
         return _as_map(reply)
     if words[0].upper() == b"JSCAN" and len(reply.items) == 2:
@@ -133,7 +132,7 @@ def name_shower(style_format: str) -> Callable[[bytes], bytes]:
 
 
 def quoted(text: bytes) -> bytes:
-    """Return the text in double quotes, with escapes for all that is no printable ASCII."""
+    """Return the text in double quotes, with escapes for everything except printable ASCII."""
     return b'"%b"' % b"".join(map(_QUOTED.__getitem__, text))
 
 
@@ -171,7 +170,7 @@ _FORMATTED_SCALARS: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 
 def as_raw(reply: Reply, delimiter: bytes) -> bytes:
-    """Return values as they are, with nested arrays flattened. An error has a line end of its own."""
+    """Return values as they are, with nested arrays flattened. An error ends with an additional line end."""
     if reply.kind is ERROR:
         return reply.text + b"\n"
     if reply.kind is BOOLEAN:
@@ -185,7 +184,7 @@ def as_raw(reply: Reply, delimiter: bytes) -> bytes:
 
 
 def as_csv(reply: Reply) -> bytes:
-    """Return comma separated values, flattened. The line end behind NIL is the original's."""
+    """Return comma-separated values, flattened. NIL is followed by a line end, as in the original."""
     if reply.kind is NIL:
         return b"NIL\n"
     if reply.kind is ERROR:
@@ -226,5 +225,5 @@ def json_value(reply: Reply) -> Any:
 
 
 def json_text(text: bytes) -> str:
-    r"""Return UTF-8 text, with bytes that are none as `\xNN`: JSON has no bytes."""
+    r"""Return UTF-8 text, with other bytes as `\xNN`, because JSON has no bytes."""
     return text.decode("utf-8", "backslashreplace")

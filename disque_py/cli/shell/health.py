@@ -1,8 +1,8 @@
 """--health: a check of one node, for container health checks and load balancers.
 
-A healthy node accepts the connection, answers PING with PONG, and says `cluster_state:ok` in CLUSTER INFO. A node that
-loads, can't write its journal or wants a login refuses PING. A leaving node is healthy: it must live until it is
-drained.
+A healthy node accepts the connection, answers PING with PONG, and reports `cluster_state:ok` in CLUSTER INFO. A node
+refuses PING while it loads, if it can't write its journal, and if it requires a login. A leaving node is healthy,
+because it must run until it is drained.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Health:
 
 
 def check_health(target: Target) -> Health:
-    """Return the health of a healthy node; UnhealthyError with the reason otherwise.
+    """Return the health of a healthy node. Raises UnhealthyError, with the reason, for any other node.
 
     No step waits without a limit: a target without a time limit gets TIMEOUT_S_DEFAULT.
     """
@@ -55,7 +55,7 @@ def _examine(connection: Connection) -> Health:
         raise UnhealthyError(connection.warnings[0])
     pong = _accepted(connection.call("PING"))
     if pong.text != b"PONG":
-        raise UnhealthyError(f"PING is answered with '{pong.text.decode(errors='replace')}'")
+        raise UnhealthyError(f"the answer to PING is '{pong.text.decode(errors='replace')}'")
     fields = results.info(_accepted(connection.call("CLUSTER", "INFO")).text)
     state = fields.get("cluster_state", "ok")
     if state != "ok":

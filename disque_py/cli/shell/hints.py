@@ -1,8 +1,8 @@
 """The rest of a command that is being typed (pure).
 
-A form such as `QSCAN [cursor] [COUNT count] [BUSYLOOP]` is read as parts. Words in capitals stand for themselves, words
-in small letters for values, brackets for optional parts. Each typed word consumes a part: an optional part with this
-keyword, at any place, else the next part. The parts left over are the hint.
+A form such as `QSCAN [cursor] [COUNT count] [BUSYLOOP]` is read as parts. Words in capitals are keywords, words in
+lower case are values, and brackets mark optional parts. Each typed word consumes a part: an optional part with this
+keyword, in any place, else the next part. The parts left over are the hint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def parts_of(form: str) -> list[str]:
 
 
 def remaining_parts(form: str, typed: list[str]) -> list[str] | None:
-    """Return the parts that the words after the name leave over, or None if these words don't fit the form."""
+    """Return the parts that the typed words after the name leave over; None if the words don't fit the form."""
     parts = parts_of(form)
     at = 0
     while at < len(typed):
@@ -51,7 +51,7 @@ def remaining_parts(form: str, typed: list[str]) -> list[str] | None:
 def hint(docs: CommandDocs, typed: list[str], *, is_word_over: bool) -> str:
     """Return the rest of the syntax behind the words typed so far; empty if there is none.
 
-    is_word_over: a blank was typed after the last word, so it is complete.
+    is_word_over: a space follows the last word, so the word is complete.
     """
     doc = docs.get(typed[0].upper()) if typed else None
     if doc is None or not (is_word_over or len(typed) == 1):
@@ -102,7 +102,7 @@ def _has_subcommands(doc: CommandDoc) -> bool:
 
 
 def _keyword_part(parts: list[str], word: str) -> int | None:
-    """The part that a typed word opens by its keyword."""
+    """Return the index of the part whose keyword this word is."""
     for index, part in enumerate(parts):
         first = _inside(part)[:1]
         if first and first[0].isupper() and word.upper() in first[0].split("|"):
@@ -113,7 +113,7 @@ def _keyword_part(parts: list[str], word: str) -> int | None:
 
 
 def _next_value(parts: list[str]) -> int | None:
-    """The first part that takes a value without a keyword."""
+    """Return the index of the first part that takes a value without a keyword."""
     for index, part in enumerate(parts):
         first = _inside(part)[:1]
         if first and not first[0].isupper():
@@ -126,13 +126,13 @@ def _next_value(parts: list[str]) -> int | None:
 
 
 def _fits(part: str, word: str) -> bool:
-    """A choice of words takes only one of them; a value takes anything."""
+    """Return whether a word fits a part: it is one of the words to choose from, or the part is a value."""
     choices = _choices(_inside(part)[0])
     return not choices or word.lower() in map(str.lower, choices)
 
 
 def _choices(word: str) -> list[str]:
-    """The words that may be typed where `word` stands in a form; none for a value."""
+    """Return the words that may be typed in the place of `word` in a form; none for a value."""
     return word.split("|") if word.isupper() or "|" in word else []
 
 
@@ -141,5 +141,5 @@ def _may_repeat(part: str) -> bool:
 
 
 def _inside(part: str) -> list[str]:
-    """The words of a part without its brackets."""
+    """Return the words of a part, without its brackets."""
     return part.removeprefix("[").removesuffix("]").split() if part.startswith("[") else [part]

@@ -1,8 +1,6 @@
 """The interactive mode: a line editor with history, completion and hints in front of lines.py.
 
-Only quit and the end of input end it.
-
-Spec X3.
+The commands quit and exit end it, and the end of input. Spec X3.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ def history_path() -> Path:
 
 
 def converse(session: Session, interval_s: float) -> int:
-    """Talk to the person at the terminal until they leave. Return the exit status."""
+    """Run lines from the terminal until the user leaves. Return the exit status."""
     shell = Shell(session, interval_s)
     shell.connect()
     editor: PromptSession[str] = PromptSession(

@@ -16,11 +16,11 @@ from disque_py.cli.connection import Connection
 
 SAMPLE_EVERY_S: Final = 0.01
 HISTORY_EVERY_S_DEFAULT: Final = 15.0
-# Into a pipe --latency takes one look and ends: its one refreshed line makes no sense there.
+# In a pipe --latency measures for this time, prints once and ends, because a refreshed line makes no sense there.
 PIPED_S_DEFAULT: Final = 1.0
-# Clears a terminal's line and goes to its start.
+# Clears a terminal's line and moves the cursor to its start.
 FRESH_LINE: Final = "\x1b[0G\x1b[2K"
-# The spinning loop asks for this many rounds before it looks whether it is over.
+# The spinning loop runs this many rounds before it checks whether the time is over.
 ROUNDS_PER_LOOK: Final = 1000
 
 
@@ -41,12 +41,12 @@ class Spread:
         self.sum_ms += sample_ms
 
     def text(self) -> str:
-        """For people."""
+        """Return the figures for people."""
         average = self.sum_ms / self.count
         return f"min: {self.min_ms:.2f}, max: {self.max_ms:.2f}, avg: {average:.2f} ({self.count} samples)"
 
     def as_object(self) -> dict[str, float]:
-        """For programs that read JSON."""
+        """Return the figures for programs that read JSON."""
         return {
             "min_ms": round(self.min_ms, 3),
             "max_ms": round(self.max_ms, 3),
@@ -55,14 +55,14 @@ class Spread:
         }
 
     def bare(self) -> str:
-        """For programs: minimum, maximum, average, count."""
+        """Return the figures for other programs: minimum, maximum, average, count."""
         return f"{self.min_ms:.2f} {self.max_ms:.2f} {self.sum_ms / self.count:.2f} {self.count}"
 
 
 def measure(
     connection: Connection, *, with_history: bool, every_s: float | None, on_terminal: bool, as_json: bool = False
 ) -> None:
-    """Run until interrupted (into a pipe, without history: for one interval). Times are in milliseconds."""
+    """Run until interrupted; in a pipe without history, for one interval. Times are in milliseconds."""
     every_s = every_s or (HISTORY_EVERY_S_DEFAULT if with_history else PIPED_S_DEFAULT)
     spread = Spread()
     started = time.monotonic()

@@ -1,8 +1,8 @@
-"""Lines that a person or a file gives, and their effect.
+"""The commands of the shell, line by line, from a person or a file.
 
-Local commands: help, ?, connect, clear, quit, exit, and `<n> <command>`. All others go to the server. Only quit ends
-the lines: errors are printed, and a broken connection is made again with the next command. `obey` reads lines from
-standard input; interactive.py has the line editor, which takes long to load.
+Local commands are help, ?, connect, clear, quit, exit, and `<n> <command>`. All others go to the server. An error does
+not end the shell: it is printed, and the next command opens a broken connection again. `obey` reads lines from standard
+input; interactive.py has the line editor, which takes long to load.
 
 Spec X3.
 """
@@ -28,7 +28,7 @@ SLOW_S: Final = 0.5
 
 
 class Shell:
-    """An interpreter of lines; `line` returns whether to go on. It knows no terminal."""
+    """An interpreter of lines, which knows no terminal. `line` returns whether to go on."""
 
     def __init__(self, session: Session, interval_s: float) -> None:
         self.session = session
@@ -37,12 +37,12 @@ class Shell:
 
     @property
     def docs(self) -> CommandDocs:
-        """The commands that help, hints and completion speak of."""
+        """The commands that help, hints and completion know."""
         return self.session.docs
 
     @property
     def prompt(self) -> str:
-        """`host:port> `, with the user in front unless it is `default`; or that there is no connection."""
+        """The prompt: `host:port> `, after the user's name unless that is `default`; or `not connected> `."""
         if self.session.connection is None:
             return "not connected> "
         user = self.session.user
@@ -50,7 +50,7 @@ class Shell:
         return f"{named}{prompt_of(self.session.target.address)}> "
 
     def connect(self) -> None:
-        """Connect if there is no connection, and ask the server for its docs; print a failure."""
+        """Connect if there is no connection, and read the server's docs; print an error if that fails."""
         try:
             self.session.ask_for_docs()
         except (ConnectError, ConnectionLostError) as error:
@@ -58,7 +58,7 @@ class Shell:
             self._complain(str(error))
 
     def line(self, text: str) -> bool:
-        """Run one line. Return False for a line that ends the conversation."""
+        """Run one line. Return False for a line that ends the shell."""
         try:
             repeat, words = split_repeat(split_line(text))
         except UnbalancedQuotesError as error:
@@ -81,8 +81,8 @@ class Shell:
         return True
 
     def interrupted(self) -> None:
-        """Give up the line that Ctrl-C has interrupted; the conversation goes on."""
-        # The reply may still come; on a new connection it can't be taken for another's.
+        """Give up the line that Ctrl-C has interrupted; the shell goes on."""
+        # The reply may still come. On a new connection it can't be mistaken for the reply to another command.
         self.session.drop()
         self._complain("(interrupted)")
         try:
@@ -122,7 +122,7 @@ class Shell:
 def obey(session: Session, lines: Iterable[bytes], interval_s: float) -> int:
     """Run commands that come from a pipe or a file, one per line. Exit status 1 if one failed.
 
-    Ctrl-C ends all of it: the lines behind the one that was given up may depend on it.
+    Ctrl-C ends the whole run, because later lines may depend on the interrupted one.
     """
     shell = Shell(session, interval_s)
     for line in lines:

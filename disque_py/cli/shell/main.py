@@ -1,10 +1,10 @@
-"""disque-cli: one command, a conversation, or one of the modes that watch a node.
+"""disque-cli: one command, an interactive shell, or one of the modes that watch a node.
 
-This is the entry: it reads the options, chooses the mode, and turns every failure into a line and an exit status. The
-status is 0 after a reply, 1 after an error reply (the original says 0) or a failure, and 130 when interrupted while
+This is the entry point: it reads the options, chooses the mode, and turns every failure into a line and an exit status.
+The status is 0 after a reply, 1 after an error reply (the original says 0) or a failure, and 130 when interrupted while
 waiting for a reply.
 
-Scripts run it often. A module that loads slowly and serves one mode is imported in that mode.
+Scripts run it often. So a module that loads slowly and serves one mode is imported only in that mode.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from disque_py.cli.shell.session import Session
 from disque_py.cli.shell.shell_completion import ASK_VARIABLE
 
 INTERRUPTED_STATUS = 130
-# The time that `help` waits for the server's own words; the built-in ones are nearly the same.
+# The time that `help` waits for the server's docs. The built-in ones are nearly the same.
 HELP_PATIENCE_S = 2.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run disque-cli with these arguments (default: the process's own). Returns the exit status."""
+    """Run disque-cli with these arguments, by default those of the process. Return the exit status."""
     _prepare_streams()
     try:
         words = sys.argv[1:] if argv is None else argv
@@ -46,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # Else the reader of our output has seen enough.
+        if not isinstance(error, BrokenPipeError):  # A broken pipe only means that the reader of our output has ended.
             print(f"Error: {reason_of(error)}", file=sys.stderr)
-        # Python would complain once more at exit.
+        # Otherwise Python would print another error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Replace closed streams by empty ones; a character that the locale lacks is shown as `\\u2192`."""
+    """Replace closed streams by empty ones, and show a character that the locale lacks as `\\u2192`."""
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.FileIO(os.devnull, "r"))
     if sys.stdout is None:
@@ -88,7 +88,7 @@ def _run(options: ShellOptions) -> int:
         if options.words:
             return _run_command(options, session)
         if sys.stdin.isatty():
-            from disque_py.cli.shell.interactive import converse  # Half the start of a command, if it came first.
+            from disque_py.cli.shell.interactive import converse  # It takes as long to load as all the rest.
 
             return converse(session, options.interval_s or 0.0)
         return obey(session, sys.stdin.buffer, options.interval_s or 0.0)
@@ -97,7 +97,7 @@ def _run(options: ShellOptions) -> int:
 
 
 def _answer_shell(words: Sequence[str]) -> int:
-    """Answer a shell's completion script."""
+    """Print the completions for a shell's completion script."""
     for word in shell_completion.answers(words, os.environ):
         print(word)
     return 0
@@ -123,7 +123,7 @@ def _run_command(options: ShellOptions, session: Session) -> int:
 
 
 def _help(options: ShellOptions, topic: list[str], *, with_colour: bool) -> str:
-    """Return help from the server, or the built-in one: help must not need a server."""
+    """Return help from the server, or the built-in help, because help must work without a server."""
     docs = builtin_docs()
     try:
         patience_s = options.timeout_s or HELP_PATIENCE_S
@@ -140,7 +140,7 @@ def _help(options: ShellOptions, topic: list[str], *, with_colour: bool) -> str:
 
 
 def _run_mode(options: ShellOptions) -> int:
-    """Run a mode. Ctrl-C ends modes without an end, which is no failure."""
+    """Run a mode. Modes without an end are ended by Ctrl-C, which is no failure."""
     target = options.target()
     if options.mode is modes.HEALTH:
         return _report_health(options)
@@ -164,7 +164,7 @@ def _run_mode(options: ShellOptions) -> int:
 
 
 def _watch_queues(options: ShellOptions) -> int:
-    from disque_py.cli.shell import queues  # Brings rich along, which most commands don't need.
+    from disque_py.cli.shell import queues  # It imports rich, which most commands don't need.
 
     looks = 1 if options.is_once else -1 if options.repeat is None else options.repeat
     as_json = options.format is JSON
@@ -204,7 +204,7 @@ def _follow(options: ShellOptions) -> int:
 
 
 def is_following(words: Sequence[str]) -> bool:
-    """Return whether this is `events --follow`, and no command for the server."""
+    """Return whether this is `events --follow`, which is not a command of the server."""
     return len(words) == 2 and words[0].lower() == "events" and words[1] in ("--follow", "-f")
 
 
@@ -240,7 +240,7 @@ def _run_over(connection: Connection, options: ShellOptions) -> int:
 
 
 def _feed(connection: Connection, timeout_s: float) -> int:
-    from disque_py.cli.shell.pipe import Feed  # Brings TLS along, which most commands don't need.
+    from disque_py.cli.shell.pipe import Feed  # It imports TLS, which most commands don't need.
 
     feed = Feed(connection, lambda line: print(line, file=sys.stderr))
     try:

@@ -1,7 +1,7 @@
 """Names that a node knows, for completion: its queues and its directives.
 
-Each question uses a connection of its own, because the session's may be busy. Completion must not hang or complain:
-a node that refuses, is slow or is away gives no names.
+Each question opens its own connection, because the shell's connection may be busy. Completion must not hang or print
+errors: a node that refuses, is slow or can't be reached gives no names.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from disque_py.cli.connection import ConnectError, Connection, ConnectionLostErr
 from disque_py.cli.shell.candidates import DIRECTIVES
 from disque_py.cli.shell.scanning import RefusedError, queue_names
 
-# TAB waits no longer than this for each step of a connection, and for the walk over queues.
+# Completion waits at most this long for each step of a connection, and for the walk over queues.
 PATIENCE_S: Final = 0.5
 
 
 class NodeNames:
-    """A function from a kind of names to the names; it asks the node that `target` returns at that moment."""
+    """A function from a kind of names to the names. It asks the node that `target` returns at that moment."""
 
     def __init__(self, target: Callable[[], Target]) -> None:
         self._target = target

@@ -1,9 +1,9 @@
 """The options of disque-cli: tables of all options, and the parser that fills ShellOptions from them.
 
-Parsing stops at the first word that is no option. The rest is the command, so its own words may start with a
-dash. The last of two equal options wins.
+Parsing stops at the first word that is not an option. The rest is the command, so the command's words may start with a
+dash. If an option is given twice, the last one wins.
 
-Spec X1; the rest are redis-cli's habits. docs/cli.md lists the differences.
+Spec X1; the other options follow redis-cli. docs/cli.md lists the differences.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from disque_py.client import Address
 
 PIPE_TIMEOUT_S_DEFAULT: Final = 30.0
 
-# The modes; without one a command is run, or commands are read.
+# The modes. Without a mode, the program runs a command or reads commands.
 COMMANDS: Final = ""
 HELP: Final = "help"
 VERSION: Final = "version"
@@ -35,25 +35,25 @@ PIPE: Final = "pipe"
 HEALTH: Final = "health"
 COMPLETION: Final = "completion"
 
-# The shells that a completion script exists for.
+# The shells for which there is a completion script.
 SHELLS: Final = ("bash", "zsh", "fish")
 
 
 class UsageError(Exception):
-    """A command line that can't be run; the text is the line to print."""
+    """An invalid command line; the text is the line to print."""
 
 
 @dataclass(slots=True)
 class ShellOptions:
-    """The request of a command line.
+    """The options of a command line.
 
-    url               the server, if it was given as a URL; else host, port and path count
+    url               the server, if it was given as a URL; else see host, port and path
     password          -a, or DISQUECLI_AUTH
-    protocol          2, 3, or None: 2, but 3 for JSON where the server has it
-    format            None: by where the output goes
+    protocol          2, 3, or None: 2, but 3 for JSON if the server has it
+    format            None: formatted on a terminal, raw elsewhere
     repeat            None: once; negative: for ever
-    interval_s        between repetitions, samples or scans; None: the mode's own
-    stdin_tag         the argument that stands for standard input
+    interval_s        seconds between repetitions, samples or scans; None: the mode's default
+    stdin_tag         the argument that standard input replaces
     words             the command
     """
 
@@ -104,7 +104,7 @@ def _integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"'{text}' is no whole number") from None
+        raise ValueError(f"'{text}' is not a whole number") from None
 
 
 def _seconds(text: str) -> float:
@@ -113,7 +113,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise ValueError(f"'{text}' is no number of seconds")
+        raise ValueError(f"'{text}' is not a number of seconds")
     return seconds
 
 
@@ -126,7 +126,7 @@ def _positive_seconds(text: str) -> float:
 
 def _shell(text: str) -> str:
     if text not in SHELLS:
-        raise ValueError(f"'{text}' is none of {', '.join(SHELLS)}")
+        raise ValueError(f"'{text}' is not one of {', '.join(SHELLS)}")
     return text
 
 
@@ -134,7 +134,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-# Options with a value: the field it goes into, and how it is read.
+# Options with a value: the field for the value, and the function that reads it.
 VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "-h": ("host", str),
     "-p": ("port", parse_port),
@@ -184,7 +184,7 @@ FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
 
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> ShellOptions:
-    """Return the options in the arguments (without the program's name). UsageError if they can't be run."""
+    """Return the options in the arguments (without the program's name). Raises UsageError for invalid ones."""
     options = ShellOptions(password=environment.get("DISQUECLI_AUTH", ""))
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-":
@@ -207,8 +207,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
 
 def _meant(option: str) -> str:
-    """Return a question about the option that an unknown one is most like; nothing if there is none."""
-    # The dashes are left out: they would make any two options alike.
+    """Return a question that names the known option most like an unknown one; empty if none is like it."""
+    # The dashes are left out, because they would make all options similar.
     long_names = [known.lstrip("-") for known in (*FLAGS, *VALUES) if known.startswith("--")]
     name = None if option in VALUES else closest(option.lstrip("-"), long_names)
     return f". Did you mean '--{name}'?" if name else ""
@@ -227,7 +227,7 @@ def _set_value(options: ShellOptions, option: str, text: str) -> None:
 
 
 def _check_sense(options: ShellOptions) -> None:
-    """Refuse combinations in which an option would be ignored without a word."""
+    """Refuse combinations in which an option would be silently ignored."""
     if options.stdin_last and options.stdin_tag is not None:
         raise UsageError("-x and -X can't be used together: both read standard input")
     if (options.stdin_last or options.stdin_tag is not None) and not options.words:
@@ -237,9 +237,9 @@ def _check_sense(options: ShellOptions) -> None:
     if options.mode not in (COMMANDS, HELP, VERSION) and options.words:
         raise UsageError(f"--{options.mode} takes no command, but got '{options.words[0]}'")
     if options.is_once and options.mode is not QUEUES:
-        raise UsageError("--once is for --queues; -r 1 runs any other mode or command once")
+        raise UsageError("--once works only with --queues; -r 1 runs any other mode or command once")
     if options.format is JSON and options.mode in (INTRINSIC_LATENCY, PIPE):
-        raise UsageError(f"--{options.mode} has no JSON output: leave --json out")
+        raise UsageError(f"--{options.mode} has no JSON output: leave out --json")
     if not options.tls and (options.url is None or options.url.tls is None):
         for option, is_given in (
             ("--cacert", options.ca_file),

@@ -1,8 +1,9 @@
-"""--pipe: commands from standard input to the server as fast as both can, replies counted.
+"""--pipe: sends commands from standard input to the server as fast as possible, and counts the replies.
 
 The input is sent as it is, protocol or inline commands. It is not parsed, so the number of its replies is unknown. A
-PING with a random payload follows it: once that comes back, all commands before it were answered. A first PING is sent
-before the input: where it is refused (no login, loading, a full disk) the end could not be seen.
+PING with a random payload follows the input: when its reply comes, all commands before it were answered. Another PING
+is sent before the input. If the server refuses that one (no login, loading, a full disk), the last one would be
+refused, too, so nothing is sent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from disque_py.cli.connection import Connection, ConnectionLostError, reason_of
 from disque_py.cli.shell.replies import encode
 
 READ_BYTES: Final = 1 << 16
-# Read no further ahead of the server than this.
+# The most bytes that are read ahead of the server.
 UNSENT_BYTES_MAX: Final = 1 << 20
 # The interval at which the time without replies is checked.
 LOOK_EVERY_S: Final = 0.1
@@ -29,7 +30,7 @@ _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Feed:
-    """One run: the bytes not sent yet, and the replies. `report` gets a line for each error reply."""
+    """One run: the bytes that are not sent yet, and the replies. `report` gets a line for each error reply."""
 
     def __init__(self, connection: Connection, report: Callable[[str], None]) -> None:
         self.errors = 0
@@ -43,14 +44,16 @@ class Feed:
         self._is_input_over = False
 
     def run(self, input_fd: int, timeout_s: float) -> bool:
-        """Feed until everything was answered. False if errors came back, or the end did not.
+        """Send the input until everything is answered. Return False if there were error replies, or no end.
 
-        timeout_s is the longest time without a reply after the last byte was sent; 0 is for ever.
-        ConnectionLostError if the server goes away.
+        timeout_s   the longest time without a reply after the last byte was sent, in seconds; 0: no limit
+        Raises ConnectionLostError if the server goes away.
         """
         refusal = self._connection.call("PING")
         if refusal.is_error:
-            self._report(f"PING is refused, so the end could not be seen: {refusal.text.decode(errors='replace')}")
+            self._report(
+                f"The server refuses PING, which marks the end of the input: {refusal.text.decode(errors='replace')}"
+            )
             return False
         sock = self._connection.socket
         sock.setblocking(False)
@@ -85,7 +88,7 @@ class Feed:
             self._unsent += data
             return
         self._is_input_over = True
-        # The line end finishes an inline command that had none; alone it is ignored.
+        # This line end finishes an inline command that has none. The server ignores an empty line.
         self._unsent += b"\r\n" + encode([b"PING", self._mark])
 
     def _send(self) -> None:
@@ -98,7 +101,7 @@ class Feed:
         del self._unsent[:sent]
 
     def _take_replies(self) -> None:
-        """Read all that has arrived. TLS may hold more than the socket shows, so read until there is none."""
+        """Read everything that has arrived. TLS may have more than the socket shows, so read until nothing is left."""
         while not self.is_done:
             try:
                 data = self._connection.socket.recv(READ_BYTES)

@@ -1,7 +1,7 @@
-"""--queues: the queues of the whole cluster, again and again.
+"""--queues: the queues of the whole cluster, refreshed at intervals.
 
-On a terminal it is a table that stays in its place until Ctrl-C. Into a pipe each look is a table of its own, and with
-`--json` an object per queue and look. A node that goes away is waited for.
+On a terminal it is one table, which is refreshed in place until Ctrl-C. In a pipe each look is a separate table; with
+`--json`, one object per queue and look. If the node goes away, the program waits for it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ EVERY_S_DEFAULT: Final = 2.0
 
 
 def watch(target: Target, pattern: str, every_s: float | None, looks: int, *, as_json: bool) -> bool:
-    """Show `looks` looks (negative: for ever). Return False if the node can't be asked for this.
+    """Show `looks` looks (negative: for ever). Return False if the node does not support this.
 
-    ConnectError if the first connection can't be made.
+    Raises ConnectError if the first connection can't be made.
     """
     pause_s = every_s or EVERY_S_DEFAULT
     console = console_for()
@@ -66,7 +66,7 @@ def _refused(error: Exception, *, as_json: bool) -> bool:
 
 def _advice(error: Exception) -> str:
     if isinstance(error, OldServerError):
-        return f"{error}. This server has no figures of a whole cluster; --bigqueues shows those of one node"
+        return f"{error}. This server can't report figures of a whole cluster; --bigqueues shows those of one node"
     return str(error)
 
 

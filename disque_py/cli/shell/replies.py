@@ -5,7 +5,7 @@ bare, a bulk string quoted, and RESP3 has types of its own. So a Reply keeps its
 it came, and the items of an aggregate in order (a map is its keys and values in turn). The parser takes bytes in any
 portions and never parses a byte of a body twice.
 
-Spec R4; RESP3's types because of HELLO 3.
+Spec R4. RESP3's types are here because HELLO 3 asks for them.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ DOUBLE: Final = "double"
 BOOLEAN: Final = "boolean"
 BIG_NUMBER: Final = "big-number"
 VERBATIM: Final = "verbatim"
-ATTRIBUTE: Final = "attribute"  # Only inside the parser: about the reply that follows, never shown.
+ATTRIBUTE: Final = "attribute"  # Used only inside the parser: it describes the next reply, and is never shown.
 
 _LINES: Final = {b"+": STATUS, b"-": ERROR, b":": INTEGER, b",": DOUBLE, b"#": BOOLEAN, b"(": BIG_NUMBER}
 _BODIES: Final = {b"$": BULK, b"=": VERBATIM, b"!": ERROR}
 _AGGREGATES: Final = {b"*": ARRAY, b"~": SET, b">": PUSH, b"%": MAP, b"|": ATTRIBUTE}
 
-# Header lines (and statuses, errors) longer than this are no RESP; without a limit garbage
-# on the port would be collected for ever.
+# Header lines, statuses and errors longer than this are not RESP. Without a limit, garbage on the port would be
+# collected for ever.
 LINE_BYTES_MAX: Final = 1 << 20
 # A verbatim string starts with three letters of format and a colon.
 VERBATIM_PREFIX_BYTES: Final = 4
 
 
 class NotRespError(Exception):
-    """Bytes that are no RESP; the text describes them. The stream can't be read any further."""
+    """Bytes that are not RESP; the text describes them. The stream can't be read any further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Reply:
         return [item.text for item in self.items]
 
     def pairs(self) -> dict[bytes, Reply]:
-        """Return the items as names and values: of a map, or of a flat array that stands for one."""
+        """Return the items of a map, or of a flat array of names and values, as a dict."""
         return {name.text: value for name, value in zip(self.items[::2], self.items[1::2], strict=False)}
 
 
@@ -77,7 +77,7 @@ class _Frame:
 
 
 class ReplyParser:
-    """Bytes in by `feed`, replies out by `take`."""
+    """A parser: `feed` takes bytes, and `take` returns replies."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -92,7 +92,7 @@ class ReplyParser:
         self._buffer += data
 
     def take(self) -> Reply | None:
-        """The next whole reply, or None while more bytes are needed. NotRespError on garbage."""
+        """Return the next complete reply, or None if more bytes are needed. Raises NotRespError."""
         while (element := self._element()) is not None:
             reply = self._attach(element)
             if reply is not None:
@@ -100,7 +100,7 @@ class ReplyParser:
         return None
 
     def _attach(self, element: Reply | _Frame) -> Reply | None:
-        """Put an element where it belongs; the reply if that completed one."""
+        """Add an element to the aggregate that it belongs to. Return the reply if that completes it."""
         while True:
             if isinstance(element, _Frame):
                 if element.count:
@@ -120,7 +120,7 @@ class ReplyParser:
             element = Reply(frame.kind, b"", tuple(frame.items))
 
     def _element(self) -> Reply | _Frame | None:
-        """A scalar, or an aggregate that opens; None while it is not all there."""
+        """Return a scalar, or a new aggregate; None while bytes are missing."""
         end = self._buffer.find(b"\r\n", self._start)
         if end < 0:
             if len(self._buffer) - self._start > LINE_BYTES_MAX:
@@ -140,7 +140,7 @@ class ReplyParser:
         raise NotRespError(f"a reply that starts with {mark!r}")
 
     def _body(self, kind: str, line: bytes, body_start: int) -> Reply | None:
-        """A reply with its length in front."""
+        """Return a reply whose length comes first."""
         length = _count(line)
         if length < 0:
             self._start = body_start
@@ -167,7 +167,7 @@ def _count(line: bytes) -> int:
 
 
 def encode(words: list[bytes]) -> bytes:
-    """A command as the server reads it: an array of bulk strings."""
+    """Return a command as the server reads it: an array of bulk strings."""
     parts = [b"*%d\r\n" % len(words)]
     parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
     return b"".join(parts)

@@ -1,7 +1,7 @@
 """--scan and --bigqueues: walks over the queues of one node with QSCAN.
 
-QSCAN names every queue that exists during the whole walk, some of them twice; both modes name each once.
-Lengths are those of this node: other nodes count their own jobs of the same queue.
+QSCAN names every queue that exists during the whole walk, some of them twice; both modes show each of them once.
+Lengths are those of this node, because each node counts its own jobs of a queue.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BAR_WIDTH: Final = 30
 
 
 class RefusedError(Exception):
-    """The server answered with an error; the text is the server's."""
+    """The server replied with an error; the text is the server's."""
 
 
 def _accepted(reply: Reply) -> Reply:
@@ -33,7 +33,7 @@ def _accepted(reply: Reply) -> Reply:
 
 
 def queue_names(connection: Connection, pattern: str, pause_s: float) -> Iterator[list[bytes]]:
-    """Yield the names that match, in portions, none twice. RefusedError when QSCAN is refused."""
+    """Yield the names that match, in portions, each name once. Raises RefusedError if QSCAN is refused."""
     seen: set[bytes] = set()
     cursor = b"0"
     while True:
@@ -61,7 +61,7 @@ def scan(
     show: Callable[[bytes], bytes],
     write: Callable[[bytes], object],
 ) -> None:
-    """Write the names of queues, a line each, as `show` shows them."""
+    """Write the names of queues, one per line, in the form that `show` gives them."""
     for names in queue_names(connection, pattern, pause_s):
         write(b"".join(show(name) + b"\n" for name in names))
 
@@ -92,7 +92,7 @@ class BigQueues:
 
 
 def big_queues(connection: Connection, pattern: str, pause_s: float) -> BigQueues:
-    """Walk over the queues and return the report. RefusedError when a command is refused."""
+    """Walk over the queues and return the report. Raises RefusedError if a command is refused."""
     longest: list[tuple[int, bytes, dict[bytes, Reply]]] = []
     queue_count = job_count = empty_count = 0
     for names in queue_names(connection, pattern, pause_s):
@@ -100,13 +100,13 @@ def big_queues(connection: Connection, pattern: str, pause_s: float) -> BigQueue
         for name, reply in zip(names, replies, strict=True):
             stat = _accepted(reply).pairs()
             if b"len" not in stat:
-                # Gone since QSCAN named it.
+                # The queue is gone since QSCAN named it.
                 continue
             length = int(stat[b"len"].text)
             queue_count += 1
             job_count += length
             empty_count += not length
-            # The name breaks ties, so that dictionaries are never compared.
+            # Names break ties, so that dictionaries are never compared.
             longest.append((length, name, stat))
         longest = heapq.nlargest(BIGGEST_COUNT, longest, key=lambda row: (row[0], row[1]))
     return BigQueues(longest, queue_count, job_count, empty_count)

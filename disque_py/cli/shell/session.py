@@ -1,10 +1,10 @@
-"""Session: commands run one after another over a connection that is made again when it broke.
+"""Session: runs commands one after another, over a connection that is opened again when it has broken.
 
-A command is sent a second time only if the connection was open before it: that one may have died unnoticed (a
-restart, `timeout`). On a connection that was opened for this very command the loss is reported instead, because the
-command may have run. Even so a command that is sent again may run twice; docs/cli.md warns of it.
+A command is sent a second time only if the connection was already open before it, because that connection may have
+died unnoticed (a restart, `timeout`). If a connection that was opened for this command breaks, the loss is reported
+instead, because the command may have run. Even so, a command that is sent again may run twice; docs/cli.md warns of it.
 
-Three commands break the rule of one reply: MONITOR never ends, SHUTDOWN has none, CLIENT REPLY silences.
+Three commands do not have exactly one reply: MONITOR never ends, SHUTDOWN has none, and CLIENT REPLY turns replies off.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from disque_py.client import Address
 LOGINS: Final = (b"AUTH", b"HELLO", b"RESET")
 _REPLIES_ON: Final = 0
 _REPLIES_OFF: Final = 1
-_REPLIES_SKIP: Final = 2  # None for the next command.
+_REPLIES_SKIP: Final = 2  # No reply to the next command.
 
 
 class Session:
-    """Runs commands and prints their replies in a style; `ConnectError` leaves it without a connection.
+    """Runs commands and prints their replies in a style. After a `ConnectError` it has no connection.
 
-    user   the name of the user that the connection is logged in as, once `ask_for_docs` was called; empty: unknown
+    user   the user of the connection, known after `ask_for_docs`; empty: unknown
     """
 
     def __init__(self, target: Target, style: Style, out: BinaryIO) -> None:
@@ -46,23 +46,23 @@ class Session:
 
     @property
     def docs(self) -> CommandDocs:
-        """The commands of the server as far as they are known, else the built-in ones."""
+        """The commands of the server if they are known, else the built-in ones."""
         if self._docs is None:
             self._docs = builtin_docs()
         return self._docs
 
     def ask_for_docs(self) -> None:
-        """Connect if there is no connection, and take over the server's docs. ConnectError, ConnectionLostError."""
+        """Connect if there is no connection, and read the server's docs. Raises ConnectError, ConnectionLostError."""
         self._is_asking_user = True  # The prompt shows it.
         self._docs = docs_of(self.connect())
 
     def _ask_for_user(self, connection: Connection) -> None:
-        """Note the user of the connection, for the prompt. A server without users, or without a login, tells none."""
+        """Note the user of the connection, for the prompt. It stays unknown without users or without a login."""
         reply = connection.call("ACL", "WHOAMI")
         self.user = "" if reply.is_error else reply.text.decode(errors="replace")
 
     def connect(self) -> Connection:
-        """Return the connection, opened if there is none. ConnectError if it can't be opened."""
+        """Return the connection; open it if there is none. Raises ConnectError."""
         if self.connection is None:
             self.connection = Connection.open(self.target)
             self._replies = _REPLIES_ON
@@ -73,12 +73,12 @@ class Session:
         return self.connection
 
     def move(self, address: Address) -> None:
-        """Go on at another address; connects with the next command."""
+        """Use another address from now on. The next command connects to it."""
         self.drop()
         self.target = self.target.at(address)
 
     def drop(self) -> None:
-        """Close the connection; the next command makes a new one."""
+        """Close the connection. The next command opens a new one."""
         if self.connection is not None:
             self.connection.close()
             self.connection = None
@@ -96,7 +96,7 @@ class Session:
     def run(self, words: list[bytes]) -> bool:
         """Run a command and print its reply. Return False after an error reply.
 
-        ConnectError and ConnectionLostError if no reply came.
+        Raises ConnectError or ConnectionLostError if no reply came.
         """
         was_open = self.connection is not None
         try:
@@ -135,7 +135,7 @@ class Session:
         return True
 
     def _has_reply(self, words: list[bytes]) -> bool:
-        """Return whether this command is answered, by CLIENT REPLY, which is tracked as on the server."""
+        """Return whether this command gets a reply. CLIENT REPLY is tracked here as on the server."""
         upper = [word.upper() for word in words]
         asked = upper[2] if upper[:2] == [b"CLIENT", b"REPLY"] and len(upper) == 3 else b""
         if asked == b"ON":
@@ -151,7 +151,7 @@ class Session:
         return self._replies is _REPLIES_ON
 
     def _stream(self, connection: Connection) -> None:
-        """MONITOR: print until interrupted. The connection is no good for commands afterwards."""
+        """Print the replies to MONITOR until interrupted. The connection can't be used for commands afterwards."""
         try:
             while True:
                 self._print([b"MONITOR"], connection.read())
@@ -159,7 +159,7 @@ class Session:
             self.drop()
 
     def _suggest(self, words: list[bytes], reply: Reply) -> None:
-        """Print the word that was probably meant, where one was misspelled."""
+        """Print the word that was probably meant, if a word was misspelled."""
         if (text := suggestion(self.docs, words, reply.text.decode(errors="replace"))) is not None:
             print(text, file=sys.stderr, flush=True)
 

@@ -1,7 +1,7 @@
 """TAB in bash, zsh and fish: scripts that ask disque-cli, and the answers to them.
 
 `disque-cli --completion bash` prints a script. The script runs disque-cli with ASK_VARIABLE in the environment and the
-words of the line up to the cursor; disque-cli prints the words that may stand there, one per line. The commands are
+words of the line up to the cursor; disque-cli prints the words that may come there, one per line. The commands are
 those that come with the program. Queue and directive names come from the node that the line names.
 """
 
@@ -54,7 +54,7 @@ def script(shell: str) -> str:
 
 
 def answers(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """Return the words that may stand in the place of the last one, which is being typed and may be empty."""
+    """Return the words that may replace the last one, which is being typed and may be empty."""
     complete, begun = list(words[:-1]), words[-1] if words else ""
     at = 0
     while at < len(complete) and complete[at].startswith("-"):

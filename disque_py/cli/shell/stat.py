@@ -1,6 +1,6 @@
-"""--stat: the activity of a node, a line per second.
+"""--stat: the activity of a node, one line per second.
 
-The numbers are INFO's. A node that goes away is waited for, with a line that says so: the display is for watching
+The numbers come from INFO. If the node goes away, the program prints a line and waits for it, so that people can watch
 restarts, too.
 """
 
@@ -22,10 +22,10 @@ HEADER: Final = "jobs       queues     mem      clients blocked requests        
 
 
 def stat_row(fields: Mapping[str, str | int | float], requests_before: int | None) -> dict[str, Any]:
-    """Return one look at a node by name: numbers of INFO, and the requests since the look before."""
+    """Return one look at a node by name: numbers of INFO, and the requests since the previous look."""
     number = {name: value for name, value in fields.items() if isinstance(value, int)}
     requests = number.get("total_commands_processed", 0)
-    # After a restart or CONFIG RESETSTAT the count begins anew.
+    # After a restart or CONFIG RESETSTAT the count starts again from zero.
     more = requests - requests_before if requests_before is not None and requests >= requests_before else 0
     return {
         "jobs": number.get("registered_jobs", 0),
@@ -56,8 +56,9 @@ def stat_line(row: Mapping[str, Any]) -> str:
 def watch(target: Target, every_s: float | None, lines: int, *, as_json: bool = False) -> bool:
     """Print `lines` lines (negative: for ever). Return False if an error reply ended it.
 
-    as_json: each line is an object; without a connection it has the one member `error`.
-    ConnectError if the first connection can't be made.
+    as_json   each line is an object; without a connection it has only the member `error`
+
+    Raises ConnectError if the first connection can't be made.
     """
     connection: Connection | None = Connection.open(target)
     requests: int | None = None

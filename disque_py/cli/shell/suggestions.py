@@ -1,7 +1,7 @@
 """Suggestions for misspelled words: commands, their options and subcommands, options of disque-cli (pure).
 
-session.py asks after an error reply, options.py after an unknown option. Only words that the docs know are
-suggested. The docs are the server's where it has some, so commands that were renamed are suggested by their new names.
+session.py asks after an error reply, options.py after an unknown option. Only words in the docs are suggested. If the
+server has docs, they are used, so renamed commands are suggested by their new names.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from typing import Final
 
 from disque_py.cli.shell.command_docs import CommandDoc, CommandDocs
 
-# How similar a word must be, 1.0 being equal: one letter that is missing, wrong or swapped in four or more.
+# The least similarity of a suggestion, where 1.0 is equal. In a word of four letters or more, one letter may be
+# missing, wrong or swapped.
 SIMILARITY_MIN: Final = 0.7
-# Words of a form that stand for themselves.
+# Keywords of a form.
 _KEYWORD: Final = re.compile(r"[A-Z][A-Z-]+|\b[a-z]+(?:\|[a-z]+)+")
-# Error replies about the form of a command. Others (no such job, out of memory) don't come from a misspelling.
+# Error replies about the form of a command. Others (no such job, out of memory) are not caused by a misspelling.
 _FORM_ERRORS: Final = re.compile(r"syntax error|subcommand|number of arguments", re.IGNORECASE)
 
 
 def closest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that is most like the word, or None if none is like it."""
-    from difflib import get_close_matches  # Most commands are spelled well.
+    from difflib import get_close_matches  # Most commands are spelled correctly and don't need it.
 
     found = get_close_matches(word, candidates, n=1, cutoff=SIMILARITY_MIN)
     return found[0] if found else None
 
 
 def suggestion(docs: CommandDocs, words: Sequence[bytes], error_text: str) -> str | None:
-    """Return `Did you mean '…'?` for a command that was refused, or None where nothing is like it."""
+    """Return `Did you mean '…'?` for a command that was refused; None if no known word is similar."""
     if "did you mean" in error_text.lower():
         return None
     texts = [word.decode("utf-8", "replace") for word in words]
@@ -53,7 +54,7 @@ def _question(word: str) -> str:
 
 
 def _keywords(doc: CommandDoc) -> dict[str, str]:
-    """Return the words of all forms that stand for themselves, as they are written, by themselves in capitals."""
+    """Return the keywords of all forms: from the keyword in capitals to the keyword as it is written."""
     found = {}
     for form in doc.forms:
         for match in _KEYWORD.findall(form.partition(" ")[2]):

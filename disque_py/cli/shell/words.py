@@ -1,7 +1,7 @@
 """A line that a person typed, as the words of a command.
 
-The server's rules for inline commands hold (spec R1). An empty argument in quotes is kept: a command is sent as an
-array, which can hold it.
+The rules are the server's rules for inline commands (spec R1). An empty argument in quotes is kept, because a command
+is sent as an array, which can have empty elements.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class UnbalancedQuotesError(ValueError):
 
 
 def split_line(line: str) -> list[bytes]:
-    """Return the words of a line, quotes and escapes resolved. UnbalancedQuotesError if they can't be."""
+    """Return the words of a line, with quotes and escapes resolved. Raises UnbalancedQuotesError."""
     try:
         return inline.split_words(line.encode("utf-8", "surrogateescape"))
     except inline.UnbalancedQuotesError as error:

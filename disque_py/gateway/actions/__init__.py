@@ -1,8 +1,8 @@
 """The work of operations: one coroutine per row of the table, by its name.
 
 A coroutine gets a Call (calls.py): the caller's client, the checked arguments, and the parts of the gateway that it
-needs. It returns what JSON can have. Permissions were checked before it is called. Only lists check more: they leave
-out names that the caller may not see.
+needs. It returns values for JSON. Permissions are checked before the call. Only lists check more: they leave out names
+that the caller may not see.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One execution of an operation, and what many actions need: other nodes, spans, lists of what a caller may see."""
+"""One execution of an operation, and helpers of many actions: other nodes, spans, lists for a caller."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Call:
 
     @property
     def client(self) -> AsyncDisque:
-        """The client in the caller's name."""
+        """The client that acts in the caller's name."""
         return self.principal.client
 
     @property
@@ -78,22 +78,22 @@ async def asked(call: Call, request: Request[T], address: Address) -> T | None:
 
 
 async def other_nodes(call: Call) -> list[Address]:
-    """Return the nodes that the client does not ask by itself."""
+    """Return the nodes that the client does not use at the moment."""
     first = call.client.consumer_node or call.client.node
     return [address for _, address in await nodes_of(call.client) if address != first]
 
 
 def check_known(principal: Principal) -> None:
-    """Refuse a list that the gateway makes itself to a user whose rights only the broker knows. Raises RefusedError."""
+    """Refuse the gateway's own lists to a user whose rights only the broker knows. Raises RefusedError."""
     if principal.asks_broker and not principal.grants:
-        raise RefusedError("NOPERM", "only the broker knows the rights of this user: give grants in the access file")
+        raise RefusedError("NOPERM", "only the broker knows the rights of this user: add grants to the access file")
     if not principal.may_somewhere("read"):
         raise RefusedError("NOPERM", f"{principal.name} does not have the role read")
 
 
 def page_of(args: dict[str, Any], limit: int) -> tuple[int, int]:
-    """Return the first place of a page and its length. Raises RefusedError."""
+    """Return the first index of a page and its length. Raises RefusedError."""
     cursor = args.get("cursor", "0")
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12:
-        raise RefusedError("ERR", "cursor must be that of the previous page")
+        raise RefusedError("ERR", "cursor must be the cursor of the previous page")
     return int(cursor), args.get("limit", limit)

@@ -1,4 +1,4 @@
-"""Actions on the cluster: its nodes, locks and schedules, and bulk work that runs."""
+"""Actions on the cluster: its nodes, locks and schedules, and its bulk work."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from disque_py.gateway.event_feed import nodes_of
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.works import PREFIX, Work
 
-# A task's id begins with so many characters of the node that leads it, and a dash.
+# A task's id begins with this number of characters of the id of the node that leads it, and a dash.
 NODE_PREFIX: Final = 8
 LOCKS_MAX: Final = 200
 
 
 async def list_nodes(call: Call) -> Any:
-    """The picture of all nodes. A user whose rights only the broker knows asks it first."""
+    """Return the picture of all nodes. For a user whose rights only the broker knows, ask the broker first."""
     if call.principal.asks_broker:
         await call.run(commands.info())
     picture = await call.board.picture()
@@ -39,7 +39,7 @@ NODE_FIELDS: Final = {
     "journal_status": "aof_last_write_status",
     "journal_bytes": "aof_current_size",
 }
-# Of CLUSTER INFO.
+# Fields of CLUSTER INFO.
 CLUSTER_FIELDS: Final = {
     "state": "cluster_state",
     "zone": "cluster_zone",
@@ -73,7 +73,7 @@ def node_shape(seen: Any) -> dict[str, Any]:
 
 
 async def list_locks(call: Call) -> Any:
-    """LOCK LIST, and LOCK SHOW of the first ones."""
+    """LOCK LIST, and LOCK SHOW for the first locks."""
     names = [name for name in await call.run(commands.locks(call.args.get("match"))) if call.may_read(name)]
     shown = await asyncio.gather(*(call.run(commands.show_lock(name)) for name in names[:LOCKS_MAX]))
     return {
@@ -83,7 +83,7 @@ async def list_locks(call: Call) -> Any:
 
 
 async def list_schedules(call: Call) -> Any:
-    """SCHEDULE LIST and GET, where the nodes have them."""
+    """SCHEDULE LIST and GET, if the nodes support schedules."""
     raw = await call.run(commands.execute("SCHEDULE", "LIST", repeat=True))
     names = [name for name in map(shapes.readable, raw or []) if isinstance(name, str) and call.may_read(name)]
     found = await asyncio.gather(*(call.run(commands.execute("SCHEDULE", "GET", name, repeat=True)) for name in names))
@@ -150,14 +150,14 @@ async def list_operations(call: Call) -> Any:
 
 
 def _may_see(call: Call, work: Work, role: str) -> bool:
-    """Whether the caller has the role on a work of this gateway; the broker's users on their own ones."""
+    """Return whether the caller has the role on a work of this gateway. A broker user has it on its own works."""
     if call.principal.asks_broker:
         return work.principal == call.principal.name
     return call.principal.may(role, work.queue)
 
 
 def _work_of(call: Call, role: str) -> Work | None:
-    """Return the work of the argument `id`; None if it is no work of a gateway. Raises RefusedError."""
+    """Return the work of the argument `id`; None if the id is not that of a gateway's work. Raises RefusedError."""
     if not call.args["id"].startswith(PREFIX):
         return None
     work = call.works.find(call.args["id"])
@@ -167,7 +167,7 @@ def _work_of(call: Call, role: str) -> Work | None:
 
 
 async def _task_of(call: Call, role: str) -> Task:
-    """Return the task of the argument `id`, which the node knows that began it. Raises RefusedError."""
+    """Return the task of the argument `id`. The node that started it knows it. Raises RefusedError."""
     task_id = call.args["id"]
     for node_id, address in await nodes_of(call.client):
         if node_id[:NODE_PREFIX] == task_id[:NODE_PREFIX]:

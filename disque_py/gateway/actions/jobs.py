@@ -18,7 +18,7 @@ from disque_py.gateway.event_feed import nodes_of
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.trace_context import with_trace
 
-# The bytes of one node's log that a history reads, and those of one answer.
+# The most bytes of one node's log that a history reads, and those of one answer.
 HISTORY_BYTES: Final = 32 << 20
 HISTORY_PAGE: Final = 4 << 20
 HISTORY_EVENTS: Final = 500
@@ -49,11 +49,11 @@ def add_request(queue: str, args: dict[str, Any], trace: Mapping[str, str]) -> R
 
 
 def _whole_seconds(milliseconds: int) -> int:
-    """Round a span up to seconds, where the broker has no milliseconds."""
+    """Return milliseconds rounded up to seconds, for an option that the broker has only in seconds."""
     return -(-milliseconds // 1000)
 
 
-# Arguments of an `enqueue` -> options of the client, and those that are spans there.
+# Arguments of an `enqueue` -> options of the client; and the options that are spans.
 _ADD_OPTIONS: Final = {
     "timeout_ms": "timeout_ms",
     "replicate": "replicate",
@@ -94,7 +94,7 @@ async def enqueue(call: Call) -> Any:
 
 
 async def sent(call: Call, requests: Sequence[Request[Any]]) -> list[Any]:
-    """Execute commands in one pipeline → per command its value or its error."""
+    """Execute commands in one pipeline → for each command its value or its error."""
     pipeline = call.client.pipeline()
     for request in requests:
         pipeline.add(request)
@@ -107,9 +107,9 @@ async def dequeue(call: Call) -> Any:
 
 
 async def taken(call: Call) -> list[Job]:
-    """Take jobs by the arguments of a `dequeue`.
+    """Fetch jobs by the arguments of a `dequeue`.
 
-    A request id is the token, and it chooses the node: a token is known on one.
+    A request id is the token of the GETJOB. It also chooses the node, because only one node knows a token.
     """
     args = call.args
     wait_ms = args.get("wait_ms", 0)
@@ -141,7 +141,7 @@ async def taken(call: Call) -> list[Job]:
 
 
 async def _node_of_token(call: Call, token: str) -> Address:
-    """Return the node that a token belongs to. Every gateway chooses the same, as long as the nodes are the same."""
+    """Return the node that a token belongs to. Every gateway chooses the same node while the nodes don't change."""
     nodes = sorted(await nodes_of(call.client))
     return nodes[sum(token.encode()) % len(nodes)][1]
 
@@ -186,9 +186,9 @@ async def fail(call: Call) -> Any:
 
 
 async def _changed_anywhere(call: Call, request: Request[int]) -> int:
-    """Execute a command that needs a node which knows the job: the others are asked when the first does not.
+    """Execute a command that needs a node which knows the job. If the first node does not know it, ask the others.
 
-    Return how many jobs that changed.
+    Return the number of jobs that were changed.
     """
     if await call.run(request):
         return 1
@@ -250,7 +250,7 @@ async def requeue(call: Call) -> Any:
 
 
 async def requeued(call: Call, job_id: str) -> int:
-    """Queue a job now. Return how many jobs that changed."""
+    """Queue a job now. Return the number of jobs that were queued."""
     return await _changed_anywhere(call, commands.enqueue(job_id))
 
 
@@ -269,7 +269,7 @@ async def get_job(call: Call) -> Any:
 
 
 async def wait_job(call: Call) -> Any:
-    """Show the job again and again until it is over."""
+    """Show the job repeatedly until it is over."""
     most = call.settings.wait_max_ms
     timeout_ms = call.args.get("timeout_ms", most)
     if timeout_ms > most:
@@ -278,7 +278,7 @@ async def wait_job(call: Call) -> Any:
         outcome = await call.client.wait(call.args["id"], timeout=timeout_ms / 1000)
     except TimeoutError:
         shown = await call.run(commands.show(call.args["id"], cluster=True))
-        # A job that is not found now may be on a node that can't be asked.
+        # A job that is not found may be on a node that can't be asked.
         return {"status": "unknown" if shown is None else shown.status, "is_over": False}
     shape: dict[str, Any] = {"status": outcome.status, "is_over": True}
     if outcome.result is not None and call.may_see_bodies(""):
@@ -291,10 +291,10 @@ async def wait_job(call: Call) -> Any:
 async def job_history(call: Call) -> Any:
     """Read each node's log from the job's creation on, and keep the lines about the job.
 
-    Of a job that no node knows any more only the last hour is read.
+    If no node knows the job any more, only the last hour is read.
     """
     shown = await call.run(commands.show(call.args["id"], cluster=True))
-    # Clocks of nodes differ a little.
+    # The clocks of nodes may differ a little.
     since_ms = (shown.ctime // 1_000_000 - 60_000) if shown is not None else time.time() * 1000 - FORGOTTEN_MS
     job_id = call.args["id"].encode()
     nodes = await nodes_of(call.client)

@@ -17,7 +17,7 @@ from disque_py.gateway.grants import Principal
 from disque_py.gateway.operations import STATUSES
 from disque_py.gateway.problems import RefusedError
 
-# QPEEK with CLUSTER answers with so many jobs at most.
+# The most jobs in an answer to QPEEK with CLUSTER.
 PEEK_MAX: Final = 5_000
 SETTINGS_MAX: Final = 1_000
 
@@ -150,7 +150,7 @@ async def list_jobs(call: Call) -> Any:
     start, limit = page_of(args, 50)
     status = args.get("status", "pending")
     if start + limit > PEEK_MAX:
-        raise RefusedError("ERR", f"a list ends after {PEEK_MAX} jobs: use where to see others")
+        raise RefusedError("ERR", f"a list has at most {PEEK_MAX} jobs: use where to see others")
     has_body = call.may_see_bodies(call.queue)
     where = args.get("where")
     if where and not has_body:
@@ -181,7 +181,7 @@ async def list_jobs(call: Call) -> Any:
 
 
 async def job_infos(call: Call, jobs: Sequence[Job], status: str) -> dict[str, JobInfo]:
-    """Return what nodes know of jobs: by id, from a node that sees them in this status if there is one."""
+    """Return details of jobs by id, if possible from a node that sees them in this status."""
     if not jobs:
         return {}
     known: dict[str, JobInfo] = {}

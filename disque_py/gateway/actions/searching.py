@@ -1,9 +1,9 @@
-"""Searching: the jobs of a queue by status, metadata, reason and age, on all nodes, and changing all that match.
+"""Searching the jobs of a queue by status, metadata, reason and age, on all nodes; and changing all that match.
 
-QPEEK shows the first thousands of a queue. A search walks over every job instead: `JSCAN … COUNTED` on each node, which
-returns each job of the cluster once (spec Z2), and SHOW where it counts. It keeps moment, id and reason of the jobs
-that match, so a hundred thousand of them take some megabytes. The setting `search-max` bounds the jobs that are looked
-at. An answer says when there were more.
+QPEEK shows the first thousands of jobs of a queue. A search visits every job instead. It sends `JSCAN … COUNTED` to
+each node, which returns each job of the cluster once (spec Z2), and SHOW to the node that counts the job. It keeps
+creation time, id and reason of the jobs that match, so a hundred thousand of them take some megabytes. The setting
+`search-max` limits the number of jobs that are read. The answer says if there were more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from disque_py.gateway.actions.jobs import requeued
 from disque_py.gateway.event_feed import nodes_of
 from disque_py.gateway.problems import RefusedError
 
-# Ids in a step of a walk, and SHOWs in a pipeline: bodies of a mebibyte must not come by the hundred.
+# Ids in a step of a walk, and SHOWs in a pipeline. Hundreds of bodies of a mebibyte must not come together.
 WALK_COUNT: Final = 1_000
 SHOWS: Final = 50
 REASONS_MAX: Final = 20
@@ -31,7 +31,7 @@ IDS_AT_ONCE: Final = 100
 
 
 class Match(NamedTuple):
-    """A job that matches: Unix milliseconds of its creation, id, reason of its last failure, the node that shows it."""
+    """A job that matches: creation in Unix milliseconds, id, reason of its last failure, the node that shows it."""
 
     created_ms: int
     id: str
@@ -44,8 +44,8 @@ class Search:
     """The search for jobs of a queue.
 
     reason     part of the reason of the last failure; empty: any
-    older_ms   milliseconds since the creation at least
-    left       jobs that may still be looked at
+    older_ms   the least milliseconds since the creation
+    left       number of jobs that may still be read
     found      the jobs that match
     missing    nodes that did not answer
     """
@@ -177,7 +177,7 @@ async def change_jobs(call: Call) -> Any:
         )
     if to == call.queue:
         raise RefusedError("ERR", "the queues are the same")
-    # Where no job matches, no command asks the broker for this permission.
+    # This is checked here, because the broker sees no command if no job matches.
     for queue in (call.queue, *([to] if to else [])):
         if principal.asks_broker and principal.grants and not principal.may("operate", queue):
             raise RefusedError("NOPERM", f"{principal.name} does not have the role operate on {queue!r}")

@@ -34,7 +34,7 @@ TYPES: Final = {
 FORM: Final = "application/x-www-form-urlencoded"
 FIELDS_MAX: Final = 2000
 SAID_S: Final = 60
-# Pages with a part that is fetched again and again.
+# Pages with a part that is refreshed.
 LIVE: Final = frozenset(("", "queues", "queue", "nodes", "operations"))
 
 
@@ -47,7 +47,7 @@ class Console:
     def __init__(self, service: Service, clusters: list[tuple[str, str]] | None = None) -> None:
         self._service = service
         self._path = f"{service.path}/console/"
-        # A login holds for the consoles of all clusters, where the cluster knows it.
+        # A login is valid for the consoles of all clusters that accept it.
         self._cookie_path = f"{service.settings.base_path}/"
         self._clusters = clusters or []
         self._stranger = Principal("", (), service.logins.client)
@@ -110,7 +110,7 @@ class Console:
         elif exchange.verb in ("GET", "HEAD"):
             lists = exchange.query
         else:
-            raise RefusedError("METHOD", "pages have GET and POST", methods=["GET", "POST"])
+            raise RefusedError("METHOD", "pages support GET and POST", methods=["GET", "POST"])
         query = {name: values[-1] for name, values in lists.items()}
         if rest == "login":
             return await self._login(exchange, session, query)
@@ -186,7 +186,7 @@ class Console:
                 complaint = error.text
             else:
                 answer = self._redirect("")
-                # A password is for one cluster: the nodes of another must not see it.
+                # A password is for one cluster, and the nodes of other clusters must not see it.
                 path = self._cookie_path if token else self._path
                 answer.headers.append(cookie(LOGIN, words, path, is_secure=exchange.is_secure))
                 answer.headers += self._without_login(exchange, path)
@@ -196,7 +196,7 @@ class Console:
         return self._page("login.html", status, view, session, self._login_words(complaint))
 
     async def _at_issuer(self, exchange: Exchange, session: Session, rest: str, query: dict[str, str]) -> Answer:
-        """Begin a login at the issuer, or take its answer."""
+        """Begin a login at the issuer, or accept its answer."""
         settings, issuer = self._service.settings, self._service.issuer
         if issuer is None or not settings.oidc_client_id:
             raise RefusedError("NOTFOUND", "there is no such page")
@@ -218,7 +218,8 @@ class Console:
         except RefusedError as error:
             view = View(self._service, self._stranger, exchange.address, {})
             return self._page("login.html", error.row.http, view, session, self._login_words(error.text))
-        # A cookie that is SameSite=Strict is not sent on a way that began at the issuer. This page begins a new one.
+        # Browsers don't send a SameSite=Strict cookie with a redirect that began at the issuer. This page makes a new
+        # request.
         view = View(self._service, self._stranger, exchange.address, {})
         answer = self._page("welcome.html", 200, view, session, {"title": "Logged in", "page": "login"})
         answer.headers.append(cookie(LOGIN, words, self._cookie_path, is_secure=exchange.is_secure))
@@ -226,7 +227,7 @@ class Console:
         return answer
 
     def _without_login(self, exchange: Exchange, kept: str) -> list[tuple[str, str]]:
-        """Return the headers that remove the logins of other paths than `kept`."""
+        """Return the headers that remove all logins except that of the path `kept`."""
         paths = {self._cookie_path, self._path} - {kept}
         return [cookie(LOGIN, "", path, is_secure=exchange.is_secure, age_s=0) for path in sorted(paths)]
 
@@ -294,7 +295,7 @@ def _sentence(name: str, found: dict[str, Any]) -> str:
     if "changed" in found:
         return "Done." if found["changed"] else "Nothing was changed: the job is over, or a worker has it."
     if "state" in found:
-        return f"Operation {found['id']} runs."
+        return f"Operation {found['id']} has started."
     if "paused" in found and name in ("pause", "resume"):
         return f"The queue is paused: {found['paused']}."
     return "Done."

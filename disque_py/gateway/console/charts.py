@@ -1,4 +1,4 @@
-"""Charts: a short history as a line, drawn on the server as SVG. Pure."""
+"""Charts: a short history as a line, which the server draws as SVG. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEIGHT: Final = 28
 
 
 def points(values: Sequence[float], width: int = WIDTH, height: int = HEIGHT) -> str:
-    """Return the points of a polyline, left to right; the largest value is at the top, 0 at the bottom."""
+    """Return the points of a polyline from left to right, with 0 at the bottom and the largest value at the top."""
     if not values:
         return ""
     top = max(1, *values)
@@ -20,7 +20,7 @@ def points(values: Sequence[float], width: int = WIDTH, height: int = HEIGHT) ->
 
 
 def words(values: Sequence[float], unit: str = "") -> str:
-    """Return the chart in words, for people who do not see it."""
+    """Return the chart as text, for people who can't see it."""
     if not values:
         return "no history yet"
     return f"from {values[0]:g} to {values[-1]:g}{unit}, at most {max(values):g}{unit}"

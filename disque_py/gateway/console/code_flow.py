@@ -1,8 +1,8 @@
-"""People log in at the issuer: the authorization code flow with PKCE (RFC 7636), without a session on our side.
+"""Logins at the issuer, for people: the authorization code flow with PKCE (RFC 7636), without sessions in the gateway.
 
-A random word in a cookie gives state, nonce and verifier, each as a hash of its own. So any gateway can answer the way
-back. The cookie is SameSite=Lax, because the way back begins at the issuer's site. The ID token becomes the login of
-the console's own cookie. When it has ended, the browser asks the issuer again.
+A cookie has a random word. State, nonce and verifier are different hashes of this word, so any gateway can complete the
+login. The cookie is SameSite=Lax, because the redirect back comes from the issuer's site. The ID token becomes the
+login in the console's own cookie. When it has expired, the browser asks the issuer again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings
 
 COOKIE_S: Final = 600
-# Browsers keep no larger cookie than 4096 bytes, with its name and attributes.
+# Browsers keep no cookie larger than 4096 bytes, including its name and attributes.
 TOKEN_MAX: Final = 2800
 
 
 def new_word() -> str:
-    """Return the word of a login that begins."""
+    """Return the word of a new login."""
     return secrets.token_urlsafe(32)
 
 
 def derived(word: str, purpose: str) -> str:
-    """Return the value of a purpose: `state`, `nonce` or `verifier`."""
+    """Return the value for a purpose: `state`, `nonce` or `verifier`."""
     digest = hashlib.sha256(f"{purpose} {word}".encode()).digest()
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
@@ -55,7 +55,7 @@ async def address(issuer: Issuer, settings: Settings, word: str, redirect: str) 
 async def login(issuer: Issuer, settings: Settings, word: str, redirect: str, query: dict[str, str]) -> str:
     """Return the Authorization header of a login that came back from the issuer. Raises RefusedError."""
     if not word or not hmac.compare_digest(derived(word, "state").encode(), query.get("state", "").encode()):
-        raise RefusedError("NOPERM", "this answer is of another login; begin again")
+        raise RefusedError("NOPERM", "this answer belongs to another login; log in again")
     if "code" not in query:
         raise RefusedError("WRONGPASS", f"the issuer refused the login: {query.get('error', 'no code')[:100]}")
     form = {

@@ -1,7 +1,8 @@
-"""Forms: what a page asks to do, as operations of the table.
+"""Forms: the actions of a page, as operations of the table.
 
-`do` is one operation. `bulk` is one operation on selected jobs, or on all that match a filter. Before it, a page shows
-the number; the number is counted again, and above a hundred it has to be typed in.
+`do` is one operation. `bulk` is one operation on selected jobs, or on all that match a filter. Before a bulk operation,
+a page shows the number of jobs. The number is counted again on execution, and the user has to type a number above a
+hundred.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ OFFERED: Final = frozenset(
         "delete_schedule",
     )
 )  # fmt: skip
-# Bulk work: its button, and what is done to each job, or to all of a queue at once.
+# Bulk work: its buttons, and the operation on each job, or on all jobs of a queue.
 BULK: Final = {"requeue": "Retry", "cancel": "Cancel", "delete": "Delete", "move": "Move"}
-# An errored job is deleted by canceling it: so its copies go on all nodes, also on those that are away now.
+# An errored job is deleted by canceling it. So its copies go on all nodes, even on those that can't be reached now.
 BULK_OPERATIONS: Final = {name: "cancel" if name == "delete" else name for name in BULK}
-# The operation on a single job, where it is another one.
+# The operation on a single job, if it has another name.
 SINGLE_OPERATIONS: Final = {"move": "move_job"}
 
 
 def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
-    """Return the checked arguments of an operation from the fields of a form; empty fields were not given.
+    """Return the checked arguments of an operation from the fields of a form. Empty fields are left out.
 
     Raises RefusedError.
     """
@@ -46,7 +47,7 @@ def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
     args: dict[str, Any] = {}
     for argument in operation.arguments:
         texts = [text for text in lists.get(argument.name, []) if text]
-        if not texts and argument.name in lists.get("had", []):  # A setting was emptied.
+        if not texts and argument.name in lists.get("had", []):  # The user has emptied a setting.
             args[argument.name] = _EMPTY[type(argument.kind)]
             continue
         if not texts and not _is_empty_body(name, argument.name, lists):
@@ -58,12 +59,12 @@ def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
     return args
 
 
-# The values of settings that were emptied, by kind.
+# The values of emptied settings, by kind.
 _EMPTY: Final[dict[type, Any]] = {Whole: 0, Text: "", Texts: []}
 
 
 def _is_empty_body(operation: str, field: str, lists: dict[str, list[str]]) -> bool:
-    """Whether this field is the body of a new job, which may be empty."""
+    """Return whether this field is the body of a new job, which may be empty."""
     return operation == "enqueue" and field == ("body_base64" if "body_base64" in lists else "body")
 
 
@@ -88,9 +89,9 @@ class Bulk:
     """Work on many jobs, before it is confirmed.
 
     action   one of BULK
-    filter   the jobs that it is about
-    count    their number
-    ids      the jobs, where they were selected; empty: all that match
+    filter   the filter of the jobs
+    count    the number of jobs
+    ids      the selected jobs; empty: all jobs that match
     """
 
     action: str
@@ -101,12 +102,12 @@ class Bulk:
 
     @property
     def must_be_typed(self) -> bool:
-        """Whether the number has to be typed in."""
+        """Whether the user has to type the number."""
         return self.count > TYPE_ABOVE
 
 
 async def bulk_of(view: View) -> Bulk:
-    """Return the work that a form of the page of jobs asks for, counted now. Raises RefusedError."""
+    """Return the work of a form on the page of jobs, with the number of jobs now. Raises RefusedError."""
     query, lists = view.query, view.lists
     action, scope = query.get("do", ""), query.get("scope", "selected")
     if action not in BULK:
@@ -125,12 +126,14 @@ async def bulk_of(view: View) -> Bulk:
         return Bulk(action, found, to, [], depth[found.status])
     searched = await found.jobs(view, None, 1)
     if not searched["is_complete"]:
-        raise RefusedError("CONFIRM", "not all jobs could be looked at (search-max, or a node that is away)")
+        raise RefusedError(
+            "CONFIRM", "not all jobs could be searched, because of search-max or a node that does not answer"
+        )
     return Bulk(action, found, to, [], searched["matching"])
 
 
 def check_number(bulk: Bulk, typed: str, counted: str) -> None:
-    """Refuse work whose number was not confirmed, or has grown since it was shown. Raises RefusedError."""
+    """Refuse work whose number was not confirmed, or has grown since the page showed it. Raises RefusedError."""
     if counted != str(bulk.count):
         raise RefusedError("CONFIRM", f"the number has changed: {bulk.count} jobs match now")
     if bulk.must_be_typed and typed.replace(" ", "").replace("\u202f", "") != str(bulk.count):
@@ -141,7 +144,7 @@ async def execute_bulk(view: View, bulk: Bulk) -> str:
     """Do the work. Return a sentence about it. Raises RefusedError."""
     operation = BULK_OPERATIONS[bulk.action]
     if not bulk.ids:
-        return f"Operation {(await _change_all(view, bulk, operation))['id']} runs."
+        return f"Operation {(await _change_all(view, bulk, operation))['id']} has started."
     single = SINGLE_OPERATIONS.get(operation, operation)
     more = {"to": bulk.to} if operation == "move" else {}
     changed, failed = 0, 0
@@ -162,7 +165,7 @@ async def execute_bulk(view: View, bulk: Bulk) -> str:
 
 
 async def _change_all(view: View, bulk: Bulk, operation: str) -> Any:
-    """Change all jobs that match: by the nodes where they have the filter, else by a command per job."""
+    """Change all jobs that match: with one command if the nodes support the filter, else with a command per job."""
     found = bulk.filter
     args: dict[str, Any] = {"queue": found.queue, "where": found.where}
     more = {"to": bulk.to} if operation == "move" else {}
@@ -172,6 +175,6 @@ async def _change_all(view: View, bulk: Bulk, operation: str) -> Any:
         return await view.ask("purge_queue", **args, status=found.status, confirm=found.queue)
     if not found.is_search and found.status == "errored":
         return await view.ask("redrive", **args)
-    # The number of jobs moves while the broker works, so only a number that was typed or shown for a search is checked.
+    # The number of jobs changes while the broker works, so only the number of a search is checked.
     expected = bulk.count if found.is_search else None
     return await view.ask("change_jobs", **found.args, **more, action=operation, expected=expected)

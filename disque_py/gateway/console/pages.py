@@ -1,7 +1,7 @@
-"""The pages: a coroutine per page, which gathers the values of its template.
+"""The pages: for each page a coroutine, which gets the values of its template.
 
-A page asks for its figures by operations of the table, so it shows what the caller may see and nothing else. Names and
-filters stand in the query, so a link holds the view.
+A page gets its figures through operations of the table, so it shows only what the caller may see. Names and filters are
+in the query, so a link leads to the same view.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class View:
     lists: dict[str, list[str]] = field(default_factory=dict)
 
     async def ask(self, name: str, **args: Any) -> Any:
-        """Execute an operation, without the arguments that are empty. Raises RefusedError."""
+        """Execute an operation, without empty arguments. Raises RefusedError."""
         return await self.perform(name, {key: value for key, value in args.items() if value not in (None, "", {})})
 
     async def perform(self, name: str, args: dict[str, Any]) -> Any:
@@ -50,7 +50,7 @@ class View:
         return await self.service.perform(BY_NAME[name], self.service.call(self.principal, args), self.address, DOOR)
 
     def may(self, role: str, name: str = "") -> bool:
-        """Return whether the caller has the role on this name; without a name on any."""
+        """Return whether the caller has the role on this name; without a name, on any name."""
         if self.service.settings.read_only and role in ("produce", "consume", "operate", "admin"):
             return False
         if self.principal.asks_broker and not self.principal.grants:
@@ -63,7 +63,7 @@ class View:
         return f"{self.service.path}/console/{page}" + (f"?{urlencode(words, doseq=True)}" if words else "")
 
     def here(self, page: str, **changes: Any) -> str:
-        """Return the address of this view with other arguments."""
+        """Return the address of this view with some arguments changed."""
         kept = {name: values for name, values in self.lists.items() if name not in ("part",)}
         return self.link(page, **(kept | changes))
 
@@ -78,7 +78,7 @@ Page = Callable[[View], Awaitable[dict[str, Any]]]
 
 
 def trouble_of(row: QueueRow) -> list[str]:
-    """Return what is wrong with a queue, in words; empty if it is well."""
+    """Return the problems of a queue as texts; empty without problems."""
     found = []
     if row.errored:
         found.append(f"{shown.number(row.errored)} errored")
@@ -92,7 +92,7 @@ def trouble_of(row: QueueRow) -> list[str]:
 
 
 async def overview(view: View) -> dict[str, Any]:
-    """Depth, rates and errors of the whole cluster; trouble first."""
+    """Depth, rates and errors of the whole cluster; queues with problems come first."""
     rows = await view.rows()
     picture = await view.service.board.picture()
     troubled = [(row, trouble_of(row)) for row in rows]
@@ -124,7 +124,7 @@ async def overview(view: View) -> dict[str, Any]:
 
 
 def zones_of(rows: list[NodeRow]) -> list[NodeRow]:
-    """Return the sums of each zone; none where all nodes are in one."""
+    """Return the sums of each zone; empty if all nodes are in one zone."""
     found: dict[str, NodeRow] = {}
     for row in rows:
         if row.is_up:
@@ -133,7 +133,7 @@ def zones_of(rows: list[NodeRow]) -> list[NodeRow]:
 
 
 async def queues(view: View) -> dict[str, Any]:
-    """All queues: search, order, only those with errors."""
+    """All queues, with search, order, and a filter for errors."""
     await view.rows()
     args = {name: view.query.get(name) for name in ("match", "sort", "cursor", "status")}
     found: dict[str, Any] = await view.ask("list_queues", **args, limit=PAGE)
@@ -161,18 +161,18 @@ async def queue(view: View) -> dict[str, Any]:
     }
 
 
-# Settings of a queue: field, words, hint.
+# Settings of a queue: field, label, hint.
 SETTINGS_FIELDS: Final = (
     ("lease_ms", "Lease, ms", "a tenth of the TTL"),
     ("delay_ms", "Delay, ms", "0"),
     ("ttl_ms", "TTL, ms", "86400000"),
     ("replicate", "Copies", "a number, or quorum"),
-    ("attempts", "Attempts (0: any number)", "0"),
+    ("attempts", "Attempts (0: no limit)", "0"),
     ("backoff", "Back-off", "exponential:1000:60000:20"),
-    ("dead_letter", "Dead letters go to", ""),
-    ("retention_ms", "Errored jobs stay, ms", ""),
-    ("maxlen", "Pending jobs at most (0: any)", "0"),
-    ("maxsize", "Bytes of a body at most (0: any)", "0"),
+    ("dead_letter", "Queue for dead letters", ""),
+    ("retention_ms", "Keep errored jobs, ms", ""),
+    ("maxlen", "Most pending jobs (0: no limit)", "0"),
+    ("maxsize", "Most bytes of a body (0: no limit)", "0"),
     ("require_meta", "Metadata names that jobs must have", "tenant, kind"),
 )
 
@@ -221,7 +221,7 @@ async def jobs(view: View) -> dict[str, Any]:
 class Filter:
     """The filter of the page of jobs.
 
-    older_ms   milliseconds since the creation at least; None: any age
+    older_ms   the least milliseconds since the creation; None: any age
     """
 
     queue: str
@@ -246,7 +246,7 @@ class Filter:
 
     @property
     def is_search(self) -> bool:
-        """Whether all jobs must be looked at, because nodes have no list of those that match."""
+        """Whether all jobs must be read, because nodes have no list of the jobs that match."""
         return bool(self.reason) or self.older_ms is not None
 
     @property
@@ -261,7 +261,7 @@ class Filter:
         }
 
     async def jobs(self, view: View, cursor: str | None, limit: int) -> dict[str, Any]:
-        """Return a page of jobs. Those of errored jobs have their reasons, by a search. Raises RefusedError."""
+        """Return a page of jobs. Errored jobs come from a search, which has their reasons. Raises RefusedError."""
         if self.is_search or self.status == "errored":
             try:
                 found: dict[str, Any] = await view.ask("search_jobs", **self.args, cursor=cursor, limit=limit)
@@ -334,7 +334,7 @@ async def operations(view: View) -> dict[str, Any]:
 
 
 async def add(view: View) -> dict[str, Any]:
-    """A form for a new job, perhaps filled from another one."""
+    """A form for a new job. It may be filled with the values of another job."""
     names = ("queue", "body", "encoding", "meta", "priority", "delay_ms", "attempts", "retry_ms", "backoff")
     filled = {name: view.query.get(name, "") for name in names}
     left_out: list[str] = []
@@ -346,12 +346,12 @@ async def add(view: View) -> dict[str, Any]:
             filled["encoding"] = "base64"
         filled["body"] = found.get("body_base64") or found.get("body", "")
         meta = found.get("meta") or {}
-        # A form has a pair per line, so these can't be written in it.
+        # The form has one pair per line, and these pairs can't be written in that way.
         left_out = [name for name, value in meta.items() if not _is_line(name, value)]
         filled["meta"] = "\n".join(f"{name}:{value}" for name, value in meta.items() if name not in left_out)
         for name in ("attempts", "retry_ms", "backoff"):
             filled[name] = str(found[name] or "")
-        # A job that was given none has the moment of its creation as its priority.
+        # The priority of a job that was added without one is its creation time.
         if found["priority"] is not None and found["priority"] != found["created_ms"]:
             filled["priority"] = str(found["priority"])
     return {"filled": filled, "left_out": left_out}
@@ -374,7 +374,7 @@ async def schedules(view: View) -> dict[str, Any]:
 async def audit(view: View) -> dict[str, Any]:
     """The newest changes that this gateway made."""
     if not view.may("admin"):
-        raise RefusedError("NOPERM", f"{view.principal.name} has no role admin")
+        raise RefusedError("NOPERM", f"{view.principal.name} does not have the role admin")
     cluster = view.service.cluster_shown
     return {"lines": [line for line in view.service.audit.newest if line.get("cluster", "") == cluster]}
 
@@ -393,7 +393,7 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
     "add": ("Add a job", add),
     "audit": ("Audit", audit),
 }
-# Entries of the menu, with the role that makes them useful.
+# Entries of the menu, with the role that a caller needs to use them.
 MENU: Final = (
     ("", "Overview", "read"),
     ("queues", "Queues", "read"),

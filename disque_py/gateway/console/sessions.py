@@ -1,9 +1,9 @@
-"""Sessions: the login cookie, and the check that a form was sent by one of our pages.
+"""Sessions: the login cookie, and the check that a form was sent by a page of the console.
 
-A login is kept by the browser, in a cookie that no script can read and no other site can send (HttpOnly,
-SameSite=Strict; Secure over TLS). So the gateway keeps no sessions, and any gateway takes over. A second cookie has a
-random word, and each form has a hash of it. A change needs both, and a browser that says where the form came from:
-Sec-Fetch-Site, or Origin.
+The browser keeps the login, in a cookie that no script can read and no other site can send (HttpOnly, SameSite=Strict;
+Secure over TLS). So the gateway keeps no sessions, and any other gateway can take over. A second cookie has a random
+word, and each form has a hash of it. A change needs both. It also needs a header from the browser which says where the
+form came from: Sec-Fetch-Site, or Origin.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Session:
 
     @property
     def form_token(self) -> str:
-        """The word of forms."""
+        """The hash that each form has."""
         return hashlib.sha256(f"form {self.word}".encode()).hexdigest()
 
     def check_form(self, token: str, headers: Mapping[str, str]) -> None:
-        """Refuse a form that none of our pages sent. Raises RefusedError."""
+        """Refuse a form that was not sent by a page of the console. Raises RefusedError."""
         if self.is_new or not hmac.compare_digest(self.form_token, token):
-            raise RefusedError("NOPERM", "this form is too old, or of another page; load the page again")
+            raise RefusedError("NOPERM", "this form is too old, or belongs to another page; load the page again")
         site = headers.get("sec-fetch-site")
         if site is not None:
             if site != "same-origin":
@@ -66,7 +66,7 @@ class Session:
 def cookie(
     name: str, value: str, path: str, *, is_secure: bool, age_s: int | None = None, site: str = "Strict"
 ) -> tuple[str, str]:
-    """Return a Set-Cookie header. `value` is text of any kind, but for the word; age 0 removes the cookie."""
+    """Return a Set-Cookie header. `value` may be any text, except for the random word; age 0 removes the cookie."""
     text = value if name == WORD else base64.urlsafe_b64encode(value.encode()).decode().rstrip("=")
     words = [f"{name}={text}", f"Path={path}", "HttpOnly", f"SameSite={site}"]
     if is_secure:

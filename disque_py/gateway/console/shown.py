@@ -1,4 +1,4 @@
-"""Values as people read them: durations, moments, numbers, bytes, bodies. Pure."""
+"""Values as text for people: durations, moments, numbers, bytes, bodies. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10,
 
 
 def span(ms: int | None) -> str:
-    """Return milliseconds as a duration: two units at most."""
+    """Return milliseconds as a duration with at most two units."""
     if ms is None:
         return "–"
     for unit_ms, unit in _SPANS:
@@ -35,7 +35,7 @@ def moment(ms: int | float | None) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a number with thin groups of digits."""
+    """Return a number with thin spaces between groups of digits."""
     if value is None:
         return "–"
     if isinstance(value, float) and not value.is_integer():
@@ -54,13 +54,13 @@ def size(count: Any) -> str:
 
 
 def short(text: str, most: int = 80) -> str:
-    """Return the begin of a text, on one line."""
+    """Return the beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def hexdump(body: bytes) -> str:
-    """Return the begin of a body as lines of offset, hexadecimal digits and characters."""
+    """Return the beginning of a body as lines of offset, hexadecimal digits and characters."""
     lines = []
     for at in range(0, min(len(body), HEX_MAX), 16):
         part = body[at : at + 16]
@@ -73,7 +73,7 @@ def hexdump(body: bytes) -> str:
 
 
 def pretty(text: str) -> str:
-    """Return JSON with indentation; empty if the text is none."""
+    """Return JSON with indentation; empty if the text is not JSON."""
     if text.lstrip()[:1] not in ("{", "[") or len(text) > JSON_MAX:
         return ""
     try:

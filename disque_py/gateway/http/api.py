@@ -1,7 +1,8 @@
 """The HTTP door: an ASGI application for every operation of the table, and for /livez, /readyz, /metrics and /docs.
 
-A request is refused for its Host first, then it is routed, logged in, read and executed. Every refusal is a problem as
-RFC 9457 has it. Further doors (the console, dyno-queues' REST) are mounted below paths of their own.
+The application first checks the Host header of a request, then routes the request, checks its login, reads it and
+executes it. Every refusal is a problem document (RFC 9457). Other doors (the console, the REST interface of
+dyno-queues) are mounted below their own paths.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CSP: Final = (
 TEXT: Final = "text/plain; charset=utf-8"
 HTML: Final = "text/html; charset=utf-8"
 
-# A door below a path: it gets the exchange and the rest of the path.
+# A door below a path. It gets the exchange and the rest of the path.
 Mounted = Callable[[Exchange, str], Awaitable[Answer]]
 
 
@@ -52,8 +53,8 @@ class Api:
     """The application.
 
     service   executes the operations
-    mounts    prefix of paths (`/dyno/`) → a door of its own
-    clusters  the applications of clusters, by name: their paths are below `/clusters/{name}`
+    mounts    prefix of paths (`/dyno/`) → its door
+    clusters  the applications of clusters, by name; their paths are below `/clusters/{name}`
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Api:
         if answer.stream is None or exchange.verb == "HEAD":
             writer = exchange.writer
             if writer is not None:
-                writer.hold()  # Head and body follow each other at once.
+                writer.hold()  # The body follows the head immediately.
             await send(answer.head())
             await send({"type": "http.response.body", "body": b"" if exchange.verb == "HEAD" else answer.body})
             if writer is not None:
@@ -124,7 +125,7 @@ class Api:
 
     async def _answer(self, exchange: Exchange) -> Answer:
         if not self._hosts.admits(exchange.headers.get("host", "")):
-            raise RefusedError("HOST", "the Host header names no host of this gateway (hosts)")
+            raise RefusedError("HOST", "the Host header does not name this gateway (see the setting hosts)")
         path = exchange.path
         if self._outer:
             if path != self._outer and not path.startswith(self._outer + "/"):
@@ -144,7 +145,7 @@ class Api:
             plain = self._plain.get(path)
             if plain is not None:
                 if exchange.verb not in ("GET", "HEAD"):
-                    raise RefusedError("METHOD", "this path has GET", methods=["GET", "HEAD"])
+                    raise RefusedError("METHOD", "this path supports only GET", methods=["GET", "HEAD"])
                 return await plain(exchange)
             if path in ("/", "/console") and "/console/" in self._mounts and exchange.verb in ("GET", "HEAD"):
                 return Answer(303, b"", TEXT, [("location", f"{self._base}/console/")])
@@ -199,7 +200,7 @@ class Api:
             return arguments.of_query(operation, exchange.query, "body") | {"body_base64": body}
         if body and kind not in ("", JSON):
             raise RefusedError("ERR", f"content-type must be {JSON}, not {kind}")
-        # A body that needs no type can be sent by a form of another site. JSON can't.
+        # A form of another site can send a body without a type, but no body with the type of JSON.
         if not kind and body:
             raise RefusedError("ERR", f"content-type must be {JSON}")
         return arguments.of_query(operation, exchange.query) | arguments.of_json(operation, body)
@@ -245,13 +246,13 @@ class Api:
         self._service.open_stream(principal)
         login = Login(exchange.headers.get("authorization", ""), exchange.address, exchange.certificate)
         stream = self._following(principal, place, wanted, login)
-        # The stream may end before it begins, so it does not count its own end.
+        # The stream's own code may never run, so the answer counts the end of the stream.
         return Answer(200, b"", CONTENT_TYPE, [], stream, partial(self._service.close_stream, principal))
 
     async def _following(
         self, principal: Principal, place: dict[str, int], wanted: EventFilter, login: Login
     ) -> AsyncIterator[bytes]:
-        """Yield the stream's bytes, as long as the login counts and has its role."""
+        """Yield the stream's bytes, as long as the login is valid and has its role."""
         feed = EventFeed(principal.client, place)
         checked = time.monotonic()
         try:
@@ -263,7 +264,7 @@ class Api:
                         return
                 yield part
         except RefusedError:
-            return  # The reader comes back, and hears why.
+            return  # When the reader connects again, it gets the reason.
         finally:
             await feed.close()
 
@@ -299,7 +300,7 @@ class Api:
 
 
 async def _stream(parts: AsyncIterator[bytes], send: Send, limit_s: float) -> None:
-    """Send the parts of a stream. A reader that takes nothing for `limit_s` seconds is ended."""
+    """Send the parts of a stream. Close it if the reader takes nothing for `limit_s` seconds."""
     async for part in parts:
         async with asyncio.timeout(limit_s):
             await send({"type": "http.response.body", "body": part, "more_body": True})

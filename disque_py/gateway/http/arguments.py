@@ -37,7 +37,7 @@ def of_path(operation: Operation, texts: dict[str, str]) -> dict[str, Any]:
 
 
 def of_query(operation: Operation, query: dict[str, list[str]], place: str = "query") -> dict[str, Any]:
-    """Return the arguments of the query; with `place` body those of a raw body's options. Raises RefusedError."""
+    """Return the arguments of the query; with `place` "body", the options of a raw body. Raises RefusedError."""
     known = _BY_PLACE[operation.name][place]
     if not query and not known:
         return {}
@@ -57,12 +57,12 @@ def of_json(operation: Operation, body: bytes) -> dict[str, Any]:
         try:
             found = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RefusedError("ERR", f"the body is no JSON: {error}") from None
+            raise RefusedError("ERR", f"the body is not JSON: {error}") from None
     return of_values(operation, found, known)
 
 
 def of_values(operation: Operation, found: Any, known: dict[str, Argument] | None = None) -> dict[str, Any]:
-    """Return checked arguments of an object. Raises RefusedError."""
+    """Return the fields of an object as checked arguments. Raises RefusedError."""
     known = known if known is not None else _BY_PLACE[operation.name]["body"]
     if not isinstance(found, dict):
         raise RefusedError("ERR", "the body must be an object")

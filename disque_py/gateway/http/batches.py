@@ -1,7 +1,7 @@
-"""Batches: NDJSON in, a line answered per line, in order.
+"""Batches: each line of NDJSON is a job, and each line of the answer is its result, in the same order.
 
-A line that can't be read is answered with its problem, and the others are added all the same. Lines are added in
-pipelines. A caller that hangs up ends the batch after the pipeline that runs.
+The answer to a line that can't be read is its problem; the other jobs are added. Jobs are added in pipelines. If the
+caller hangs up, the batch ends after the current pipeline.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def lines_of(body: bytes, most: int) -> list[bytes]:
     """Return the lines of a batch. Raises RefusedError if there are none, or more than `most`."""
     lines = [line for line in body.split(b"\n") if line.strip()]
     if not lines:
-        raise RefusedError("ERR", "the batch has no line")
+        raise RefusedError("ERR", "the batch has no lines")
     if len(lines) > most:
         raise RefusedError("TOOBIG", f"the batch has more than {most} jobs (batch-max-jobs)")
     return lines

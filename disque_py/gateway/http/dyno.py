@@ -1,11 +1,12 @@
-"""dyno-queues' REST: `/dyno/{q}`, for programs that know it.
+"""The REST interface of dyno-queues: `/dyno/{q}`, for programs that use it.
 
-A message has the caller's id, which is the job's key, a payload, a timeout, a priority from 0 to 99 and a shard. A
-lower priority is served first, whatever the age: it is the high part of the job's PRIORITY, and the time is the low
-one. The id, the priority, the timeout and the shard travel as metadata.
+A message has an id that the caller chooses (it is the job's key), a payload, a timeout, a priority from 0 to 99 and a
+shard. A lower priority is served first, whatever the age, because it is the high part of the job's PRIORITY, and the
+time is the low part. The id, the priority, the timeout and the shard travel as metadata.
 
-Every request is an operation of the table, so roles, rates and the audit are those of all doors. In dyno-queues an id
-can be pushed again after its message was acknowledged. Here it stays used until the message's time to live is over.
+Every request is an operation of the table, so roles, rates and the audit log are the same as for all doors. In
+dyno-queues an id can be pushed again after its message was acknowledged. Here the id stays used until the message's
+time to live is over.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.service import Service
 
 DOOR: Final = "dyno"
-# One step of priority is worth more than any age in milliseconds.
+# One step of priority weighs more than any age in milliseconds.
 STEP: Final = 10**13
 PRIORITY_MAX: Final = 99
 POP_MAX: Final = 1000
@@ -61,7 +62,7 @@ class Dyno:
         if work is None:
             known = [verb for verb, name in self._words if name == word]
             if known:
-                raise RefusedError("METHOD", f"{word} has {', '.join(known)}", methods=list(known))
+                raise RefusedError("METHOD", f"{word} supports {', '.join(known)}", methods=list(known))
             raise RefusedError("NOTFOUND", f"there is no {word!r}")
         words = exchange.headers.get("authorization", "")
         principal = await self._service.login(words, exchange.address, DOOR, exchange.certificate)
@@ -215,7 +216,7 @@ class Visit:
         try:
             found = msgspec.json.decode(self._body)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise RefusedError("ERR", f"the body is no JSON: {error}") from None
+            raise RefusedError("ERR", f"the body is not JSON: {error}") from None
         listed = found if isinstance(found, list) else [found]
         if not 1 <= len(listed) <= self._service.settings.batch_max_jobs:
             raise RefusedError("ERR", "the body must have a message, and at most batch-max-jobs of them")
@@ -225,14 +226,14 @@ class Visit:
 
 
 def check_message(message: Any) -> None:
-    """Refuse what is no message of dyno-queues. Raises RefusedError."""
+    """Refuse an object that is not a message of dyno-queues. Raises RefusedError."""
     if not isinstance(message, dict):
         raise RefusedError("ERR", "a message must be an object")
     for name, value in message.items():
         if name not in FIELDS:
-            raise RefusedError("ERR", f"there is no field {name!r} (there are {', '.join(FIELDS)})")
+            raise RefusedError("ERR", f"there is no field {name!r} (the fields are {', '.join(FIELDS)})")
         if not isinstance(value, FIELDS[name]) or isinstance(value, bool):
-            raise RefusedError("ERR", f"{name} is of the wrong kind")
+            raise RefusedError("ERR", f"{name} has the wrong type")
     if not message.get("id"):
         raise RefusedError("ERR", "a message needs an id")
     if not 0 <= message.get("priority", 0) <= PRIORITY_MAX:
@@ -242,7 +243,7 @@ def check_message(message: Any) -> None:
 
 
 def message_of(job: dict[str, Any]) -> dict[str, Any]:
-    """Return a job as a message. A job of another door has its own id."""
+    """Return a job as a message. If it was not added here, its id is that of the job."""
     meta = job.get("meta") or {}
     return {
         "id": meta.get("dyno-id", job["id"]),

@@ -1,8 +1,8 @@
 """Server-sent events: the event feed as a stream of text.
 
-Each event has the place behind it as its id, so a browser that comes back sends it as Last-Event-ID and misses nothing.
-The stream begins with an id, so that holds before the first event, too. Comments keep the connection open. A reader
-that takes nothing for too long is ended; it has its place.
+The id of each event is the place after it. A browser that connects again sends this id as Last-Event-ID, and misses
+nothing. The stream begins with an id, so this works even before the first event. Comments keep the connection open. If
+a reader takes nothing for too long, the stream is closed; the reader still has its place.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ async def event_stream(feed: EventFeed, wanted: EventFilter) -> AsyncIterator[by
                 for at, event in part.events
             )
         elif place:
-            # An id alone moves the reader's place past events that it did not want.
+            # An id without an event moves the reader's place past events that the filter leaves out.
             yield b"id: %b\n: no news\n\n" % place

@@ -1,7 +1,8 @@
 """A request and its answer, above ASGI.
 
-The body is read with a limit. A caller that hangs up is noticed only where an operation waits: there `while_connected`
-runs it beside a look at the connection, and cancels it when the connection is gone.
+The body is read with a limit. The gateway notices that a caller has hung up only if an operation waits: then
+`while_connected` watches the connection while the operation runs, and cancels the operation when the connection is
+gone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LINES: Final = "application/x-ndjson"
 PROBLEM: Final = "application/problem+json"
 QUERY_PAIRS_MAX: Final = 100
 _EMPTY: Final[dict[str, Any]] = {}
-# Headers of every answer: nothing of it may be guessed at, framed or kept.
+# Headers of every answer. Browsers must not guess its type, show it in a frame, or cache it.
 COMMON_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -48,8 +49,8 @@ class Exchange:
 
     verb      its method
     path      its path, as it came, percent-encoded
-    headers   by name in lower case; the last of several counts
-    address   the peer's
+    headers   by name in lower case; if a header is repeated, the last one
+    address   the address of the peer
     """
 
     __slots__ = ("_query", "_receive", "_scope", "address", "headers", "path", "verb")
@@ -65,7 +66,7 @@ class Exchange:
 
     @property
     def has_query(self) -> bool:
-        """Whether there is anything behind the path."""
+        """Whether the address has a query."""
         return bool(self._scope["query_string"])
 
     @property
@@ -93,7 +94,7 @@ class Exchange:
 
     @property
     def writer(self) -> Writer | None:
-        """The connection's writer; None where another server than the gateway's runs the application."""
+        """The connection's writer; None if another server than the gateway's runs the application."""
         found: Writer | None = self._scope.get("state", _EMPTY).get("writer")
         return found
 
@@ -122,7 +123,7 @@ class Exchange:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def disconnected(self) -> None:
-        """Return when the caller has hung up. The body was read before."""
+        """Return when the caller has hung up. Call it after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -147,8 +148,8 @@ class Exchange:
 class Answer:
     """An answer: its status, its bytes and its type.
 
-    stream   gives further bytes
-    ended    called once, when the answer was sent, or its caller is gone
+    stream   yields more bytes
+    ended    called once, when the answer was sent or its caller is gone
     """
 
     status: int = 200
@@ -159,7 +160,7 @@ class Answer:
     ended: Callable[[], None] | None = None
 
     def head(self) -> dict[str, Any]:
-        """Return the message of ASGI that begins it."""
+        """Return the ASGI message that begins the answer."""
         headers = [(b"content-type", self.content_type.encode()), *COMMON_HEADERS]
         headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
         if self.stream is None:
@@ -173,7 +174,7 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None
 
 
 def refusal_headers(error: RefusedError) -> list[tuple[str, str]]:
-    """Return the headers of an answer that refuses, whatever its body is."""
+    """Return the headers of a refusal, whatever its body is."""
     headers = []
     if error.row.retry_after:
         headers.append(("retry-after", str(RETRY_AFTER_S)))

@@ -1,7 +1,7 @@
-"""Hosts: which names a Host header may have.
+"""Hosts: the names that a Host header may have.
 
 A page of another site can make a browser ask this gateway under that site's name (DNS rebinding). So the name must be
-one of ours: loopback names, the address that we listen on, or a name of the setting `hosts`.
+one of the gateway's own: a loopback name, the address that it listens on, or a name in the setting `hosts`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Hosts:
         own = f"[{listen}]" if ":" in listen else listen
         self._names = {*LOOPBACK, own.lower(), *names}
         self._admits_any = "*" in self._names
-        # The same few headers come again and again.
+        # Most requests have one of the same few headers.
         self._good: set[str] = set()
 
     def admits(self, header: str) -> bool:
-        """Return whether a Host header names us; its port does not count."""
+        """Return whether a Host header names this gateway. The port is ignored."""
         if self._admits_any or header in self._good:
             return True
         if name_of(header) not in self._names:

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1, made of the table of operations."""
+"""The OpenAPI 3.1 document, made from the table of operations."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """HTTP connections: uvicorn's protocol, which here also knows the certificate of its peer.
 
-ASGI has no place for certificates in uvicorn, so the certificate stands in the state of the connection's requests. TLS
-has verified it before the connection is made. The writer stands there, too: it joins the head and the body of an
-answer, which uvicorn writes apart, so that an answer costs one system call.
+uvicorn passes no certificates to ASGI applications, so this protocol puts the certificate into the state of each
+request. TLS has verified it before. The state also has the writer. It joins the head and the body of an answer, which
+uvicorn writes separately, so that an answer costs one system call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WRITER: Final = "writer"
 
 
 class Writer:
-    """A transport that can hold one write back, so that it goes together with the next one."""
+    """A transport that can hold one write back and send it together with the next one."""
 
     __slots__ = ("_held", "_holds", "_transport")
 
@@ -29,18 +29,18 @@ class Writer:
         self._held = b""
 
     def hold(self) -> None:
-        """Hold the next write back until the one behind it, or `release`."""
+        """Hold the next write back until another one follows, or until `release`."""
         self._holds = True
 
     def release(self) -> None:
-        """Write what is held back."""
+        """Write the bytes that are held back."""
         self._holds = False
         if self._held:
             held, self._held = self._held, b""
             self._transport.write(held)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write bytes, behind those that are held back."""
+        """Write bytes, after those that are held back."""
         if self._holds:
             self._holds = False
             self._held = bytes(data)
@@ -51,7 +51,7 @@ class Writer:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Write what is held back, and close."""
+        """Write the bytes that are held back, and close."""
         self.release()
         self._transport.close()
 
@@ -66,7 +66,7 @@ class Protocol(HttpToolsProtocol):
     app_state: dict[str, Any]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Put a writer before the transport, and remember the certificate."""
+        """Wrap the transport in a writer, and remember the certificate."""
         writer = Writer(transport)
         super().connection_made(cast(asyncio.Transport, writer))
         self.app_state = {**self.app_state, WRITER: writer}

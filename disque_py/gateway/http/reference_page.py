@@ -1,4 +1,4 @@
-"""The page /docs: the reference of the HTTP interface for people, made of the table. It needs no script."""
+"""The page /docs: the reference of the HTTP interface for people, made from the table. It needs no script."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def _section(operation: Operation, base_path: str) -> str:
         f"<h2 id='{operation.name}'><span class='verb'>{operation.verb}</span> "
         f"<code>{escape(base_path + operation.path)}</code></h2><p>{escape(operation.summary)}</p>"
         f"<p>Role <code>{operation.role}</code>. Command <code>{escape(operation.command)}</code>. "
-        f"Answer {operation.status}. Errors beside the common ones: {_codes(operation.errors) or 'none'}.</p>{table}"
+        f"Answer {operation.status}. Errors besides the common ones: {_codes(operation.errors) or 'none'}.</p>{table}"
     )

@@ -1,6 +1,6 @@
-"""Routing: method and path → operation and the texts of its path.
+"""Routing: method and path → operation and the texts in the path.
 
-A path is matched as it came, so a name may have any character, percent-encoded. Ids of jobs have slashes: they may be
+A path is matched before it is decoded, so a name may have any character, percent-encoded. Ids of jobs may have slashes,
 encoded or not.
 """
 
@@ -24,12 +24,12 @@ class Routes:
     """The paths of operations."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        # The same few paths come again and again.
+        # Most requests have one of the same few paths.
         self._known: dict[tuple[str, str], tuple[Operation, dict[str, str]]] = {}
         paths: dict[str, dict[str, Operation]] = {}
         for operation in operations:
             paths.setdefault(operation.path, {})[operation.verb] = operation
-        # Literal ends (`jobs:batch`) come before names, so that no name hides them.
+        # Fixed endings (`jobs:batch`) come before names, so that no name hides them.
         self._paths = [
             (_pattern(path), re.findall(r"{(\w+)}", path), verbs)
             for path, verbs in sorted(paths.items(), key=lambda pair: (pair[0].count("{"), -len(pair[0])))
@@ -41,7 +41,7 @@ class Routes:
         if known is not None:
             return known
         found = self._search(verb, path)
-        if "id" not in found[1] and len(path) <= KNOWN_PATH:  # Ids hardly come again.
+        if "id" not in found[1] and len(path) <= KNOWN_PATH:  # The same id rarely comes twice.
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[verb, path] = found
@@ -60,7 +60,7 @@ class Routes:
             return operation, {name: _decoded(text) for name, text in zip(names, match.groups(), strict=True)}
         if others:
             methods = sorted(set(others))
-            raise RefusedError("METHOD", f"this path has {', '.join(methods)}", methods=methods)
+            raise RefusedError("METHOD", f"this path supports {', '.join(methods)}", methods=methods)
         raise RefusedError("NOTFOUND", "there is no such path; see /docs")
 
 

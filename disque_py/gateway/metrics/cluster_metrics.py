@@ -1,7 +1,7 @@
 """The gateway's page of metrics: the cluster, from the picture that all viewers share, and the gateway itself.
 
-The picture has every queue. So many of them as `metrics-max-queues` says have labels, and the jobs of the others are
-summed under one name. Events are read from the first scrape on, so a gateway that is never scraped reads none.
+The picture has every queue. At most `metrics-max-queues` of them have labels, and the jobs of the others are summed
+under one name. Events are read from the first scrape on, so a gateway that is never scraped reads none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ClusterMetrics:
     """The page of one gateway.
 
     settings   of the gateway
-    options    how to reach the nodes
+    options    options of connections to the nodes
     registry   the gateway's own metrics
     """
 
@@ -42,7 +42,7 @@ class ClusterMetrics:
         self._nodes: set[str] = set()
 
     def text(self, board: Board, picture: Picture, accept: str) -> tuple[bytes, str]:
-        """Return the page and its content type: OpenMetrics where `accept`, the header, asks for it."""
+        """Return the page and its content type: OpenMetrics if the header `accept` asks for it."""
         page = Page(accept)
         names = {str(seen.address) for seen in picture.nodes}
         for gone in self._nodes - names:
@@ -55,6 +55,6 @@ class ClusterMetrics:
         return page.text(self._registry), page.content_type
 
     def close(self) -> None:
-        """End the reading of events."""
+        """Stop reading events."""
         if self._followers is not None:
             self._followers.close()

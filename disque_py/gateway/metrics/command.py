@@ -3,9 +3,8 @@
     disque-exporter                                       # the node 127.0.0.1:7711, on 127.0.0.1:9711
     disque-exporter --discover --node 10.0.0.1:7711       # all nodes of its cluster
 
-Options of the connection are those of disque-cli. The password may stand in DISQUECLI_AUTH, which keeps it out of
-process lists. Exit status: 0 ended by a signal, 1 the port can't be had or the extra `[metrics]` is missing, 2 bad
-usage.
+Options of the connection are those of disque-cli. The password may be in DISQUECLI_AUTH, which keeps it out of process
+lists. Exit status: 0 ended by a signal, 1 can't listen or the extra `[metrics]` is missing, 2 bad usage.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ CLIENT_NAME: Final = PROGRAM
 
 
 def _address(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Return addresses as such; click's usage error for any other text."""
+    """Return addresses. Raises click's usage error for any other text."""
     try:
         return tuple(map(parse_address, value)) if isinstance(value, tuple) else parse_address(value)
     except ValueError as error:
@@ -97,7 +96,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
     help="The most queues with labels; the others are counted as _other.",
 )
 @click.option(
-    "--no-events", is_flag=True, help="Don't read events; then there are no counters and durations of queues."
+    "--no-events", is_flag=True, help="Don't read events, so that there are no counters and durations of queues."
 )
 @click.option(
     "-a",
@@ -153,7 +152,7 @@ def connection_of(words: dict[str, Any]) -> tuple[tuple[Address, ...], ClientOpt
         settings["username"] = words["user"]
     if words["password"]:
         settings["password"] = words["password"]
-    # Late nodes may answer after a scrape is over, and their look then tells that they are back.
+    # Late nodes may answer after a scrape is over. Their look then shows that they are back.
     patience_s = max(5.0, 2 * words["timeout"])
     settings.setdefault("name", CLIENT_NAME)
     settings["timeout"] = settings["connect_timeout"] = patience_s
@@ -177,7 +176,7 @@ def _context(words: dict[str, Any]) -> ssl.SSLContext:
 def _serve(
     address: tuple[str, int], watchers: Watchers, timeout_s: float, events: tuple[ClientOptions, Selection] | None
 ) -> None:
-    """Serve until SIGTERM or SIGINT. `events` is how to read events, and the queues that are counted."""
+    """Serve until SIGTERM or SIGINT. `events` has the options for reading events, and the queues to count."""
     try:
         from disque_py.gateway.metrics.followers import Followers, reader_name
         from disque_py.gateway.metrics.transitions import Tally

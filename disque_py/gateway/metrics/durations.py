@@ -34,7 +34,7 @@ class Durations:
         found[1][0] += seconds
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the histogram, as a registry of prometheus_client asks for it."""
+        """Yield the histogram, for a registry of prometheus_client."""
         family = HistogramMetricFamily(REQUEST_SECONDS.name, REQUEST_SECONDS.help, labels=REQUEST_SECONDS.labels)
         for labels, (counts, total) in list(self._found.items()):
             family.add_metric(labels, list(zip(_BOUNDS, accumulate(counts), strict=True)), total[0])

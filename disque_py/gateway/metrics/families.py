@@ -1,7 +1,7 @@
 """Families: the lines of a scrape, from the looks at the nodes.
 
-Samples come from the table alone. A figure that a node does not have is left out. Values are those of the scrape; no
-value is kept between scrapes. This module needs the extra `[metrics]`.
+Samples come only from the table. A figure that a node does not have is left out. Values are those of the scrape; none
+is kept between scrapes. This module needs the extra `[metrics]`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from disque_py.gateway.metrics.table import (
 )
 from disque_py.gateway.metrics.watching import Seen
 
-# `pause` of QSTAT → directions. Queues that are not paused have no sample: they are nearly all.
+# `pause` of QSTAT → directions. Queues that are not paused, which are nearly all, have no sample.
 PAUSED_DIRECTIONS: Final = {"in": ("in",), "out": ("out",), "all": ("in", "out")}
 
 Lines = dict[str, list[str]]
 
 
 def text_of(nodes: Iterable[Seen], accept: str) -> tuple[bytes, str]:
-    """Return the text of a scrape and its content type: OpenMetrics where `accept`, the header, asks for it."""
+    """Return the text of a scrape and its content type: OpenMetrics if the header `accept` asks for it."""
     page = Page(accept)
     add_nodes(page, nodes)
     return page.text(), page.content_type
@@ -50,7 +50,7 @@ def text_of(nodes: Iterable[Seen], accept: str) -> tuple[bytes, str]:
 def add_nodes(page: Page, nodes: Iterable[Seen], selection: Selection | None = None) -> None:
     """Add every metric of the table that has a sample, in the table's order.
 
-    selection   chooses the queues with labels, where the looks have others, too; None, the default: all have labels
+    selection   chooses the queues with labels if the looks have other queues, too; None, the default: all have labels
     """
     lines: Lines = {metric.name: [] for metric in METRICS}
     for seen in nodes:
@@ -98,7 +98,7 @@ def _peers(table: Iterable[ClusterNode]) -> Iterator[tuple[str, bool]]:
 
 
 def _add_queues(lines: Lines, node: str, stats: list[QueueStat]) -> None:
-    """Add the lines of all queues. Nearly all lines of a large cluster are made here, so they are put together once."""
+    """Add the lines of all queues. In a large cluster these are nearly all lines, so this code is fast."""
     start = f'{{node="{escaped(node)}",queue="'
     jobs, ages = lines[QUEUE_JOBS.name].append, lines[OLDEST_AGE.name].append
     came, went, waiting = lines[JOBS_IN.name].append, lines[JOBS_OUT.name].append, lines[CONSUMERS.name].append
@@ -122,14 +122,14 @@ def _add_queues(lines: Lines, node: str, stats: list[QueueStat]) -> None:
 def _add_other(
     lines: Lines, node: str, info: dict[str, str | int | float], shown: list[QueueStat], others: list[QueueStat]
 ) -> None:
-    """Add the sums of the queues without labels. Of those that no look has, INFO tells the pending jobs."""
+    """Add the sums of the queues without labels. Pending jobs of queues that no look has are taken from INFO."""
     if others:
         _add(lines, QUEUE_JOBS, (node, OTHER, "running"), sum(stat.running for stat in others))
         _add(lines, QUEUE_JOBS, (node, OTHER, "invisible"), sum(stat.invisible for stat in others))
         _add(lines, QUEUE_JOBS, (node, OTHER, "errored"), sum(stat.errored for stat in others))
     queues, queued = info.get("registered_queues"), info.get("queued_jobs")
     if isinstance(queues, int) and isinstance(queued, int):
-        # INFO came before QSTAT, so a queue of this moment could make the difference negative.
+        # INFO came before QSTAT, so a queue that was created in between could make the difference negative.
         _add(lines, QUEUES_OTHER, (node,), max(0, queues - len(shown)))
         if queues > len(shown):
             _add(lines, QUEUE_JOBS, (node, OTHER, "pending"), max(0, queued - sum(stat.len for stat in shown)))

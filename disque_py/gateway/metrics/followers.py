@@ -1,12 +1,13 @@
 """Followers: the events of all nodes, read as they come, for the counters of queues.
 
-Each node has a thread that waits for the next events of its log and counts them (transitions.py). Reading begins with
-the events of the moment when the node became known: the past was counted by the program that ran then. A connection
-that breaks is made anew, and reading goes on where it was. Where a log has dropped events, they are missing in the
-counters, and the program's log says how many. A log that a node begins meanwhile is read from its first event.
+Each node has a thread that waits for the next events of its log and counts them (transitions.py). Reading begins at the
+moment when the node becomes known, because the program that ran before has counted earlier events. If a connection
+breaks, a new one is opened, and reading goes on at the same place. If a log has dropped events, they are missing in the
+counters, and the program logs their number. If a node begins a new log, it is read from its first event.
 
 The reader has a name, so that INFO of each node, and `disque_event_reader_lag_events`, show how far behind it is. A
-node without a log, or of an older version, is asked again after RETRY_S seconds. Its jobs are in no counter of queues.
+node without a log, or of an older version, is asked again after RETRY_S seconds. Its jobs are missing in the counters
+of queues.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from disque_py.gateway.metrics.watching import Watch, connected
 
 BLOCK_MS: Final = 1_000
 RETRY_S: Final = 5.0
-# A reader that has waited longer for its node counts the events since it began to wait.
+# A reader that waited longer than this for its node also counts the events since it began to wait.
 LATE_MS: Final = 2_000
 COUNT: Final = 10_000
-# READER takes so many characters at most, and these.
+# The most characters of a name for READER, and the permitted characters.
 READER_MAX: Final = 64
 NO_READER_CHARS: Final = re.compile(r"[^A-Za-z0-9.\-_/]")
 
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 def reader_name(port: int) -> str:
-    """Return the name of this program's readers: one of each program in a network, and the same after a restart."""
+    """Return the name of this program's readers. It is unique in a network, and the same after a restart."""
     host = NO_READER_CHARS.sub("-", socket.gethostname())
     return f"metrics-{host[: READER_MAX - 16]}-{port}"
 
@@ -49,10 +50,10 @@ def reader_name(port: int) -> str:
 def blocks_of(reply: bytes, seq: int) -> Iterator[tuple[int, int, list[Any]]]:
     """Yield number of the next event, Unix milliseconds and the events of each block of a packed reply.
 
-    Events before `seq`, the one that was asked for, are left out. Raises ValueError for a reply that is not packed.
+    Events before the requested one, `seq`, are left out. Raises ValueError for a reply that is not packed.
     """
     if reply and reply[:1] != PACKED_MARK:
-        raise ValueError("the node packs events in a way that is not known here")
+        raise ValueError("the node packs events in an unknown format")
     at = len(PACKED_MARK)
     while at < len(reply):
         size, count, first, wall_ms = BLOCK_HEAD.unpack_from(reply, at)
@@ -84,7 +85,7 @@ class Follower:
         threading.Thread(target=self._run, name=f"events {address}", daemon=True).start()
 
     def close(self) -> None:
-        """End it, within the time of one read."""
+        """Stop the reader, within the time of one read."""
         self._closed.set()
 
     def _run(self) -> None:
@@ -119,9 +120,9 @@ class Follower:
             self._next = following
 
     def _begin(self, node: OneNode) -> None:
-        """Choose the first event: the next one, or the first since this reader exists.
+        """Choose the first event: the next one, or the first since this reader was made.
 
-        The clock of the node decides about the latter, so it is asked only where the node could not be reached at once.
+        The second choice depends on the node's clock, so it is used only if the node could not be reached immediately.
         """
         info = node.run(events_info())
         start = info.first
@@ -147,7 +148,7 @@ class Followers:
         self._followers: dict[Watch, Follower] = {}
 
     def follow(self, watches: Iterable[Watch]) -> None:
-        """Read the events of these nodes from now on, and no others'."""
+        """Read the events of these nodes, and of no others, from now on."""
         wanted = list(watches)
         with self._lock:
             for watch in [watch for watch in self._followers if watch not in wanted]:

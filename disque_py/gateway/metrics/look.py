@@ -1,12 +1,12 @@
 """A look: the figures of one node at one moment.
 
-The commands are those that a node answers at once, or in parts of less than a millisecond: INFO, HELLO, CLUSTER NODES,
-CLUSTER INFO, QSCAN in pages, QSTAT … RECENT for the queues with labels, in small pipelines. A look at a thousand queues
-costs one walk over the node's jobs (spec Z3). Figures with the word CLUSTER are not asked for, because every node would
-work for each of the others.
+A look uses only commands that don't wait, or that work in parts of less than a millisecond: INFO, HELLO, CLUSTER NODES,
+CLUSTER INFO, QSCAN in pages, and QSTAT … RECENT for the queues with labels, in small pipelines. A look at a thousand
+queues costs one walk over the node's jobs (spec Z3). A look never uses the option CLUSTER, because then every node
+would work for each of the others.
 
-INFO is the proof that the node lives. Any other command may be refused, by an older node or for want of permission.
-Then its figures are missing, and `answered` says so.
+An answer to INFO shows that the node is up. Any other command may be refused, by an older node or for lack of
+permission. Then its figures are missing, and `answered` records that.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from disque_py.client.request import Request
 from disque_py.client.results import ClusterNode
 
 T = TypeVar("T")
-# Chooses the queues to show among all names of the node.
+# A function that chooses the queues to show from all names of the node.
 Choose = Callable[[list[str]], list[str]]
 
 NAMES_PER_PAGE: Final = 1_000
-# A walk over the names ends here: 100,000 queues. Others are counted, but never shown.
+# The most pages of names: 100,000 queues. Other queues are counted, but never shown.
 PAGES_MAX: Final = 100
-# QSTATs in one pipeline: about a millisecond of the node.
+# QSTATs in one pipeline. They take about a millisecond of the node's time.
 STATS_PER_PIPELINE: Final = 50
 
 
@@ -70,7 +70,7 @@ def look_at(node: OneNode, choose: Choose) -> Look:
 
 
 def _cluster_info(node: OneNode) -> dict[str, str | int | float]:
-    """Return the fields of CLUSTER INFO: zone and leaving. No metric needs them, so a refusal is no alarm."""
+    """Return the fields of CLUSTER INFO: zone and leaving. No metric needs them, so a refusal is ignored."""
     try:
         return node.run(commands.cluster_info())
     except ReplyError:
@@ -78,7 +78,7 @@ def _cluster_info(node: OneNode) -> dict[str, str | int | float]:
 
 
 def _asked(node: OneNode, look: Look, name: str, request: Request[T]) -> T | None:
-    """Return an answer, None if the node refuses the command."""
+    """Return the answer to a command; None if the node refuses it."""
     try:
         found = node.run(request)
     except ReplyError:

@@ -1,9 +1,9 @@
-"""Selection: the queues that get labels of their own. All others are counted as one.
+"""Selection: the queues that get their own labels. All other queues are counted together.
 
-Producers choose names of queues, so their number has no bound; that of labels must have one. A pattern admits or
-excludes names. Of the admitted ones the first `limit` are shown. A queue that is shown stays so as long as any node has
-it, because a series that comes and goes is of no use. Its place is free for another one afterwards. The nodes of a
-cluster share the places.
+Producers choose names of queues, so the number of queues has no limit. The number of labels must have one. Patterns
+admit or exclude names. The first `limit` admitted queues get a place, that is, labels. A queue keeps its place as long
+as any node has the queue, because a time series that comes and goes is useless. Then the place is free for another
+queue. The nodes of a cluster share the places.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Final
 from disque_py.gateway.metrics.table import OTHER, label_value
 
 LIMIT_DEFAULT: Final = 1_000
-# A longer name is no label.
+# Longer names get no label.
 NAME_MAX: Final = 200
 
 
 class Selection:
-    """The queues with labels, by any thread.
+    """The queues with labels. Any thread may use it.
 
-    allow   patterns as a shell has them (`*`, `?`, `[ab]`); without any all names are admitted
+    allow   patterns of a shell (`*`, `?`, `[ab]`); without patterns all names are admitted
     deny    patterns of names that are not admitted
-    limit   queues with labels at most
+    limit   the most queues with labels
     """
 
     def __init__(self, allow: Iterable[str] = (), deny: Iterable[str] = (), limit: int = LIMIT_DEFAULT) -> None:
@@ -36,7 +36,7 @@ class Selection:
         self._holders: dict[str, set[object]] = {}
 
     def choose(self, node: object, names: Iterable[str]) -> list[str]:
-        """Return which of a node's queues are shown. `names` are all queues that the node has now."""
+        """Return the queues of a node that get labels. `names` are all queues that the node has now."""
         admitted = sorted(name for name in set(names) if self.admits(name))
         with self._lock:
             gone = {name for name, holders in self._holders.items() if node in holders}.difference(admitted)
@@ -50,7 +50,7 @@ class Selection:
             return chosen
 
     def take(self, node: object, name: str) -> bool:
-        """Return whether a queue that was met has a place, and take one if there is one."""
+        """Return whether a queue has a place. Give it a free one if it has none."""
         if not self.admits(name):
             return False
         with self._lock:
@@ -60,7 +60,7 @@ class Selection:
             return True
 
     def is_only(self, node: object, name: str) -> bool:
-        """Return whether no other one than `node` has the queue."""
+        """Return whether only `node` has the queue."""
         with self._lock:
             return self._holders.get(name) == {node}
 
@@ -76,7 +76,7 @@ class Selection:
                 self._drop(node, name)
 
     def admits(self, name: str) -> bool:
-        """Return whether the patterns and the form of the name let it be a label."""
+        """Return whether the patterns and the form of the name allow a label."""
         if len(name) > NAME_MAX or name == OTHER or label_value(name) != name:
             return False
         allowed = not self._allow or any(fnmatchcase(name, pattern) for pattern in self._allow)

@@ -1,14 +1,14 @@
 """The table of metrics: names, kinds, labels, help texts, and the source of each value.
 
-A metric is declared here once. families.py emits the table, docs/metrics.md is written from it, and tests compare it
-with docs/info.md and with running nodes. So a figure without a source can't be shown.
+A metric is declared only here. families.py emits the table, docs/metrics.md is written from it, and tests compare it
+with docs/info.md and with running nodes. So every figure has a source.
 
-Names follow Prometheus: base units (seconds, bytes), `_total` for counters. Every metric has the label `node`, the node's
-address, but for those that are counted from the events of all nodes. Ids are no labels, except `node_id` of
+Names follow Prometheus: base units (seconds, bytes), `_total` for counters. Every metric has the label `node`, the
+node's address, except those that are counted from the events of all nodes. Ids are not labels, except `node_id` of
 disque_node_info, because nodes are few.
 
-A node counts what it did itself. A job's copies are records on several nodes, so sums over nodes count each job once
-only for the metrics whose help text speaks of jobs. Metrics of records say so.
+A node counts only its own actions. The copies of a job are records on several nodes. So a sum over nodes counts each
+job once only if the help text of the metric is about jobs. Metrics that count records say so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from disque_py import event_format
 Kind = Literal["gauge", "counter", "histogram"]
 
 NODE: Final = "node"
-# The label value of all queues that have no label of their own. A queue of this name is counted among them.
+# The label value for all queues without their own label. A queue of this name is one of them.
 OTHER: Final = "_other"
 
 
@@ -43,7 +43,7 @@ class Field:
     is_text: bool = False
 
     def value(self, found: str | int | float) -> float | None:
-        """Return the sample of a field's value, None if it is no number where one is needed."""
+        """Return the sample of a field's value; None if a number is needed and it is not one."""
         if self.word is not None:
             return float(found == self.word)
         if self.is_text:
@@ -58,8 +58,8 @@ class Metric:
     labels   names of its labels
     source   the command that gives it, and the fields; for people
     fields   fields of INFO, one per sample
-    prefix   instead of fields: each field of INFO that begins so is a sample, labelled with the rest of its name
-    part     with `prefix`: the number is this part of the value (`seq=1,lag=2`)
+    prefix   instead of fields: each field of INFO with this prefix is a sample, labelled with the rest of its name
+    part     with `prefix`: the sample is this part of the value (`seq=1,lag=2`)
     """
 
     name: str
@@ -137,7 +137,7 @@ QUEUES_OTHER: Final = Metric(
 QUEUE_JOBS: Final = _of_queue(
     "disque_queue_jobs",
     "gauge",
-    "Jobs of the queue by state that count on this node. Each job counts on one node, so sums over nodes are jobs.",
+    "Jobs of the queue by state, counted on this node. Each job counts on one node, so sums over nodes are numbers of jobs.",
     "QSTAT: `len` (pending), `running`, `invisible`, `errored`; `_other`: INFO jobs `queued_jobs`, minus the queues with labels",
     "state",
 )
@@ -245,7 +245,7 @@ INFO_METRICS: Final = (
     _info("disque_uptime_seconds", "gauge", "Time since the process started.", "server", "uptime_in_seconds"),
     _info("disque_clients", "gauge", "Connected clients.", "clients", "connected_clients"),
     _info("disque_clients_blocked", "gauge", "Clients that wait in ADDJOB or GETJOB.", "clients", "blocked_clients"),
-    _info("disque_clients_limit", "gauge", "Most clients that the node accepts.", "clients", "maxclients"),
+    _info("disque_clients_limit", "gauge", "The most clients that the node accepts.", "clients", "maxclients"),
     _info("disque_memory_used_bytes", "gauge", "Memory of jobs and queues, as maxmemory counts it.", "memory", "used_memory"),
     _info("disque_memory_limit_bytes", "gauge", "The directive maxmemory; 0 means no limit.", "memory", "maxmemory"),
     _info("disque_memory_peak_bytes", "gauge", "Highest memory of jobs and queues so far.", "memory", "used_memory_peak"),
@@ -331,7 +331,7 @@ INFO_METRICS: Final = (
     _info("disque_connections_rejected_total", "counter", "Clients turned away: maxclients, protected mode.", "stats",
           "rejected_connections"),
     _info("disque_commands_total", "counter", "Commands that clients sent.", "stats", "total_commands_processed"),
-    _info("disque_commands_refused_for_memory_total", "counter", "Commands that got -OOM.", "stats", "rejected_for_memory"),
+    _info("disque_commands_refused_for_memory_total", "counter", "Commands that were refused with -OOM.", "stats", "rejected_for_memory"),
     _info("disque_wrong_passwords_total", "counter", "Wrong passwords of AUTH and HELLO.", "stats", "rejected_passwords"),
     _info("disque_access_refusals_total", "counter", "Commands that users may not run.", "stats", "rejected_permissions"),
     _info("disque_limit_refusals_total", "counter", "Commands and logins beyond users' limits.", "stats", "rejected_limits"),
@@ -369,9 +369,9 @@ INFO_METRICS: Final = (
 )
 # fmt: on
 
-# The metrics of one look, and those that grow between two.
+# All metrics of a look.
 METRICS: Final = (*SPECIAL, *INFO_METRICS)
-# Samples of one metric with a prefix: its label comes from a node, and names of readers from clients.
+# The most samples of one metric with a prefix. Its labels come from a node, which has names of readers from clients.
 PREFIX_SAMPLES_MAX: Final = 100
 
 

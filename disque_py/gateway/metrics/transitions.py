@@ -1,14 +1,15 @@
-"""Transitions: jobs counted by queue, and how long they waited and ran, from the events of all nodes.
+"""Transitions: from the events of all nodes, the number of jobs by queue, and how long they waited and ran.
 
-A node writes an event where a job changes its state (docs/events.md). A copy writes none, but for an end that several
-holders see, as an expiry. So the end of a job counts once, by its id, within the last ENDS_KEPT ends. Figures are those
-of the cluster and have no label `node`: a job may be added on one node and completed on another.
+The node on which a job changes its state writes an event (docs/events.md). Nodes with copies write none, except for an
+end that several holders see, such as an expiry. So the end of a job is counted once, by its id, within the last
+ENDS_KEPT ends. Figures are those of the cluster and have no label `node`, because a job may be added on one node and
+completed on another.
 
-Counting begins when the program begins to read, so counters begin at 0 then. A queue has all of its counters from its
-first event on. At most as many queues have labels as the selection allows. The others are counted together. A queue
-without events for IDLE_S seconds, which exists on no node, gives its place free.
+Counters begin at 0 when the program begins to read. A queue has all of its counters from its first event on. The
+selection limits the number of queues with labels, and the others are counted together. A queue frees its place after
+IDLE_S seconds without events, if it exists on no node.
 
-This module counts what it is given, in any thread. It knows no node and no clock.
+This module counts the events that it gets, in any thread. It knows no node and no clock.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from disque_py.gateway.metrics.table import OTHER, RUN_SECONDS, TRANSITIONS, WAI
 
 ENDS_KEPT: Final = 100_000
 IDLE_S: Final = 3_600.0
-# Upper bounds in seconds: from jobs that are served at once to those of a night.
+# Upper bounds in seconds, from jobs that are served immediately to jobs that take a night.
 BOUNDS: Final = (0.01, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)
 
 ADDED, DELIVERED, COMPLETED, FAILED, REQUEUED, EXPIRED, ERRORED, CANCELED = range(len(TRANSITIONS))
@@ -44,7 +45,7 @@ COUNTED: Final = {
     events.DELETED: CANCELED,
 }
 ENDS: Final = frozenset((COMPLETED, EXPIRED, CANCELED))
-# The events that end the work of a consumer, of which the node knows the begin.
+# The events that end the work of a consumer. The node knows when that work began.
 RUNS: Final = frozenset(
     (
         events.ACKED,
@@ -59,7 +60,7 @@ RUNS: Final = frozenset(
 
 
 class Durations:
-    """A histogram: how many durations fell under each bound, and their sum."""
+    """A histogram: the number of durations under each bound, and their sum."""
 
     __slots__ = ("_heads", "_tail", "buckets", "sum_ms")
 
@@ -71,13 +72,13 @@ class Durations:
         self._tail = f'{metric.name}_sum{{queue="{label}"}} ', f'{metric.name}_count{{queue="{label}"}} '
 
     def add(self, ms: int) -> None:
-        """Count one duration. A clock that was set back gives none below 0."""
+        """Count one duration. If a clock was set back, it counts as 0 and not as a negative number."""
         ms = max(0, ms)
         self.buckets[bisect_left(BOUNDS, ms / 1000)] += 1
         self.sum_ms += ms
 
     def lines(self) -> str:
-        """Return the samples. Nothing without a duration."""
+        """Return the samples; empty without durations."""
         total = 0
         parts = []
         for head, count in zip(self._heads, self.buckets, strict=True):
@@ -117,7 +118,7 @@ class Tally:
         self._ended: dict[bytes, None] = {}
 
     def count(self, wall_ms: int, found: Iterable[Any], now_s: float) -> None:
-        """Count the events of one block: they happened at `wall_ms`, Unix milliseconds by the clock of their node."""
+        """Count the events of one block. They happened at `wall_ms`, Unix milliseconds by the clock of their node."""
         with self._lock:
             for event in found:
                 if len(event) > events.FIELDS_OF_NODE:
@@ -141,7 +142,7 @@ class Tally:
                 tally.run.add(wall_ms - since_ms)
 
     def _ends(self, job_id: bytes) -> bool:
-        """Return whether this is the first end of the job that is seen."""
+        """Return whether this is the first end of this job."""
         if job_id in self._ended:
             return False
         self._ended[job_id] = None
@@ -157,7 +158,7 @@ class Tally:
         return tally
 
     def add_to(self, page: Page, now_s: float) -> None:
-        """Add the metrics to a page. Queues that are gone for long give their places free."""
+        """Add the metrics to a page. Free the places of queues that are gone for long."""
         with self._lock:
             for queue, tally in list(self._queues.items()):
                 name = queue.decode("utf-8", "surrogateescape")

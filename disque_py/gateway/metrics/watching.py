@@ -1,15 +1,15 @@
-"""Watching: all nodes are asked at once, and none waits for another.
+"""Watching: all nodes are asked in parallel, and none waits for another.
 
 A Watch is one node: its address, its connection, which stays open between scrapes, and a thread while it is asked. A
-Watchers is all of them. `scrape` begins a look at each node and waits until a deadline. A node without an answer by
-then is down for this scrape, and the look goes on in its thread. From then on the node is late: scrapes still ask it,
-but they don't wait for it any longer than for the others. So a stalled node delays one scrape by the time limit, and no
-other. A look that succeeds ends this.
+Watchers has all of them. `scrape` begins a look at each node and waits until a deadline. A node that has not answered
+by then is down for this scrape, and the look goes on in its thread. From then on the node is *late*: scrapes still ask
+it, but wait only as long as the other nodes take. So a stalled node delays only one scrape by the time limit. A look
+that succeeds ends this state.
 
-Scrapes at the same time share looks: a node is asked by one of them.
+Simultaneous scrapes share looks, so each node is asked only once.
 
-With discovery, the nodes that HELLO names are watched as well. Nodes are told apart by their ids, because one node may
-be named by two addresses. A node that no answering node names any more is dropped, unless the command line names it.
+With discovery, the nodes that HELLO names are watched as well. Nodes are distinguished by their ids, because one node
+may have two addresses. If no answering node names a node any more, it is dropped, unless the command line names it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from disque_py.client.one_node import OneNode
 from disque_py.gateway.metrics.look import Look, look_at
 from disque_py.gateway.metrics.selection import Selection
 
-# A late node gets this chance in each scrape, even if all others have answered.
+# Each scrape waits at least this long for a late node, even if all others have answered.
 LATE_CHANCE_S: Final = 0.05
-# Nodes that discovery adds at most.
+# The most nodes that discovery adds.
 NODES_MAX: Final = 200
 
 
@@ -43,12 +43,12 @@ class Seen:
 
 
 class Watch:
-    """One node that is watched.
+    """One watched node.
 
     address    the address to connect to
-    is_named   the command line names it
-    node_id    its id, once it answered HELLO
-    is_late    it did not answer in time, and has not answered since
+    is_named   whether the command line names it
+    node_id    its id, after it has answered HELLO
+    is_late    whether it did not answer in time, and has not answered since
     """
 
     def __init__(self, address: Address, options: ClientOptions, selection: Selection, *, is_named: bool) -> None:
@@ -64,7 +64,7 @@ class Watch:
         self._is_closed = False
 
     def begin(self) -> Future[Look]:
-        """Return the look that is under way, or begin one."""
+        """Return the current look, or begin one."""
         with self._lock:
             if self._pending is None:
                 self._pending = Future()
@@ -76,7 +76,7 @@ class Watch:
     def _run(self, future: Future[Look]) -> None:
         try:
             look = self._look()
-        except Exception as error:  # The thread has no caller: the scrape gets every error.
+        except Exception as error:  # The thread has no caller, so the scrape gets every error.
             self._hang_up()
             self._end()
             future.set_exception(error)
@@ -88,7 +88,7 @@ class Watch:
         future.set_result(look)
 
     def close(self) -> None:
-        """Close the connection, at the end of the look that is under way."""
+        """Close the connection, at the end of the current look."""
         with self._lock:
             self._is_closed = True
             if self._pending is None:
@@ -101,7 +101,7 @@ class Watch:
                 self._hang_up()
 
     def _look(self) -> Look:
-        """Ask the node. An idle connection may be gone (a restart, `timeout`), so a lost one is tried anew, once."""
+        """Ask the node. An idle connection may be gone (a restart, `timeout`), so try once more with a new one."""
         if self._connection is not None:
             with suppress(ConnectionLostError):
                 return self._ask(self._connection)
@@ -119,7 +119,7 @@ class Watch:
 
 
 def connected(address: Address, options: ClientOptions) -> OneNode:
-    """Return a connection. A node without a password refuses one and serves all the same, so it is tried without."""
+    """Return a connection. If the node refuses the login because it has no password, connect without one."""
     try:
         return OneNode(address, options)
     except AuthError:
@@ -127,7 +127,7 @@ def connected(address: Address, options: ClientOptions) -> OneNode:
 
 
 class Watchers:
-    """All nodes that are watched.
+    """All watched nodes.
 
     named       addresses of the command line
     options     login, TLS and time limits of connections
@@ -146,11 +146,11 @@ class Watchers:
         self._last: tuple[float, bool] | None = None
 
     def scrape(self, limit_s: float) -> list[Seen]:
-        """Ask all nodes, and return what each one said within `limit_s` seconds, in order of their addresses."""
+        """Ask all nodes. Return the answer of each one within `limit_s` seconds, in the order of their addresses."""
         deadline = time.monotonic() + limit_s
         watches = self.watches()
         pending = {watch: watch.begin() for watch in watches}
-        # Late nodes come last, when the others have had their time.
+        # Late nodes come last, after the time for the others.
         found = {watch: _seen(watch, pending[watch], deadline) for watch in watches if not watch.is_late}
         last_chance = min(deadline, time.monotonic() + LATE_CHANCE_S)
         for watch in watches:
@@ -163,7 +163,7 @@ class Watchers:
         return seen
 
     def is_ready(self, limit_s: float, age_s: float) -> bool:
-        """Return whether a node answered the last scrape; one that is older than `age_s` seconds is repeated."""
+        """Return whether a node answered the last scrape. If that is older than `age_s` seconds, scrape again."""
         last = self._last
         if last is None or time.monotonic() - last[0] > age_s:
             self.scrape(limit_s)
@@ -186,7 +186,7 @@ class Watchers:
     def _discover(self, looks: list[Look]) -> None:
         nodes = [node for look in looks if look.hello is not None for node in look.hello.nodes]
         if not nodes:
-            return  # No node could be asked: that is no reason to drop any.
+            return  # No node could be asked, so there is no reason to drop any.
         with self._lock:
             self._drop({node.id for node in nodes})
             ids = {watch.node_id for watch in self._watches.values()}
@@ -212,8 +212,8 @@ def _seen(watch: Watch, pending: Future[Look], deadline: float) -> Seen:
     try:
         return Seen(watch.address, pending.result(max(0.0, deadline - time.monotonic())))
     except TimeoutError as error:
-        # A look that timed out itself has a text; our own wait has none.
+        # The error has a text if the look timed out, and none if this wait did.
         watch.is_late = True
         return Seen(watch.address, None, str(error) or "no answer in time")
-    except Exception as error:  # Another server at this address may answer anything. It must not spoil the scrape.
+    except Exception as error:  # Another server at this address may send anything. It must not break the scrape.
         return Seen(watch.address, None, str(error))

@@ -1,12 +1,11 @@
 """The exporter's HTTP server: `/metrics`, `/livez`, `/readyz`.
 
-    /metrics   a scrape: all nodes, in Prometheus' text format or as OpenMetrics
-    /livez     200 while the program serves
-    /readyz    200 if a node answered the last scrape, else 503; at most one scrape in READY_AGE_S is made for it
+    /metrics   a scrape: all nodes, in Prometheus' text format or as OpenMetrics /livez     200 while the program serves
+    /readyz    200 if a node answered the last scrape, else 503; it causes at most one scrape in READY_AGE_S
 
-Requests have no body and no arguments. A connection has a time limit, and so many requests are served at once; further
-ones get 503. The server of the standard library is enough for this: a scrape comes every few seconds. A scrape waits no
-longer than Prometheus does, which names its limit in a header.
+Requests have no body and no arguments. A connection has a time limit. The number of simultaneous requests is limited,
+and others get 503. The server of the standard library is sufficient, because a scrape comes every few seconds. A scrape
+waits no longer than Prometheus, which sends its time limit in a header.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from disque_py.gateway.metrics.watching import Watchers
 
 TEXT: Final = "text/plain; charset=utf-8"
 LIMIT_HEADER: Final = "X-Prometheus-Scrape-Timeout-Seconds"
-# Of the time that Prometheus waits, this is for the answer's way.
+# The part of Prometheus' time limit that is kept for sending the answer.
 RESERVE_S: Final = 0.2
 REQUESTS_MAX: Final = 16
 CONNECTION_S: Final = 10.0
@@ -37,8 +36,8 @@ class MetricsServer(ThreadingHTTPServer):
     """Serves the metrics of some nodes on one address until `shutdown`.
 
     watchers   the nodes
-    limit_s    time that a scrape waits for nodes at most
-    followers  read the nodes' events from the first scrape on; None, the default: no events are read
+    limit_s    the most seconds that a scrape waits for nodes
+    followers  readers of the nodes' events, which start with the first scrape; None, the default: no events are read
 
     Raises OSError if the address can't be bound.
     """
@@ -56,7 +55,7 @@ class MetricsServer(ThreadingHTTPServer):
         self.room = threading.BoundedSemaphore(REQUESTS_MAX)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing if a client hung up. Show other errors as the standard library does."""
+        """Print nothing if a client hung up. Show other errors as the standard library does."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -97,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, b"there are /metrics, /livez and /readyz\n")
 
     def _limit_s(self) -> float:
-        """Return the time that nodes have: the program's, or a little less than Prometheus waits."""
+        """Return the time limit of nodes in seconds: the program's, or a little less than that of Prometheus."""
         try:
             asked_s = float(self.headers.get(LIMIT_HEADER, "inf"))
         except ValueError:
@@ -112,4 +111,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: a scrape every few seconds is no news."""
+        """Log nothing, because there is a scrape every few seconds."""

@@ -1,7 +1,7 @@
-"""Calls: the parts that all gRPC methods share. Logins, operations, errors.
+"""Calls: the parts that all gRPC methods share, which are logins, operations and errors.
 
-The login stands in the metadata `authorization`, as in HTTP. A refusal becomes the status of the table of errors, with
-the broker's code in the trailing metadata `disque-code`, and `disque-unknown` where the answer was lost.
+The login is in the metadata `authorization`, as in HTTP. A refusal becomes the gRPC status from the table of errors.
+The trailing metadata have the broker's code in `disque-code`, and `disque-unknown` if the answer was lost.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Caller:
         self.address = address
 
     def call(self, name: str, args: dict[str, Any]) -> Call:
-        """Return a call of an operation with checked arguments. None and empty values were not given."""
+        """Return a call of an operation with checked arguments. None and empty values are left out."""
         return self._call(BY_NAME[name], args)
 
     def _call(self, operation: Operation, args: dict[str, Any]) -> Call:
@@ -74,7 +74,7 @@ class Caller:
         return await self.service.perform(BY_NAME[name], self.call(name, args), self.address, DOOR)
 
     async def ask_by(self, operation: Operation, action: Action, **args: Any) -> Any:
-        """Execute an operation by an action of the door. Raises RefusedError."""
+        """Execute an operation with an action of this door. Raises RefusedError."""
         return await self.service.perform(operation, self._call(operation, args), self.address, DOOR, action)
 
 
@@ -142,9 +142,9 @@ class Methods:
 
 
 class Watch:
-    """A look at the login of a stream again and again. When it does not count any more, the stream's task is ended.
+    """Repeated checks of the login of a stream. When the login is no longer valid, the stream's task is ended.
 
-    refused   the reason, once the login does not count
+    refused   the reason, once the login is not valid
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -166,7 +166,7 @@ class Watch:
             caller.principal = found
 
     def close(self) -> None:
-        """End the looks."""
+        """End the checks."""
         self._task.cancel()
 
 
@@ -214,8 +214,8 @@ def scaler_words(request: Any) -> Mapping[str, str]:
 
 
 def scaler_login(request: Any) -> str:
-    """Return the login of KEDA's requests, which have no metadata of their own: the token in the scaler's metadata."""
+    """Return the login of a request of KEDA: the token in the scaler's metadata, because KEDA sends no other login."""
     words = scaler_words(request)
-    # With `tokenFromEnv` KEDA sends the value of a variable of the scaled deployment, under this same name.
+    # With `tokenFromEnv`, KEDA sends the value of a variable of the scaled deployment under this name.
     given = [words[name] for name in ("token", "tokenFromEnv") if name in words]
     return f"Bearer {given[0]}" if given else ""

@@ -1,11 +1,11 @@
-"""Consuming: messages as long as there is credit, and their settlements, in one stream.
+"""Consuming: one stream has messages, as long as there is credit, and their settlements.
 
 The first request names the queue. Each request may add credit and settle messages. The stream waits for messages while
-there is credit. At its end, whatever ends it, messages that were not settled go back to the queue.
+there is credit. When it ends, for any reason, messages that were not settled go back to the queue.
 
-Settlements that come while others are under way are settled together, in one pipeline. So a consumer that settles each
-message in a request of its own costs the nodes no round trip per message. The messages were taken from the queue of the
-stream, so its name is what the consumer needs a role for.
+Settlements that arrive while others are in flight are sent together, in one pipeline. So a consumer may settle each
+message in a separate request without a round trip to the nodes for each. All messages come from the queue of the
+stream, so the consumer needs the role on that queue.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREDIT_MAX: Final = 10_000
 WAIT_MS: Final = 5_000
 PUT_BACK_S: Final = 5.0
 SETTLING: Final = {name: replace(BY_NAME[name], scope="queue", arguments=(QUEUE,)) for name in ("complete", "fail")}
-# The lease of the message was over: another consumer has it.
+# The lease of the message is over, and another consumer has the message.
 OVER: Final = ("STALE", "FENCED")
 
 Part = tuple[list[Job], list[str]]
@@ -45,7 +45,7 @@ class Held(NamedTuple):
     node: Address | None
 
 
-# A message, and what the consumer says about it.
+# A message, and the consumer's settlement.
 Settlement = tuple[Held, Any]
 
 
@@ -118,7 +118,7 @@ class Consumption:
         for settlement in request.settlements:
             held = self._held.pop(settlement.id, None)
             if held is None:
-                self._wrong = RefusedError("ERR", f"this stream does not hold {settlement.id[:64]}")
+                self._wrong = RefusedError("ERR", f"this stream does not have the message {settlement.id[:64]}")
             else:
                 self._due.append((held, settlement))
         if request.settlements:
@@ -127,7 +127,7 @@ class Consumption:
     # -- settlements ---------------------------------------------------------------------------------
 
     async def _settle_all(self) -> None:
-        """Settle what is due, again and again. The stream ends with its last settlements."""
+        """Settle messages until the stream ends. The last settlements come before its end."""
         while True:
             await self._has_due.wait()
             self._has_due.clear()
@@ -141,7 +141,7 @@ class Consumption:
                 return
 
     async def _settle(self, due: list[Settlement]) -> None:
-        """Settle messages. Those that can't be settled go back at the end of the stream."""
+        """Settle messages. Messages that can't be settled go back at the end of the stream."""
         self._due = []
         settled: list[str] = []
         try:
@@ -185,7 +185,7 @@ class Consumption:
         return request
 
     async def _fail_elsewhere(self, held: Held, settlement: Any) -> None:
-        """Give a message back that the node which delivered it does not know any more."""
+        """Give a message back on another node, because the node that delivered it does not know it any more."""
         try:
             await self._caller.ask("fail", **self._failure(held, settlement))
         except RefusedError as error:

@@ -14,7 +14,7 @@ SCALER: Final = "externalscaler.ExternalScaler"
 
 @cache
 def pool() -> Any:
-    """Return the pool with our definitions. It is the default one, where reflection looks."""
+    """Return the pool with the definitions. It is the default pool, because reflection reads that one."""
     found = descriptor_pool.Default()
     definitions = descriptor_pb2.FileDescriptorSet.FromString(
         files("disque_py.gateway.rpc").joinpath("descriptors.binpb").read_bytes()

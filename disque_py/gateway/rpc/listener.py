@@ -1,4 +1,4 @@
-"""The gRPC port: both services, health and reflection, over TLS where HTTP has it."""
+"""The gRPC port: both services, health and reflection, with TLS if HTTP has it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ END_S: Final = 2.0
 class Listener:
     """A gRPC server.
 
-    clusters  execute the operations
-    port      its port, once it was started
+    clusters  the clusters, which execute the operations
+    port      its port, after the start
     """
 
     def __init__(self, clusters: Clusters) -> None:
@@ -70,7 +70,7 @@ class Listener:
         configuration = _certificate(settings)
 
         def fetch() -> Any:
-            """Read the files for each new connection, so that a new certificate counts at once."""
+            """Read the files for each new connection, so that a new certificate is used immediately."""
             try:
                 return _certificate(settings)
             except OSError:
@@ -80,7 +80,7 @@ class Listener:
         return int(self._server.add_secure_port(address, credentials))
 
     async def close(self) -> None:
-        """Tell health checks, and end; calls have a moment."""
+        """Report the end to health checks, and stop. Running calls have a short time to finish."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(END_S)
 

@@ -1,4 +1,4 @@
-"""QueueService: a method per call of `disque.v1`, each by an operation of the table."""
+"""QueueService: a method for each call of `disque.v1`, which executes an operation of the table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def given(request: Any, name: str) -> Any:
 
 
 def state_of(status: str | None) -> str:
-    """Return the name of a state; unspecified for one that the definition lacks."""
+    """Return the name of a state; the unspecified state if the definition lacks it."""
     name = f"{STATE_PREFIX}{(status or '').upper()}"
     values = message("Message").DESCRIPTOR.fields_by_name["state"].enum_type.values_by_name
     return name if name in values else f"{STATE_PREFIX}UNSPECIFIED"
@@ -64,7 +64,7 @@ def message_of(shape: dict[str, Any], status: str | None = None) -> Any:
 
 
 def taken_message(job: Job) -> Any:
-    """Return the Message of a job that was just taken."""
+    """Return the Message of a job that was just fetched."""
     return message("Message")(
         id=job.id,
         queue=job.queue,
@@ -114,7 +114,7 @@ class Queues:
     """The methods of QueueService. Each gets the caller and the request, and returns the response."""
 
     async def create_queue(self, caller: Caller, request: Any) -> Any:
-        """Change settings of a queue, which need not exist."""
+        """Change settings of a queue. The queue need not exist."""
         return made("CreateQueueResponse", config=await self._configure(caller, request.config))
 
     async def update_queue(self, caller: Caller, request: Any) -> Any:
@@ -135,7 +135,7 @@ class Queues:
 
     @staticmethod
     async def _pause(caller: Caller, config: Any) -> str:
-        """Pause or resume, where the request says so. Return the state; empty if it says nothing."""
+        """Pause or resume, if the request asks for it. Return the state; empty if it does not."""
         if not config.HasField("enqueue_blocked") and not config.HasField("dequeue_blocked"):
             return ""
         words = {(True, True): "all", (True, False): "in", (False, True): "out"}
@@ -181,7 +181,7 @@ class Queues:
         return made("EnqueueResponse", id=found["id"])
 
     async def dequeue(self, caller: Caller, request: Any) -> Any:
-        """Take messages. gRPC cancels this when the caller is gone, and the client library puts them back."""
+        """Fetch messages. gRPC cancels this when the caller is gone, and the client library puts the messages back."""
         found = await caller.ask(
             "dequeue",
             queue=request.queue,
@@ -194,7 +194,7 @@ class Queues:
         return made("DequeueResponse", messages=[message_of(job, "running") for job in found["jobs"]])
 
     async def consume(self, caller: Caller, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Give messages as long as there is credit."""
+        """Send messages as long as there is credit."""
         consumption, response = Consumption(caller, requests), message("ConsumeResponse")
         try:
             async for jobs, settled in consumption.parts():
@@ -220,7 +220,7 @@ class Queues:
         return made("FailResponse", changed=bool(found["changed"]))
 
     async def extend_lease(self, caller: Caller, request: Any) -> Any:
-        """Make the lease begin anew."""
+        """Start the lease of a message again."""
         lease_ms = given(request, "lease_ms")
         found = await caller.ask("extend", id=request.id, attempt=given(request, "attempt"), lease_ms=lease_ms)
         return made("ExtendLeaseResponse", lease_ms=found["lease_ms"])
@@ -274,7 +274,7 @@ class Queues:
         feed = EventFeed(caller.principal.client, parse_place(request.place))
         try:
             async for part in feed.parts(wanted, IDLE_S):
-                if wanted.principal is not caller.principal:  # The login was looked at again.
+                if wanted.principal is not caller.principal:  # The login was checked again.
                     await caller.service.admit(BY_NAME["watch_events"], caller.call("watch_events", {}))
                     wanted.principal = caller.principal
                 if part.notice:

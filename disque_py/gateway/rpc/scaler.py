@@ -1,7 +1,7 @@
-"""KEDA's external scaler: how many jobs of a queue each replica has to do.
+"""KEDA's external scaler: the number of jobs in a queue, and the number for each replica.
 
 Metadata of a trigger: `queue` or `match`, `states` (`pending,running`), `jobsPerReplica` (5), `oldestAgeSeconds`,
-`activation` (0), `where` (`name:value`), `cluster`, and `token` or `tokenFromEnv` where the gateway needs a login.
+`activation` (0), `where` (`name:value`), `cluster`, and `token` or `tokenFromEnv` if the gateway requires a login.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def trigger_of(reference: Any) -> Trigger:
         raise RefusedError("ERR", "give queue or match")
     states = tuple(state.strip() for state in words.get("states", "pending,running").split(","))
     if not set(states) <= set(STATUSES):
-        raise RefusedError("ERR", f"states must be of {', '.join(STATUSES)}")
+        raise RefusedError("ERR", f"states must be some of {', '.join(STATUSES)}")
     where = words.get("where", "")
     if where and match:
         raise RefusedError("ERR", "where needs queue")
@@ -89,13 +89,13 @@ class Scaler:
     """The methods of ExternalScaler."""
 
     async def is_active(self, caller: Caller, request: Any) -> Any:
-        """Return whether there is more to do than `activation`."""
+        """Return whether there are more jobs than `activation`."""
         trigger = trigger_of(request)
         jobs, _ = await figures(caller, trigger)
         return message("externalscaler.IsActiveResponse")(result=jobs > trigger.activation)
 
     async def stream_is_active(self, caller: Caller, request: Any) -> AsyncIterator[Any]:
-        """Tell each change of `is_active`, and the first state."""
+        """Send the current value of `is_active`, and each change."""
         last = None
         while True:
             found = await self.is_active(caller, request)
@@ -114,7 +114,7 @@ class Scaler:
         return message("externalscaler.GetMetricSpecResponse")(metricSpecs=specs)
 
     async def get_metrics(self, caller: Caller, request: Any) -> Any:
-        """Return the figure of one name."""
+        """Return the figure with this name."""
         trigger = trigger_of(request.scaledObjectRef)
         jobs, oldest_s = await figures(caller, trigger)
         # KEDA may put a prefix in front of the name.

@@ -1,4 +1,4 @@
-"""The application of Django that brings `manage.py disque_worker`."""
+"""The Django application that provides `manage.py disque_worker`."""
 
 from __future__ import annotations
 

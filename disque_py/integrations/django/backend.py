@@ -1,10 +1,11 @@
 """The backend of Django's tasks: a task is a job, and its id is the result's id.
 
-* `run_after` is the job's delay, and `priority` comes before the time of creation, larger ones first.
-* A task that succeeded acknowledges its job with RESULT, the record of its end.
-* A task that failed gets NACK FINAL. Its job is errored, and stays for the retention of its queue. The record with the
-  traceback, which is too long for a reason, is a slot (result_slots.py) under the job's id and the attempt.
-* `aenqueue` and `aget_result` are Django's own, which call these methods in a thread.
+* `run_after` is the job's delay. Tasks with a larger `priority` run first, and tasks of equal priority by creation
+  time.
+* When a task succeeds, its job is acknowledged with RESULT, the record of its end.
+* When a task fails, its job gets NACK FINAL. The job is errored, and stays for the retention of its queue. The record
+  with the traceback, which is too long for a reason, is a slot (result_slots.py) under the job's id and the attempt.
+* `aenqueue` and `aget_result` are those of Django, which call these methods in a thread.
 """
 
 from __future__ import annotations
@@ -36,28 +37,28 @@ from disque_py.integrations.result_slots import ELSEWHERE, INLINE, INLINE_BYTES,
 
 URL: Final = "disque://127.0.0.1:7711"
 OPTIONS: Final = ("url", "namespace", "lease", "replicate", "publish_once", "result_ttl")
-# A task lives so long. Its lease can be extended for half of this time.
+# The TTL of a task. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
 RESULT_TTL_S: Final = 86_400
-# `priority` comes before the time of creation in milliseconds.
+# One step of `priority` weighs more than any creation time in milliseconds.
 PRIORITY_STEP: Final = 10**13
-# A question about the present state, not a wait.
+# The time-out of a question about the current state, which does not wait.
 AT_ONCE_S: Final = 0.001
 
 
-# Django makes a backend for each thread. Their clients are shared, as connections cost more than objects.
+# Django makes a backend for each thread. They share clients, because connections are more expensive than objects.
 _clients: Final[dict[str, ProcessClient]] = {}
 
 
 class DisqueBackend(BaseTaskBackend):
     """A backend of Django's tasks. Its OPTIONS:
 
-    url          `disque://host:port,host:port/?option=value`, as of the client; by default disque://127.0.0.1:7711
-    namespace    name in front of those of the queues, "django" by default
+    url          the client's URL, `disque://host:port,host:port/?option=value`; by default disque://127.0.0.1:7711
+    namespace    prefix of the names of queues, "django" by default
     lease        seconds after which the tasks of a dead worker run again, 60 by default. Tasks may take longer
     replicate    number of copies of each task; by default the node chooses
-    publish_once   send a task again when its answer was lost, and make one job of both. It costs a round trip
-                 between the nodes; by default the error is raised
+    publish_once   True: send a task again if its answer is lost, without making a second job. It costs a round trip
+                   between the nodes. False by default: the error is raised
     result_ttl   seconds for which results are kept, a day by default
     """
 
@@ -76,7 +77,7 @@ class DisqueBackend(BaseTaskBackend):
         self.client = _clients.setdefault(url, ProcessClient(url, "django"))
 
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
-        """Return what is wrong with OPTIONS, for `manage.py check`."""
+        """Return the problems of OPTIONS, for `manage.py check`."""
         found = [
             checks.Error(f"TASKS[{self.alias!r}]: unknown option {name!r}", id="disque.E001")
             for name in sorted(set(self.options) - set(OPTIONS))
@@ -88,7 +89,7 @@ class DisqueBackend(BaseTaskBackend):
         return found
 
     def queue_of(self, queue_name: str) -> str:
-        """Return the name that one of Django's queues has on the nodes."""
+        """Return the name of a Django queue on the nodes."""
         return f"{self.namespace}.{queue_name}"
 
     def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
@@ -132,11 +133,11 @@ class DisqueBackend(BaseTaskBackend):
         return result
 
     def get_result(self, result_id: str) -> TaskResult:
-        """Return the result of a task by its id. Raises TaskResultDoesNotExist, also when it was canceled."""
+        """Return the result of a task by its id. Raises TaskResultDoesNotExist, also if it was canceled."""
         return self._result(result_id, AT_ONCE_S)
 
     def wait_result(self, result_id: str, timeout: float | None = None) -> TaskResult:
-        """Return the result of a task when it has ended, or after `timeout` seconds. The nodes tell it."""
+        """Return the result of a task as soon as it has ended, or after `timeout` seconds. It does not poll."""
         return self._result(result_id, timeout)
 
     def _result(self, result_id: str, timeout: float | None) -> TaskResult:
@@ -196,14 +197,14 @@ class DisqueBackend(BaseTaskBackend):
         client.ack(job, result=pack(ELSEWHERE, job_id.encode(), until_ms))
 
     def failed(self, job: Job, result: TaskResult) -> None:
-        """Set the job of a task aside that failed, and keep the record of its end."""
+        """Make the job of a failed task errored, and keep the record of its end."""
         client = self.client()
         self._failures(client).put(f"{job.id}:{job.attempt}", record_of(result, job.body), 1000 * self.result_ttl_s)
         lines = result.errors[-1].traceback.strip().splitlines()
         client.nack(job, final=True, reason=lines[-1] if lines else "", attempt=job.attempt)
 
     def keep_results(self, queue: str) -> None:
-        """Raise the time for which the nodes keep results of one of their queues, if it is shorter than needed."""
+        """Make the nodes keep the results of one of their queues for longer, if necessary."""
         client = self.client()
         settings = client.queue_settings(queue)
         kept = settings.result_retention if settings is not None else None

@@ -1,6 +1,6 @@
 """The formats of tasks and their ends, as JSON.
 
-The body of a job has the task's path and arguments. The record of an end has these and the times, the value or the
+The body of a job has the task's path and arguments. The record of an end also has the times, and the value or the
 errors, so that a result is complete without the job.
 """
 
@@ -48,12 +48,12 @@ def record_of(result: TaskResult, body: bytes) -> bytes:
 def result_of(data: bytes, job_id: str, backend: str) -> TaskResult:
     """Return the result that a body or a record describes.
 
-    Raises ImportError for a task that does not exist any more, and ValueError for a path that names no task.
+    Raises ImportError for a task that no longer exists, and ValueError for a path that does not name a task.
     """
     record = json.loads(data)
     found = import_string(record["task"])
     if not isinstance(found, Task):
-        raise ValueError(f"{record['task']} is no task")
+        raise ValueError(f"{record['task']} is not a task")
     run_after = record["run_after"]
     task = found.using(
         priority=record["priority"],
@@ -78,6 +78,6 @@ def result_of(data: bytes, job_id: str, backend: str) -> TaskResult:
 
 
 def change(result: TaskResult, **fields: Any) -> None:
-    """Change fields of a result, which Django freezes for programs."""
+    """Change fields of a result, although Django freezes them."""
     for name, value in fields.items():
         object.__setattr__(result, name, value)

@@ -1,10 +1,10 @@
 """The worker of Django's tasks: threads that each run one task at a time.
 
 A thread fetches a job only when it is free, so no task waits behind a long one while another worker is idle. One more
-thread extends the leases of running tasks (leases.py). A worker that is told to stop finishes the tasks that it runs.
+thread extends the leases of running tasks (leases.py). A worker that is stopped finishes its running tasks first.
 
-A job that is no task of this site is errored. A task that failed is not tried again, as Django's documentation says of
-tasks; a task whose worker died is, so tasks have to bear a second run.
+A job that is not a task of this site becomes errored. A failed task is not tried again, as Django's documentation says.
+But a task whose worker died runs again, so tasks must be idempotent.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from disque_py.integrations.django.records import change, result_of
 from disque_py.integrations.leases import LeaseKeeper
 from disque_py.integrations.patience import is_outage
 
-# A thread waits so long for a job before it looks whether it has to stop.
+# The time that a thread waits for a job before it checks whether it has to stop.
 WAIT_MS: Final = 1_000
-# The pause after an error of the connection; the client has tried for its own patience before.
+# The pause after a connection error. The client has used its own patience before.
 PAUSE_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
@@ -47,9 +47,10 @@ class DisqueWorker:
     """Threads that run the tasks of a backend.
 
     backend   the backend
-    queues    Django's names of the queues, the first before the next; by default all of the backend
-    threads   tasks at a time, 4 by default
-    burst     end when no task waits; by default run until `stop`
+    queues    Django's names of the queues; the first queue is served before the next. By default all queues of the
+              backend
+    threads   number of tasks that run at a time, 4 by default
+    burst     True: stop when no task is waiting. False by default: run until `stop`
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class DisqueWorker:
         self.leases = LeaseKeeper(backend.client, backend.lease_s)
 
     def stop(self) -> None:
-        """Fetch no more tasks. `run` returns when those that run have ended."""
+        """Fetch no more tasks. `run` returns when the running tasks have ended."""
         self._stopping.set()
 
     def run(self) -> None:
@@ -106,7 +107,7 @@ class DisqueWorker:
                 self._keep_results(job.queue)
                 result = result_of(job.body, job.id, self._backend.alias)
             except Exception as error:
-                _log.exception("job %s is no task of this site", job.id)
+                _log.exception("job %s is not a task of this site", job.id)
                 reason = f"{type(error).__name__}: {error}"
                 self._backend.client().nack(job, final=True, reason=reason, attempt=job.attempt)
                 return
@@ -128,7 +129,7 @@ class DisqueWorker:
                 _log.warning("results may be kept for a shorter time than result_ttl", exc_info=True)
 
     def _settle(self, job: Job, result: TaskResult) -> None:
-        """Tell the nodes the end of a task, as soon as one can be used. The lease is being extended meanwhile."""
+        """Report the end of a task as soon as a node can be used. Until then the lease is extended."""
         is_told = False
         while True:
             try:
@@ -141,14 +142,14 @@ class DisqueWorker:
                 if self._stopping.is_set() or not is_outage(error):
                     raise
                 if not is_told:
-                    _log.warning("the end of task %s can't be told yet: %s", job.id, error)
+                    _log.warning("the end of task %s can't be reported yet: %s", job.id, error)
                 is_told = True
             self._stopping.wait(PAUSE_S)
 
     def execute(self, job: Job, result: TaskResult) -> None:
         """Run a task, and write its end into the result."""
         task, now = result.task, timezone.now()
-        # Of earlier deliveries only the number is known.
+        # Only the number of earlier deliveries is known.
         workers = ["unknown"] * ((job.attempt or 1) - 1) + [self.id]
         change(result, status=TaskResultStatus.RUNNING, started_at=now, last_attempted_at=now, worker_ids=workers)
         task_started.send(type(self._backend), task_result=result)

@@ -5,8 +5,8 @@
 
     dramatiq.set_broker(DisqueBroker(url="disque://127.0.0.1:7711"))
 
-docs/integrations/dramatiq.md has the options. broker.py adds and fetches messages, results.py and rate_limits.py serve
-Dramatiq's middleware.
+docs/integrations/dramatiq.md has the options. broker.py adds and fetches messages, and Dramatiq's middleware uses
+results.py and rate_limits.py.
 """
 
 from disque_py.integrations.dramatiq.broker import DisqueBroker

@@ -1,15 +1,15 @@
 """The broker of Dramatiq: a message is a job of the queue `<namespace>.<queue>`.
 
-* A delay is the job's own, so a message with one waits on the nodes. There are no `.DQ` queues.
+* A delayed message is a delayed job, which waits on the nodes. There are no `.DQ` queues.
 * A consumer waits in GETJOB. Acks use other connections of the client, which any number of threads may share.
-* While the queue has messages, acks leave together, before the next GETJOB (_Acks). A round trip for each would cost
-  the worker more than a quick task, because each one hands Python's lock to another thread and back. A worker without
-  another message, and one whose queue is empty, acknowledges at once.
-* A thread extends the leases of all messages that this process holds (leases.py), fetched ones and running ones.
-* A message that failed for good gets NACK FINAL: it is errored, or goes to the dead-letter queue that the queue's
-  settings name. A node that does not know the word gets it as a job of `<queue>.XQ`, for seven days.
-* Dramatiq counts retries itself. It adds the message again, with a delay, and acknowledges the old one.
-* An outage is Dramatiq's ConnectionClosed: it then tries again, in producers (Retries) and in workers.
+* While the queue has messages, acks are sent together, before the next GETJOB (_Acks). A round trip for each ack would
+  cost the worker more than a quick task, because it passes Python's lock to another thread and back. A worker without
+  another message, or with an empty queue, acknowledges immediately.
+* A thread extends the leases of all messages that this process has fetched or runs (leases.py).
+* A message that failed for good gets NACK FINAL: it is errored, or goes to the dead-letter queue in the queue's
+  settings. On a node that does not support FINAL, it becomes a job of `<queue>.XQ`, for seven days.
+* Dramatiq counts retries itself. It adds the message again, with a delay, and acknowledges the old message.
+* An outage raises Dramatiq's ConnectionClosed, after which Dramatiq tries again, in producers (Retries) and in workers.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ from disque_py.client.templates import AddTemplate, template_of
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
 from disque_py.integrations.patience import is_outage, once, persist
 
-# A message without an age limit lives so long. Its lease can be extended for half of this time.
+# The TTL of a message without an age limit. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
-# An age limit is counted by Dramatiq, which then fails the message. The job lives on for this time, to be failed.
+# Dramatiq checks age limits, and fails messages that are too old. So the job exists for this time beyond the limit.
 BEYOND_AGE_S: Final = 86_400
-# Dead letters of nodes without NACK FINAL are kept so long.
+# The time for which dead letters are kept on nodes without NACK FINAL.
 DEAD_S: Final = 7 * 86_400
-# The figures of a queue are exact while its jobs stand still. One that becomes due meanwhile may be missing in a look.
+# The figures of a queue are exact only while no job changes its state. A job that becomes due during a look may be
+# missing, so a queue counts as empty after this number of looks.
 EMPTY_LOOKS: Final = 2
-# Commands of plain messages that are kept, by queue and age limit.
+# The most commands of plain messages that are kept, by queue and age limit.
 TEMPLATES_MAX: Final = 1_000
-# A busy consumer waits so long for more messages, and for room for more of them, before it acknowledges the last ones.
+# The time that a busy consumer waits for more messages, or for room for them, before it acknowledges the last ones.
 LINGER_MS: Final = 5
-# `broker_priority` comes before the time of creation in milliseconds.
+# One step of `broker_priority` weighs more than any creation time in milliseconds.
 PRIORITY_STEP: Final = 10**13
 
 
@@ -70,13 +71,13 @@ def _outages() -> Iterator[None]:
 class DisqueBroker(Broker):
     """A broker of Dramatiq.
 
-    url          `disque://host:port,host:port/?option=value`, as of the client; by default disque://127.0.0.1:7711
-    middleware   Dramatiq's middleware; by default its own
-    namespace    name in front of those of the queues, "dramatiq" by default; "": none
+    url          the client's URL, `disque://host:port,host:port/?option=value`; by default disque://127.0.0.1:7711
+    middleware   Dramatiq's middleware; by default Dramatiq's default list
+    namespace    prefix of the names of queues, "dramatiq" by default; "": none
     lease        seconds after which the messages of a dead worker come back, 60 by default. Tasks may take longer
     replicate    number of copies of each message; by default the node chooses
-    publish_once   send a message again when its answer was lost, and make one job of both. It costs a round trip
-                 between the nodes; by default the error is raised
+    publish_once   True: send a message again if its answer is lost, without making a second job. It costs a round trip
+                   between the nodes. False by default: the error is raised
     """
 
     def __init__(
@@ -108,16 +109,16 @@ class DisqueBroker(Broker):
         return self._client()
 
     def queue_of(self, queue_name: str) -> str:
-        """Return the name that one of Dramatiq's queues has on the nodes."""
+        """Return the name of a Dramatiq queue on the nodes."""
         return f"{self.namespace}.{queue_name}" if self.namespace else queue_name
 
     def close(self) -> None:
-        """End the lease thread and the connections of this process."""
+        """Stop the lease thread, and close the connections of this process."""
         self.leases.close()
         self._client.close()
 
     def declare_queue(self, queue_name: str) -> None:
-        """Declare a queue: workers fetch from it. Nodes need no declaration."""
+        """Declare a queue, so that workers fetch from it. Nodes need no declaration."""
         if queue_name not in self.queues:
             self.emit_before("declare_queue", queue_name)
             self.queues.add(queue_name)
@@ -131,10 +132,9 @@ class DisqueBroker(Broker):
         """Add a message → a copy of it, whose option `disque_job_id` is the id of its job.
 
         message   the message
-        delay     milliseconds until workers get it; None, the default: none
+        delay     milliseconds until workers get it; None, the default: no delay
 
-        Raises QueueNotFound; ConnectionClosed when no node answers, or when the answer was lost and the message may
-        exist.
+        Raises QueueNotFound; ConnectionClosed if no node answers, or if the answer was lost and the message may exist.
         """
         queue_name = message.queue_name
         if queue_name not in self.queues:
@@ -147,7 +147,7 @@ class DisqueBroker(Broker):
         request = self._request(message, get_encoder().encode(fields), delay or 0)
         with _outages():
             job_id = persist(lambda: self._client().run(request))
-        message.options["disque_job_id"] = job_id  # A copy has options of its own.
+        message.options["disque_job_id"] = job_id  # The copy has its own options.
         self.emit_after("enqueue", message, delay)
         return message
 
@@ -169,7 +169,7 @@ class DisqueBroker(Broker):
         return add_job(self.queue_of(message.queue_name), body, **words)
 
     def _template(self, queue_name: str, ttl_s: int) -> AddTemplate:
-        """Return the command of plain messages, whose options are the same for all of a queue."""
+        """Return the command for plain messages. All plain messages of a queue have the same options."""
         found = self._templates.get((queue_name, ttl_s))
         if found is None:
             if len(self._templates) >= TEMPLATES_MAX:
@@ -191,7 +191,7 @@ class DisqueBroker(Broker):
         """Return an iterator over the messages of a queue.
 
         queue_name   its name
-        prefetch     messages that the worker holds at most, running ones included
+        prefetch     the most messages that the worker has fetched, including running ones
         timeout      milliseconds after which the iterator yields None
 
         Raises QueueNotFound.
@@ -205,7 +205,7 @@ class DisqueBroker(Broker):
 
         message   the message, with its option `disque_job_id`
 
-        A message that waits is never run. A running one has `Canceled` raised in its thread within five seconds.
+        A waiting message never runs. For a running message, `Canceled` is raised in its thread within five seconds.
         """
         job_id = message.options.get("disque_job_id")
         if job_id is None:
@@ -219,7 +219,7 @@ class DisqueBroker(Broker):
             raise_thread_exception(thread_id, Canceled)
 
     def flush(self, queue_name: str) -> None:
-        """Drop all messages of a queue that no worker has: waiting, delayed and failed ones."""
+        """Drop all messages of a queue except those that a worker has: waiting, delayed and failed ones."""
         client, queue = self._client(), self.queue_of(queue_name)
         client.purge(queue)
         client.purge(queue, status="invisible")
@@ -227,16 +227,16 @@ class DisqueBroker(Broker):
         client.purge(f"{queue}.XQ")
 
     def flush_all(self) -> None:
-        """Drop all messages of all declared queues that no worker has."""
+        """Drop all messages of all declared queues, except those that a worker has."""
         for queue_name in sorted(self.queues):
             self.flush(queue_name)
 
     def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
-        """Wait until a queue has no messages: none that waits, is delayed or runs. For tests.
+        """Wait until a queue has no waiting, delayed or running messages. For tests.
 
         queue_name   its name
-        interval     milliseconds between two questions, 100 by default
-        timeout      milliseconds to wait at most; None, the default: for ever
+        interval     milliseconds between two checks, 100 by default
+        timeout      the most milliseconds to wait; None, the default: for ever
 
         Raises QueueJoinTimeout.
         """
@@ -266,7 +266,7 @@ class _Threads(Middleware):
     ) -> None:
         self.after_skip_message(broker, message)
         if isinstance(exception, Canceled):
-            message.options["throws"] = Canceled  # The middleware of retries lets it fail at once.
+            message.options["throws"] = Canceled  # So the retry middleware does not try it again.
 
     def after_skip_message(self, broker: Broker, message: MessageProxy) -> None:
         if isinstance(message, DisqueMessage):
@@ -297,14 +297,15 @@ class DisqueMessage(MessageProxy):
 
     @property
     def redelivered(self) -> bool:
-        """Whether a worker had this message before."""
+        """Whether a worker has had this message before."""
         return (self.job.delivery_count or 1) > 1
 
 
 class _Acks:
     """The messages that are done and not acknowledged yet, of all consumers of a process.
 
-    They outlive the consumer, which Dramatiq replaces after an outage. Their leases are extended until then.
+    They outlive the consumer, which Dramatiq replaces after an outage. Their leases are extended until they are
+    acknowledged.
     """
 
     def __init__(self, client: ProcessClient, leases: LeaseKeeper) -> None:
@@ -351,7 +352,7 @@ class _DisqueConsumer(Consumer):
         self._out: set[str] = set()
         self._has_room = threading.Event()
         self._wanted_room = 1
-        # The queue has messages, so this thread fetches again soon, and sends the acknowledgements before.
+        # True while the queue has messages. Then this thread soon fetches again, and first sends the acknowledgements.
         self._is_busy = False
 
     def __next__(self) -> DisqueMessage | None:
@@ -362,7 +363,7 @@ class _DisqueConsumer(Consumer):
         try:
             message = Message.decode(job.body)
         except Exception as error:
-            self._broker.logger.error("A job is no message and was set aside: %s", job.id, exc_info=True)
+            self._broker.logger.error("A job is not a message and was set aside: %s", job.id, exc_info=True)
             self._out.discard(job.id)
             self._set_aside(job, error)
             return None
@@ -394,7 +395,7 @@ class _DisqueConsumer(Consumer):
         return bool(jobs)
 
     def _await_room(self, wanted: int, timeout_ms: int) -> bool:
-        """Wait until so many more messages may be fetched. Return whether they may."""
+        """Wait until `wanted` more messages may be fetched. Return whether they may."""
         self._wanted_room = wanted
         self._has_room.clear()
         if self._prefetch - len(self._out) < wanted:
@@ -402,7 +403,7 @@ class _DisqueConsumer(Consumer):
         return self._prefetch - len(self._out) >= wanted
 
     def ack(self, message: DisqueMessage) -> None:
-        """Acknowledge a message, now or with those that are done in the next moment. Raises ConnectionClosed."""
+        """Acknowledge a message, immediately or together with the next ones. Raises ConnectionClosed."""
         job, acks = message.job, self._broker.acks
         with _outages():
             if job.fence:
@@ -410,13 +411,13 @@ class _DisqueConsumer(Consumer):
                 self._broker.leases.remove(job)
             else:
                 acks.add(job)
-                # `add` comes first: the consumer's thread is not busy any more, and then flushes.
+                # `add` comes before this check, because a consumer that stops being busy flushes.
                 if not self._is_busy or self._out <= {job.id}:
                     acks.flush()
         self._make_room(job)
 
     def nack(self, message: DisqueMessage) -> None:
-        """Set a message aside that failed for good. Raises ConnectionClosed."""
+        """Set aside a message that failed for good. Raises ConnectionClosed."""
         self._set_aside(message.job, message.error)
 
     def _set_aside(self, job: Job, error: BaseException | None) -> None:
@@ -433,7 +434,7 @@ class _DisqueConsumer(Consumer):
         self._settled(job)
 
     def requeue(self, messages: Iterable[DisqueMessage]) -> None:
-        """Put messages back that were not begun."""
+        """Put back messages that were not started."""
         self._put_back([message.job for message in messages])
 
     def close(self) -> None:

@@ -1,12 +1,12 @@
 """The rate limiter backend of Dramatiq: counters under locks.
 
-Dramatiq's limiters, barriers and groups count under names. All names that are equal up to an `@` form one *board*: a
-job whose body has their values and the moments of their ends. To change a board is to take its lock, read the newest
-job, add the next one and acknowledge the old one. The priority of a job is minus the fence of the lock, which only
-grows, so the newest one is first even if a program ended in between.
+Dramatiq's limiters, barriers and groups have named counters. All names that are equal up to an `@` form one *board*: a
+job whose body has their values and expiry times. To change a board, a program takes its lock, reads the newest job,
+adds the next job and acknowledges the old one. The priority of a job is minus the fence of the lock. Fences only grow,
+so the newest job is first even if a program died in between.
 
 A lock needs voters (docs/locks.md). On the side of a partition without their majority, counters fail with
-NoQuorumError: a limit holds for the whole cluster or not at all. Waiting for a barrier is a slot (result_slots.py).
+NoQuorumError, because a limit must apply to the whole cluster. Waiting for a barrier uses a slot (result_slots.py).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from disque_py.client.processes import ProcessClient
 from disque_py.integrations.patience import persist
 from disque_py.integrations.result_slots import ResultSlots
 
-# A lock is held for the time of three commands. One of a program that ended is free after this time.
+# The lease of a lock, which is held only for three commands. If the program dies, the lock is free after this time.
 LOCK_MS: Final = 10_000
 # A board is written within this time after its lock was taken, or not at all.
 WRITE_MS: Final = 5_000
-# How long a limiter waits for others that use the same board.
+# The time that a limiter waits for others that use the same board.
 WAIT_MS: Final = 30_000
 
-# Values and the moments of their ends in Unix milliseconds, by name.
+# Values and expiry times (Unix milliseconds), by name.
 Board = dict[str, list[int]]
 
 
@@ -40,7 +40,7 @@ class DisqueRateLimiterBackend(RateLimiterBackend):
     """A rate limiter backend of Dramatiq.
 
     url         URL of the nodes; by default disque://127.0.0.1:7711
-    namespace   name in front of those of the queues and locks, "dramatiq-limits" by default
+    namespace   prefix of the names of queues and locks, "dramatiq-limits" by default
     """
 
     def __init__(self, *, url: str = "disque://127.0.0.1:7711", namespace: str = "dramatiq-limits") -> None:
@@ -52,7 +52,7 @@ class DisqueRateLimiterBackend(RateLimiterBackend):
         self._client.close()
 
     def add(self, key: str, value: int, ttl: int) -> bool:
-        """Set a counter that does not exist → whether it was set. `ttl` is in milliseconds here and below."""
+        """Set a counter that does not exist → whether it was set. `ttl` is in milliseconds in all methods."""
         with self._board(key) as board:
             if key in board.values:
                 return False
@@ -60,7 +60,7 @@ class DisqueRateLimiterBackend(RateLimiterBackend):
             return True
 
     def incr(self, key: str, amount: int, maximum: int, ttl: int) -> bool:
-        """Add to a counter unless it became larger than `maximum` → whether it was changed."""
+        """Add to a counter, unless the result would exceed `maximum` → whether it was changed."""
         with self._board(key) as board:
             value = board.get(key) + amount
             if value > maximum:
@@ -69,7 +69,7 @@ class DisqueRateLimiterBackend(RateLimiterBackend):
             return True
 
     def decr(self, key: str, amount: int, minimum: int, ttl: int) -> bool:
-        """Subtract from a counter unless it became smaller than `minimum` → whether it was changed."""
+        """Subtract from a counter, unless the result would be below `minimum` → whether it was changed."""
         with self._board(key) as board:
             value = board.get(key) - amount
             if value < minimum:
@@ -78,7 +78,7 @@ class DisqueRateLimiterBackend(RateLimiterBackend):
             return True
 
     def incr_and_sum(self, key: str, keys: Callable[[], Iterable[str]], amount: int, maximum: int, ttl: int) -> bool:
-        """Add to a counter unless the sum of `keys()` became larger than `maximum` → whether it was changed."""
+        """Add to a counter, unless the sum of `keys()` would exceed `maximum` → whether it was changed."""
         names = {_board_of(name): name for name in (*keys(), key)}
         with ExitStack() as stack:
             boards = {name: stack.enter_context(self._board(names[name])) for name in sorted(names)}
@@ -94,7 +94,7 @@ class DisqueRateLimiterBackend(RateLimiterBackend):
         return self._slots().wait(key, None if timeout is None else timeout / 1000) is not None
 
     def wait_notify(self, key: str, ttl: int) -> None:
-        """Tell all that wait for an event."""
+        """Wake all programs that wait for an event."""
         self._slots().put(key, b"x", ttl)
 
     def _slots(self) -> ResultSlots:
@@ -106,7 +106,7 @@ class DisqueRateLimiterBackend(RateLimiterBackend):
         owner = uuid4().hex
         grant = client.acquire_lock(name, owner, LOCK_MS, timeout_ms=WAIT_MS)
         if grant is None:
-            raise LockHeldError(f"the lock {name} is held by others all the time")
+            raise LockHeldError(f"other programs have held the lock {name} for {WAIT_MS // 1000} s")
         try:
             board = _Board(client, name, grant.fence, time.monotonic() + WRITE_MS / 1000)
             yield board
@@ -143,14 +143,14 @@ class _Board:
         self._is_changed = True
 
     def write(self) -> None:
-        """Add the changed board and forget older ones. Raises TimeoutError if the lock may be over."""
+        """Add the changed board and acknowledge older ones. Raises TimeoutError if the lock may have ended."""
         if not self._is_changed:
             return
         if time.monotonic() > self._until:
-            raise TimeoutError("the nodes were too slow: the lock may be over")
+            raise TimeoutError("the nodes were too slow: the lock may have ended")
         last_ms = max(pair[1] for pair in self.values.values()) - int(1000 * time.time())
         body = json.dumps(self.values)
-        # A board that is added twice is the same board twice.
+        # Adding a board twice is harmless, because both jobs have the same content.
         words: dict[str, Any] = {"priority": -self._fence, "ttl": max(1, -(-last_ms // 1000)), "retry_unsafe": True}
         persist(lambda: self._client.add_job(self._queue, body, **words), self._until - time.monotonic())
         if self._old:

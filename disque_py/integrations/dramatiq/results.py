@@ -1,6 +1,6 @@
 """The result backend of Dramatiq: one slot per message (result_slots.py).
 
-Readers wait on the nodes, without polling.
+Readers wait on the nodes and need not poll.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DisqueBackend(ResultBackend):
         self._found: ResultSlots | None = None
 
     def _slots(self) -> ResultSlots:
-        client = self._client()  # A forked child has another one.
+        client = self._client()  # A forked child has another client.
         if self._found is None or self._found.client is not client:
             self._found = ResultSlots(client, self.namespace)
         return self._found
@@ -44,7 +44,7 @@ class DisqueBackend(ResultBackend):
         """Return the result of a message.
 
         message   the message
-        block     wait for it; by default it must be there
+        block     True: wait for it. False by default: the result must exist
         timeout   milliseconds to wait, 10,000 by default
 
         Raises ResultMissing, ResultTimeout; ResultFailure if the message failed.

@@ -5,8 +5,8 @@
     otel.instrument(client)      # this client, and the workers that use it
     otel.instrument()            # all clients of the process
 
-`opentelemetry-instrument` does the second by itself (instrumentor.py). Clients that are not instrumented import and pay
-nothing. See docs/tracing.md. Needs the extra [otel].
+`opentelemetry-instrument` does the second automatically (instrumentor.py). Clients that are not instrumented import
+nothing and have no cost. See docs/tracing.md. Needs the extra [otel].
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def instrument(
 ) -> Telemetry:
     """Trace a client's commands, and the handlers of its workers. Return the telemetry, which may serve other clients.
 
-    client            the client; None, the default: all clients of the process, also those that exist
+    client            the client; None, the default: all clients of the process, including those that exist already
     tracer_provider   an OpenTelemetry TracerProvider; None, the default: the global one
     meter_provider    an OpenTelemetry MeterProvider; None, the default: the global one
-    create_spans      give each job of a call that adds several a span `create` of its own, the default. False: they
+    create_spans      True, the default: if a call adds several jobs, give each one its own span `create`. False: they
                       share the context of the call's span
 
     Raises nothing.
@@ -50,7 +50,7 @@ def instrument(
 def uninstrument(client: Disque | AsyncDisque | None = None) -> None:
     """End the tracing of a client, or that of the process.
 
-    client   the client; None, the default: all clients that were not instrumented one by one
+    client   the client; None, the default: all clients that were not instrumented individually
 
     Raises nothing.
     """
@@ -66,8 +66,8 @@ def process(client: Disque | AsyncDisque, job: Job) -> AbstractContextManager[Pr
     client   the client that fetched the job
     job      the job
 
-    The context has a span `process {queue}`. An exception that leaves the block is its error. For a client that is not
-    instrumented it does nothing. Raises nothing.
+    The context has a span `process {queue}`. An exception that leaves the block is the error of the span. For a client
+    that is not instrumented, the context does nothing. Raises nothing.
 
     Example: `with otel.process(client, job): handle(job.body)`
     """

@@ -1,8 +1,8 @@
 """The trace context of a job: the pairs `traceparent` and `tracestate` of its metadata.
 
-The format is that of W3C Trace Context, whatever propagators the program uses for other protocols: the broker lets
-exactly these two names pass outside its limit of pairs (spec F9). A job that has a `traceparent` already keeps it,
-because its creator knows better.
+The format is W3C Trace Context, whatever propagators the program uses for other protocols, because the broker does not
+count exactly these two names towards its limit of pairs (spec F9). A job that already has a `traceparent` keeps it,
+because its creator chose it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from disque_py.client import Job
 
 PARENT: Final = "traceparent"
 STATE: Final = "tracestate"
-# Bytes of both values together; the broker refuses more.
+# The most bytes of both values together. The broker refuses more.
 BYTES_MAX: Final = 1024
 
 _FORMAT: Final = TraceContextTextMapPropagator()
@@ -48,7 +48,7 @@ def has_context(argv: Sequence[bytes], start: int) -> bool:
 
 
 def context_of(job: Job) -> SpanContext | None:
-    """Return the creation context of a job; None if it has none, or one that can't be read."""
+    """Return the creation context of a job; None if it has none, or an invalid one."""
     if not job.meta or PARENT not in job.meta:
         return None
     found = get_current_span(_FORMAT.extract(job.meta, _NOTHING)).get_span_context()

@@ -1,7 +1,7 @@
 """Names of OpenTelemetry's semantic conventions for messaging, version 1.44.
 
-https://opentelemetry.io/docs/specs/semconv/messaging/ has them. They are in development, so they stand here and do not
-come from the package opentelemetry-semantic-conventions, where names of this kind may move.
+https://opentelemetry.io/docs/specs/semconv/messaging/ has them. They are in development, so they are copied here and
+not imported from the package opentelemetry-semantic-conventions, where such names may move.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ OPERATION_DURATION: Final = "messaging.client.operation.duration"
 SENT: Final = "messaging.client.sent.messages"
 CONSUMED: Final = "messaging.client.consumed.messages"
 PROCESS_DURATION: Final = "messaging.process.duration"
-# The buckets that the conventions advise, in seconds.
+# The buckets that the conventions recommend, in seconds.
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)

@@ -19,7 +19,7 @@ class DisqueInstrumentor(BaseInstrumentor):
     """Instruments all clients of the process. `instrument` takes the arguments of `otel.instrument`."""
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return the packages that must be there: this one."""
+        """Return the packages that must be installed: this one."""
         return ("disque-py",)
 
     def _instrument(self, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Spans and metrics of clients and workers: OpenTelemetry's conventions for messaging.
+"""Spans and metrics of clients and workers, by OpenTelemetry's conventions for messaging.
 
     add {queue}       PRODUCER, one for a call, also for one that adds many jobs
     create {queue}    PRODUCER, one for each job of such a call, below it
@@ -6,12 +6,13 @@
     process {queue}   CONSUMER, below the creation context of its job and linked to it
     ack|nack {queue}  CLIENT, one for a call, linked to the jobs' creation contexts
 
-`publish {topic}` is the span of TOPIC PUBLISH. A pipeline has one span for each of these operations that is in it. The
-creation context of a job is the span `add`, or `create` where there is one. It travels in the job's metadata
+`publish {topic}` is the span of TOPIC PUBLISH. A pipeline has one span for each of these operations that it contains.
+The creation context of a job is the span `create` if there is one, else `add`. It travels in the job's metadata
 (carrier.py), so a traced GETJOB asks for metadata.
 
-A name has no queue where a call is about several queues, or about ids whose queues the client does not know. The span
-of a GETJOB is made when the answer is there, with the moment of the call as its begin: only then its links are known.
+A span's name has no queue if a call is about several queues, or about ids whose queues the client does not know. The
+span of a GETJOB is made when the answer has arrived, because its links are not known before. It starts at the time of
+the call.
 """
 
 from __future__ import annotations
@@ -71,24 +72,24 @@ COMMANDS: Final = {
     b"NACK": NACK,
     b"NACKTOKEN": NACK,
 }
-# The place of the destination in a command that adds jobs, and of its first option.
+# The index of the destination in a command that adds jobs, and of its first option.
 DESTINATION_AT: Final = {ADD: 1, PUBLISH: 2}
 OPTIONS_AT: Final = {ADD: 4, PUBLISH: 5}
 
 
 def operation_of(request: Request[Any]) -> Operation | None:
-    """Return the operation of a command; None for other commands, and for words that a program wrote itself."""
+    """Return the operation of a command; None for other commands, and for commands of `execute`."""
     if request.lane is not Lane.ADDS and not request.is_consumers:
         return None
     return COMMANDS.get(request.argv[0])
 
 
 class Telemetry:
-    """The spans and metrics of any number of clients. It is what a client's attribute `tracing` takes.
+    """The spans and metrics of any number of clients: the value for a client's attribute `tracing`.
 
     tracer_provider   an OpenTelemetry TracerProvider; None, the default: the global one
     meter_provider    an OpenTelemetry MeterProvider; None, the default: the global one
-    create_spans      give each job of a call that adds several a span of its own, the default
+    create_spans      True, the default: if a call adds several jobs, give each one its own span
     """
 
     def __init__(
@@ -197,7 +198,7 @@ class Telemetry:
         links: Sequence[SpanContext] = (),
         began_ns: int | None = None,
     ) -> Span:
-        """Begin a span. `parent` None is the current context."""
+        """Begin a span. Without `parent` it is below the current context."""
         return self.tracer.start_span(
             operation.name if queue is None else f"{operation.name} {queue}",
             parent,
@@ -357,7 +358,7 @@ class _Receiving(_Call):
 
     def failed(self, error: BaseException) -> None:
         if not isinstance(error, (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)):
-            self.ended([error])  # A program that ends while it waits for jobs is no failure.
+            self.ended([error])  # It is no failure if a program ends while it waits for jobs.
 
 
 class _Settling(_Call):
@@ -405,7 +406,7 @@ class _Only:
 
 
 class _Pipeline:
-    """The calls of a pipeline: the places of the commands of each operation."""
+    """The calls of a pipeline, and the indexes of the commands of each operation."""
 
     __slots__ = ("_parts",)
 
@@ -422,13 +423,13 @@ class _Pipeline:
 
 
 def _with_metadata(request: Request[T]) -> Request[T]:
-    """Return a GETJOB that also asks for metadata. Asking twice is allowed."""
+    """Return a GETJOB that also asks for metadata. The option may occur twice."""
     at = 1 if request.wait_word is None else request.wait_word + 1
     return replace(request, argv=(*request.argv[:at], b"WITHMETA", *request.argv[at:]))
 
 
 def _only(found: Iterable[str]) -> str | None:
-    """Return the value that all have; None if they differ, or there is none."""
+    """Return the common value; None if the values differ, or there are none."""
     values = set(found)
     return values.pop() if len(values) == 1 else None
 

@@ -7,7 +7,7 @@
     )
 
 docs/integrations/taskiq.md has the options. broker.py adds and fetches messages, results.py keeps results and progress,
-schedules.py lets the cluster add messages at their moments.
+and schedules.py makes the cluster add messages at planned times.
 """
 
 from disque_py.integrations.taskiq.broker import DisqueBroker

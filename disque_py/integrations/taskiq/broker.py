@@ -1,16 +1,19 @@
 """The broker of Taskiq: a message is a job.
 
-* The labels `delay` (seconds) and `priority` (larger first) become the job's own, and `queue_name` its queue.
+* The labels `delay` (seconds) and `priority` (larger first) become the job's delay and priority, and `queue_name` its
+  queue.
 * A worker waits in GETJOB. It fetches as many messages as it finishes in a short time (pace.py).
-* A thread extends the leases of all jobs that this process holds (leases.py), also while a task blocks the loop.
-* Taskiq decides when a message is acknowledged. If Taskiq drops a message that nothing acknowledged, as with manual
+* A thread extends the leases of all jobs that this process has (leases.py), even while a task blocks the loop.
+* Taskiq decides when a message is acknowledged. If Taskiq drops a message without an acknowledgement, as with manual
   acknowledgements or after an error in a middleware, its lease runs out and the message comes again.
-* Acks leave together, because a command for each costs the worker and the node more than the task's own commands. An
-  ack after the end of a task (`when_saved`) returns at once, and leaves within ACK_S: at once when the worker has no
-  other task, and before the next GETJOB. Any other ack is waited for, because the task may rely on it. Those of one
-  turn of the event loop share a command. A job under a claim is acknowledged alone, with its fence.
-* While no node can be used, a worker goes on with the tasks that it has, and keeps their acknowledgements.
-* Jobs of a schedule share one body. Their task ids are made of the schedule and the tick, so each has its own result.
+* Acks are sent together, because a command for each ack costs the worker and the node more than the task's other
+  commands. An ack after the end of a task (`when_saved`) returns immediately. It is sent within ACK_S: immediately if
+  the worker has no other task, and always before the next GETJOB. Taskiq waits for any other ack, because the task may
+  rely on it. Acks of one turn of the event loop share a command. A job under a claim is acknowledged alone, with its
+  fence.
+* While no node can be used, a worker continues its tasks, and keeps their acknowledgements.
+* Jobs of a schedule have the same body. Their task ids consist of the schedule and the tick, so each has its own
+  result.
 """
 
 from __future__ import annotations
@@ -35,25 +38,25 @@ from disque_py.integrations.leases import LEASE_S, LeaseKeeper
 from disque_py.integrations.pace import COUNT_MAX, Pace
 from disque_py.integrations.patience import apersist, is_outage, once
 
-# A message lives so long. Its lease can be extended for half of this time.
+# The TTL of a message. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
-# The label `priority` comes before the time of creation in milliseconds.
+# One step of the label `priority` weighs more than any creation time in milliseconds.
 PRIORITY_STEP: Final = 10**13
-# Commands of plain messages that are kept, by queue.
+# The most commands of plain messages that are kept, by queue.
 TEMPLATES_MAX: Final = 1_000
-# An ack that Taskiq does not wait for leaves within this time.
+# An ack that Taskiq does not wait for is sent within this time.
 ACK_S: Final = 0.005
-# So long, a stopping worker waits for its last acks.
+# The time that a stopping worker waits for its last acks.
 LAST_ACKS_S: Final = 2.0
 
-# The pause after an error of the connection; the client has tried for its own patience before.
+# The pause after a connection error. The client has used its own patience before.
 PAUSE_S: Final = 0.5
 
-# The task id of a schedule's body begins so, and its tick is appended.
+# The beginning of the task id in a schedule's body. The tick is appended to it.
 TICKING: Final = "schedule:"
 TICK: Final = "x-disque-tick"
 
-# META costs the nodes a quarter more for each message, so it is left out where the body begins with the task id.
+# META costs the nodes a quarter more for each message, so it is left out if the body begins with the task id.
 SHOWN_TASK: Final = re.compile(rb'\{"task_id": ?"([\w.:-]+)"', re.ASCII).match
 
 # A job that is done, and the future of a caller that waits for its acknowledgement.
@@ -63,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 
 def add_options(labels: dict[str, Any], lease: timedelta) -> dict[str, Any]:
-    """Return the options of ADDJOB that labels ask for."""
+    """Return the options of ADDJOB for these labels."""
     delay_ms = round(1000 * float(labels.get("delay") or 0))
     options: dict[str, Any] = {"retry": lease, "ttl": TTL_S - (-delay_ms // 1000)}
     if delay_ms > 0:
@@ -74,27 +77,27 @@ def add_options(labels: dict[str, Any], lease: timedelta) -> dict[str, Any]:
 
 
 def shown_task(body: bytes) -> str | None:
-    """Return the task id with which Taskiq's JSON begins; None for another format, or an id with odd characters."""
+    """Return the task id at the beginning of Taskiq's JSON; None for another format or an unusual id."""
     found = SHOWN_TASK(body)
     return None if found is None else found[1].decode("ascii")
 
 
 def shows_task(message: BrokerMessage) -> bool:
-    """Return whether workers read the task id from the body. If not, the message needs META."""
+    """Return whether workers can read the task id from the body. If not, the message needs META."""
     return shown_task(message.message) == str(message.task_id)
 
 
 class DisqueBroker(AsyncBroker):
     """A broker of Taskiq.
 
-    url           `disque://host:port,host:port/?option=value`, as of the client
+    url           the client's URL, `disque://host:port,host:port/?option=value`; by default disque://127.0.0.1:7711
     queue_name    queue of messages without the label `queue_name`, "taskiq" by default
-    queues        further queues that workers take messages from, after the first; none by default
+    queues        further queues from which workers take messages, after the first; none by default
     lease         seconds after which the messages of a dead worker come back, 60 by default. Tasks may take longer
-    fetch_count   messages that a worker fetches at once at most, 100 by default. It begins with 10
+    fetch_count   the most messages that a worker fetches with one command, 100 by default. It begins with 10
     replicate     number of copies of each message; by default the node chooses
-    publish_once   send a message again when its answer was lost, and make one job of both. It costs a round trip
-                  between the nodes; by default the error is raised
+    publish_once   True: send a message again if its answer is lost, without making a second job. It costs a round trip
+                   between the nodes. False by default: the error is raised
     """
 
     def __init__(
@@ -141,7 +144,7 @@ class DisqueBroker(AsyncBroker):
         return self._client
 
     async def shutdown(self) -> None:
-        """Put back what is not done, and close the connections."""
+        """Put back messages that are not done, and close the connections."""
         self._is_closing = True
         await super().shutdown()
         self._flush()
@@ -159,7 +162,7 @@ class DisqueBroker(AsyncBroker):
         self._is_closing = False
 
     async def startup(self) -> None:
-        """Begin anew, also after a shutdown."""
+        """Start the broker, also after a shutdown."""
         self._given_back.clear()
         await super().startup()
 
@@ -181,7 +184,7 @@ class DisqueBroker(AsyncBroker):
         return add_job(queue, message.message, **words)
 
     def _template(self, queue: str) -> AddTemplate:
-        """Return the command of plain messages, whose options are the same for all of a queue."""
+        """Return the command for plain messages. All plain messages of a queue have the same options."""
         found = self._templates.get(queue)
         if found is None:
             if len(self._templates) >= TEMPLATES_MAX:
@@ -191,7 +194,7 @@ class DisqueBroker(AsyncBroker):
         return found
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
-        """Yield messages. Those that were fetched and not yielded go back when the generator is closed."""
+        """Yield messages. When the generator is closed, it puts back messages that it has fetched but not yielded."""
         fetched: list[Job] = []
         try:
             while True:
@@ -209,13 +212,13 @@ class DisqueBroker(AsyncBroker):
     async def _fetch(self) -> list[Job]:
         is_told = False
         while True:
-            self._flush()  # A cap of the queue counts the leases that run.
+            self._flush()  # A cap of the queue counts running leases, so these must end first.
             count = self._pace.count(asyncio.get_running_loop().time())
             try:
                 return await self.client.get_jobs(
                     *self.queues, count=count, withlease=True, withmeta=True, lease=self.leases.lease
                 )
-            except DisqueError as error:  # It would end the worker and the tasks that run.
+            except DisqueError as error:  # The error would end the worker and its running tasks.
                 if not is_told:
                     _log.warning("no messages can be fetched: %s", error)
                 is_told = True
@@ -241,9 +244,9 @@ class DisqueBroker(AsyncBroker):
     # Acks.
 
     def _ack(self, task_id: str, job: Job) -> asyncio.Future[None] | None:
-        """Acknowledge a job soon → a future if Taskiq goes on when that is done."""
+        """Acknowledge a job soon → a future if Taskiq must wait for it."""
         if job.id in self._given_back:
-            return None  # The shutdown has cut its task off, and another worker runs it.
+            return None  # The shutdown has interrupted its task, and another worker runs it.
         loop = asyncio.get_running_loop()
         is_over = self.leases.is_ending(job)
         done = None if is_over else loop.create_future()
@@ -263,7 +266,7 @@ class DisqueBroker(AsyncBroker):
             del self.held[task_id]
 
     def _drop(self, task_id: str, job: Job) -> None:
-        """Taskiq has dropped a message that was not acknowledged."""
+        """Handle a message that Taskiq has dropped without an acknowledgement."""
         self.leases.remove(job)
         self._let_go(task_id, job)
 
@@ -289,7 +292,7 @@ class DisqueBroker(AsyncBroker):
             if not isinstance(error, Exception):
                 raise
             if any(done is None for _, done in acks):
-                _log.error("messages were done and could not be acknowledged, and may come again: %s", error)
+                _log.error("finished messages could not be acknowledged, and may come again: %s", error)
         else:
             for _, done in acks:
                 if done is not None and not done.done():
@@ -304,7 +307,7 @@ class DisqueBroker(AsyncBroker):
             try:
                 await self.client.ack_jobs(jobs)
                 return
-            except DisqueError as error:  # The leases are being extended, so the tasks don't run twice.
+            except DisqueError as error:  # Their leases are extended, so the tasks don't run twice.
                 if self._is_closing or not is_outage(error):
                     raise
                 if not is_told:
@@ -316,7 +319,7 @@ class DisqueBroker(AsyncBroker):
 class _Acknowledge:
     """The acknowledgement of one delivery, as Taskiq calls it.
 
-    Taskiq drops a message without a word if a middleware or a label is in error. Then its lease is extended no more.
+    Taskiq silently drops a message if a middleware or a label causes an error. Then its lease is no longer extended.
     """
 
     __slots__ = ("_broker", "_is_acked", "_job", "_task_id")
@@ -345,14 +348,14 @@ class _Ends(TaskiqMiddleware):
         self._disque = broker
 
     def pre_execute(self, message: TaskiqMessage) -> TaskiqMessage:
-        """Tell the task which delivery this is, in the label `delivery_count`."""
+        """Put the number of this delivery into the label `delivery_count`."""
         job = self._disque.held.get(message.task_id)
         if job is not None:
             message.labels["delivery_count"] = job.delivery_count
         return message
 
     def post_execute(self, message: TaskiqMessage, result: TaskiqResult) -> None:
-        """Extend the lease for one more lease only: whatever acknowledges the message does so soon."""
+        """Extend the lease only once more, because the acknowledgement follows soon."""
         job = self._disque.held.get(message.task_id)
         if job is not None:
             self._disque.leases.remove_later(job)

@@ -1,7 +1,7 @@
 """The result backend of Taskiq: one slot per task (result_slots.py), and the newest progress of each.
 
-The progress of a task is the newest job of a queue of its own, `<queue>.progress.<task id>`. A queue without jobs
-costs nothing, and the jobs end with their TTL.
+The progress of a task is the newest job of the queue `<queue>.progress.<task id>`. A queue without jobs costs nothing,
+and the jobs expire with their TTL.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from taskiq.serializers import JSONSerializer, PickleSerializer
 from disque_py.client import AsyncDisque
 from disque_py.integrations.result_slots import AsyncResultSlots
 
-# Results and progress are kept so long: the default of the setting `result-retention`.
+# The time for which results and progress are kept: the default of the setting `result-retention`.
 RESULT_TTL_S: Final = 3600
 
 
 class DisqueResultBackend(AsyncResultBackend):
     """A result backend of Taskiq. The first result of a task counts.
 
-    url          `disque://host:port,host:port/?option=value`, as of the client
+    url          the client's URL, `disque://host:port,host:port/?option=value`; by default disque://127.0.0.1:7711
     queue_name   queue of the results, "taskiq-results" by default
     result_ttl   seconds for which results and progress are kept, 3600 by default
     serializer   Taskiq's serializer of results; JSON by default
@@ -67,7 +67,7 @@ class DisqueResultBackend(AsyncResultBackend):
         await super().shutdown()
 
     async def set_result(self, task_id: str, result: TaskiqResult) -> None:
-        """Store the result of a task. An earlier one stays."""
+        """Store the result of a task. An earlier result stays."""
         data = self.serializer.dumpb(result.model_dump(mode=self._mode))
         await self._slots.put(task_id, data, 1000 * self.result_ttl)
 
@@ -76,16 +76,16 @@ class DisqueResultBackend(AsyncResultBackend):
         return await self._slots.get(task_id) is not None
 
     async def get_result(self, task_id: str, with_logs: bool = False) -> TaskiqResult:
-        """Return the result of a task. Raises ResultGetError without one."""
+        """Return the result of a task. Raises ResultGetError if there is none."""
         return self._read(await self._slots.get(task_id))
 
     async def wait_result(self, task_id: str, timeout: float | None = None) -> TaskiqResult:
-        """Return the result of a task as soon as there is one. The nodes tell it; `task.wait_result` polls.
+        """Return the result of a task as soon as there is one. This method does not poll, unlike `task.wait_result`.
 
         task_id   the task's id
         timeout   seconds to wait; None, the default: for ever
 
-        Raises ResultGetError if none came in time.
+        Raises ResultGetError if there is no result in time.
         """
         return self._read(await self._slots.wait(task_id, timeout))
 
@@ -95,7 +95,7 @@ class DisqueResultBackend(AsyncResultBackend):
         return TaskiqResult.model_validate(self.serializer.loadb(data))
 
     async def set_progress(self, task_id: str, progress: TaskProgress[Any]) -> None:
-        """Store how far a task is. The newest one counts."""
+        """Store the progress of a task. It replaces older progress."""
         queue = self._progress_queue(task_id)
         older = await self.client.qpeek(queue, 10, cluster=True)
         data = self.serializer.dumpb(progress.model_dump(mode=self._mode))
@@ -103,7 +103,7 @@ class DisqueResultBackend(AsyncResultBackend):
         await self.client.ack_jobs(older)
 
     async def get_progress(self, task_id: str) -> TaskProgress[Any] | None:
-        """Return how far a task is; None if it did not say."""
+        """Return the progress of a task; None if it has reported none."""
         newest = await self.client.qpeek(self._progress_queue(task_id), -1, cluster=True)
         return TaskProgress.model_validate(self.serializer.loadb(newest[0].body)) if newest else None
 

@@ -3,7 +3,7 @@
 * `cron` and `interval` become schedules of the cluster (docs/schedules.md), named `<prefix><schedule id>`.
 * `time` becomes a job with a delay. Its KEY is the schedule's name.
 
-No scheduler process is needed. One that runs all the same lists these schedules, and sends nothing for them.
+No scheduler process is needed. If one runs, it lists these schedules, and sends nothing for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from taskiq.labels import prepare_label
 from disque_py.client import ScheduleInfo
 from disque_py.integrations.taskiq.broker import TICKING, DisqueBroker, add_options
 
-# `get_schedules` lists at most so many messages with a `time`.
+# The most messages with a `time` that `get_schedules` lists.
 LISTED_MAX: Final = 1_000
 
 
@@ -27,7 +27,7 @@ class DisqueScheduleSource(ScheduleSource):
     """A schedule source of Taskiq.
 
     broker   the broker whose queue and nodes the schedules use
-    prefix   begin of the names of the schedules in the cluster, "taskiq:" by default
+    prefix   beginning of the names of the schedules in the cluster, "taskiq:" by default
     """
 
     def __init__(self, broker: DisqueBroker, *, prefix: str = "taskiq:") -> None:
@@ -35,10 +35,10 @@ class DisqueScheduleSource(ScheduleSource):
         self.prefix = prefix
 
     async def add_schedule(self, schedule: ScheduledTask) -> None:
-        """Give the cluster a schedule. One of the same id is replaced.
+        """Install a schedule in the cluster. A schedule with the same id is replaced.
 
-        `cron_offset` may be the IANA name of a time zone. Raises ValueError for an offset in time, which the cluster
-        does not know, and ReplyError for an expression that it refuses.
+        `cron_offset` may be the IANA name of a time zone. Raises ValueError for a span of time, which the cluster does
+        not support, and ReplyError for an expression that it refuses.
         """
         name, labels = self._name(schedule.schedule_id), schedule.labels
         queue = labels.get("queue_name") or self.broker.queue_name
@@ -47,7 +47,7 @@ class DisqueScheduleSource(ScheduleSource):
             await self._add_once(schedule, name, queue)
             return
         if isinstance(schedule.cron_offset, timedelta):
-            raise ValueError("the cluster takes the name of a time zone as cron_offset, not a span of time")
+            raise ValueError("cron_offset must be the name of a time zone: the cluster supports no span of time")
         options = add_options({**labels, "priority": None}, self.broker.leases.lease)
         every = schedule.interval
         await self.broker.client.schedule(
@@ -92,7 +92,7 @@ class DisqueScheduleSource(ScheduleSource):
         return body
 
     async def delete_schedule(self, schedule_id: str) -> None:
-        """Remove a schedule. Messages that it has added stay; one with a `time` that has not come is canceled."""
+        """Remove a schedule. Messages that it has added stay. A message whose `time` has not come yet is canceled."""
         client, name = self.broker.client, self._name(schedule_id)
         if await client.delete_schedule(name):
             return
@@ -133,7 +133,7 @@ class DisqueScheduleSource(ScheduleSource):
         )
 
     def pre_send(self, task: ScheduledTask) -> None:
-        """Keep a scheduler process from sending: the cluster does."""
+        """Keep a scheduler process from sending a message, because the cluster sends it."""
         raise ScheduledTaskCancelledError
 
     def _name(self, schedule_id: str) -> str:

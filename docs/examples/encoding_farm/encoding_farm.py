@@ -5,9 +5,10 @@
     python encoding_farm.py work    127.0.0.1:7711 127.0.0.1:7712 --dir /var/lib/farm --kind gpu
     python encoding_farm.py submit  127.0.0.1:7711 127.0.0.1:7712 < jobs.jsonl
 
-`prepare` makes the queue exclusive by project, once. `submit` reads an encoding per line and adds a job for each; its
-priority is its deadline. A worker takes only jobs of its kind, and writes segments to the storage, here a SQLite file.
-Each write carries the fence of the job's claim, and the storage refuses older ones. README.md says what this prevents.
+`prepare` makes the queue exclusive by project, once. `submit` reads one encoding per line and adds a job for each; the
+job's priority is its deadline. A worker takes only jobs of its kind, and writes segments to the storage, which is a
+SQLite file here. Each write has the fence of the job's claim, and the storage refuses older fences. README.md says what
+this prevents.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Storage:
 
 
 class Encoding(NamedTuple):
-    """An encoding that is wanted.
+    """A requested encoding.
 
     kind        the kind of worker that it needs: cpu or gpu
     deadline    Unix time in milliseconds; the earliest deadline is served first
@@ -135,7 +136,7 @@ class Encoding(NamedTuple):
 
 
 def prepare(client: Disque) -> None:
-    """Set the queue up. All nodes know its settings afterwards. The cluster needs voters."""
+    """Set up the queue. Afterwards all nodes know its settings. The cluster needs voters."""
     client.set_queue(
         QUEUE,
         exclusive_by="project",
@@ -149,7 +150,7 @@ def prepare(client: Disque) -> None:
 
 
 def submit(client: Disque, encodings: Iterable[Encoding]) -> list[str]:
-    """Add a job per encoding and return the ids. The keys make a repeated call harmless."""
+    """Add a job for each encoding, and return the ids. Keys make a repeated call harmless."""
     return [
         client.add_job(
             QUEUE,
@@ -182,7 +183,7 @@ def _encode(job: Job, folder: Path) -> str:
     wanted, meta, storage = json.loads(job.body), job.meta or {}, Storage(folder)
     begin = Event("begin", meta["project"], wanted["title"], meta["kind"], os.getpid(), job.fence or 0)
     try:
-        # The first write tells the storage the new fence. From here on an earlier writer is refused.
+        # The first write tells the storage the new fence. From now on the storage refuses earlier writers.
         storage.note(begin)
         if wanted["is_broken"]:
             storage.note(begin._replace(what="end"))

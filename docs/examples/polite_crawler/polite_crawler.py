@@ -68,10 +68,10 @@ class Crawler:
         self._folder = folder
 
     def handle(self, job: Job) -> None:
-        """Do a job of any of the three queues. A second time does no harm."""
+        """Do a job of any of the three queues. Doing it twice is harmless."""
         meta = job.meta or {}
         if job.queue == SEEDS:
-            # The tick is the same for all deliveries of this job, so all of them are about one round.
+            # The tick is the same for all deliveries of this job, so all of them belong to one round.
             self._begin(meta.get("x-disque-tick", job.id), json.loads(job.body))
         elif job.queue == PAGES:
             self._visit(job.text, meta["round"], int(meta["depth"]))
@@ -85,7 +85,7 @@ class Crawler:
 
     def _add(self, urls: list[str], of_round: str, depth: int) -> None:
         for url in urls:
-            # The key makes it one job per URL and window, whichever page names it, and in whichever round.
+            # The key allows one job per URL and window, whatever page links to it, and in whatever round.
             self._client.add_job(
                 PAGES,
                 url,
@@ -107,7 +107,7 @@ class Crawler:
             store.execute("INSERT OR REPLACE INTO pages VALUES (?, ?, ?, ?)", (of_round, url, depth, page.title))
 
     def _close(self, of_round: str, depth: int) -> None:
-        """End the adding of pages at a depth. All pages above it are over, so no other page can be added.
+        """Close the batch of a depth. All pages of the depth before are over, so no other page can be added.
 
         A batch has no jobs if each of its URLs was added before. A round without any job has no report.
         """
@@ -183,12 +183,12 @@ class Page(HTMLParser):
 
 
 class NoRedirect(HTTPRedirectHandler):
-    """A redirection is a link: its target waits for its turn as any other page."""
+    """A redirect is treated as a link: its target waits for its turn like any other page."""
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> None:
-        """Follow nothing."""
+        """Follow no redirect."""
 
 
 def _opener() -> OpenerDirector:
@@ -216,7 +216,7 @@ def fetch(url: str) -> Page:
 
 @lru_cache(maxsize=10_000)
 def rules_of(url: str, of_round: str) -> RobotFileParser:
-    """Return the rules of a robots.txt. Each process fetches it once per round, within the turn of its host."""
+    """Return the rules of a robots.txt. Each process fetches it once per round, in the job of a page."""
     rules = RobotFileParser(url)
     try:
         with _opener().open(url, timeout=FETCH_S) as response:

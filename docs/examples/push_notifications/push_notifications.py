@@ -5,9 +5,9 @@
     python push_notifications.py deliver  127.0.0.1:7711 127.0.0.1:7712 --dir /var/lib/push
 
 The site appends an activity to `feed.jsonl` for each thing that happens. One generator at a time turns activities into
-jobs; the others wait for its lock. Targeters look up who is to be told, and add a job per device to one of the delivery
-shards. Of each shard one deliverer at a time sends the notifications to the gateway of the phones, here a SQLite file.
-README.md says why nothing is lost, and where a notification may be sent again.
+jobs; the others wait for its lock. Targeters look up the recipients, and add a job per device to one of the delivery
+shards. In each shard, one deliverer at a time sends the notifications to the gateway of the phones, which is a SQLite
+file here. README.md says why nothing is lost, and where a notification may be sent again.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Gateway:
 
 
 def publish(folder: Path, user: str, number: int) -> None:
-    """Note an activity: one short line, so that the page that causes it is not slowed down."""
+    """Note an activity as one short line, so that the page that causes it is not slowed down."""
     line = json.dumps({"id": f"{user}-{number}", "user": user, "happened": time.time()})
     with (folder / "feed.jsonl").open("a") as feed:
         feed.write(line + "\n")
@@ -90,7 +90,7 @@ def generate(client: Disque, folder: Path, stop: threading.Event) -> None:
             with client.lock("push.generate", lease=LEASE_S) as lock:
                 for lines, offset in _unread(folder, lock, stop):
                     ids = [json.loads(line)["id"] for line in lines]
-                    # A key per activity: what a generator before this one has added is not added again.
+                    # With a key per activity, no activity is added twice, even if an earlier generator has added it.
                     client.add_jobs(EVENTS, lines, key=ids, retry=RETRY_S, replicate=2)
                     _note(folder, offset)
         except (DisqueError, LockLostError):
@@ -98,7 +98,7 @@ def generate(client: Disque, folder: Path, stop: threading.Event) -> None:
 
 
 def _unread(folder: Path, lock: Lock, stop: threading.Event) -> Iterator[tuple[list[str], int]]:
-    """Read new lines of the feed, and the offset behind them, while the lock is held."""
+    """Yield new lines of the feed, and the offset after them, while the lock is held."""
     noted = folder / "feed.offset"
     offset = int(noted.read_text()) if noted.exists() else 0
     (folder / "feed.jsonl").touch()
@@ -121,7 +121,7 @@ def _unread(folder: Path, lock: Lock, stop: threading.Event) -> Iterator[tuple[l
 
 
 def _note(folder: Path, offset: int) -> None:
-    """Note how far the feed was read. An older offset does no harm."""
+    """Note how far the feed was read. An older offset is harmless."""
     new = folder / f"feed.offset.{os.getpid()}"
     new.write_text(str(offset))
     new.replace(folder / "feed.offset")
@@ -131,7 +131,7 @@ def _note(folder: Path, offset: int) -> None:
 
 
 def target(client: Disque, stop: threading.Event) -> None:
-    """Find out who is to be told, and add a job per device. The event is done when all of them are added."""
+    """Find the recipients of each event, and add a job per device. The event is done when all jobs are added."""
     while not stop.is_set():
         try:
             events = client.get_jobs(EVENTS, count=BATCH // FOLLOWERS, timeout_ms=200)

@@ -5,8 +5,8 @@
 
 The site's database knows all contacts, and some users have tens of thousands of them. The index has a short list per
 user, with the newest first, so a page asks the database about ten contacts only. The site changes its database and adds
-a task for each change. Workers run the tasks in any order, and any of them twice. A task says only what to look at, so
-the order is without effect. Database and index are SQLite files here. README.md has the rules.
+a task for each change. Workers run the tasks in any order, and perhaps twice. A task only names the contact to check,
+so the order has no effect. Database and index are SQLite files here. README.md has the rules.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def opened(path: Path) -> sqlite3.Connection:
 
 
 class Site:
-    """The database of contacts and uploads, which is right at any time. Each change returns its task."""
+    """The database of contacts and uploads, which is always correct. Each change returns its task."""
 
     def __init__(self, folder: Path) -> None:
         self._db = opened(folder / "site.db")
@@ -102,10 +102,10 @@ class Site:
 
 
 class Index:
-    """A list per user of CAP contacts at most.
+    """A list per user, of at most CAP contacts.
 
-    A list has each contact who uploaded at its horizon or later. What the cap cuts off moves the horizon up, and a
-    refill sets it anew. So the list is always the beginning of the whole list, and never has a gap.
+    A list has each contact who uploaded at its horizon or later. When the cap drops a contact, the horizon moves up,
+    and a refill sets it again. So the list is always the beginning of the whole list, and never has a gap.
     """
 
     def __init__(self, folder: Path, site: Site) -> None:
@@ -125,8 +125,8 @@ class Index:
     def look(self, user: int, contact: int) -> None:
         """Bring a contact's place in a list up to date.
 
-        The index is locked before the database is read. So of two tasks the one that writes later has read later, and
-        a remove and an add that change places have the same effect.
+        The index is locked before the database is read. So of two tasks, the one that writes later has read later, and
+        a removal and an addition in the wrong order have the same effect.
         """
         with self._locked():
             last = self._site.last_upload(user, contact)
@@ -141,7 +141,7 @@ class Index:
                 self._refill(user)
 
     def recent(self, user: int) -> list[int]:
-        """Return the contacts for a page, newest first. Those who are no contacts any more are left out."""
+        """Return the contacts for a page, newest first. Removed contacts are left out."""
         rows = self._db.execute("SELECT contact FROM recent WHERE user = ? ORDER BY last DESC, contact", (user,))
         return [contact for (contact,) in rows if self._site.last_upload(user, contact) is not None][:SHOWN]
 
@@ -151,7 +151,7 @@ class Index:
         return count
 
     def refills(self) -> int:
-        """Return how many times a list was read from the database anew."""
+        """Return how many times a list was read from the database again."""
         count: int = self._db.execute("SELECT total(refills) FROM lists").fetchone()[0]
         return count
 
@@ -160,7 +160,7 @@ class Index:
         return row[0] if row else 0.0
 
     def _move_horizon(self, user: int, refills: int) -> None:
-        """A full list begins at its oldest entry. A shorter one has all that the database has, so it begins at 0."""
+        """Set the horizon to the oldest entry of a full list. A shorter list has everything, so its horizon is 0."""
         self._db.execute(
             "INSERT INTO lists SELECT ?1, iif(count(*) < ?2, 0, min(last)), ?3 FROM recent WHERE user = ?1"
             " ON CONFLICT (user) DO UPDATE SET horizon = excluded.horizon, refills = refills + ?3",

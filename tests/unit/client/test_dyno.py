@@ -17,7 +17,7 @@ def test_a_priority_is_between_0_and_99():
 def test_a_queue_without_shards_is_one_queue():
     assert Layout("q").queues() == ["q"]
     assert Layout("q", shards=["a", "b"], shard="b").queues() == ["q.b", "q.a"]
-    with pytest.raises(ValueError, match="none of the shards"):
+    with pytest.raises(ValueError, match="not one of the shards"):
         Layout("q", shards=["a"], shard="b")
 
 

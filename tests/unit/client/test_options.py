@@ -98,7 +98,7 @@ def test_a_rediss_url_means_tls():
 
 def test_a_misspelt_setting_is_answered_with_the_likely_name():
     """A typo in `password` would only show as a refused login."""
-    with pytest.raises(TypeError, match="'pasword' is no setting of a client; did you mean 'password'"):
+    with pytest.raises(TypeError, match="'pasword' is not a setting of a client; did you mean 'password'"):
         Disque("h", pasword="secret")  # type: ignore[call-arg]
 
 

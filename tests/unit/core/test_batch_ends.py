@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from brokers import ask, make_client, pass_time
+from brokers import add_node, ask, make_client, pass_time
 from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHSUM, SETTING
 from copies import advance, make_id, say, sent_of
 from disque_py.core import batch_ends, keeping
-from disque_py.core.batch_state import CLOSED, DONE, LIVE
+from disque_py.core.batch_state import CLOSED, DONE, KEEPERS, LIVE
 from disque_py.core.id_sets import entry_of, pack_id
 from disque_py.event_format import EXPIRED
 from disque_py.node import dispatch
 from kept_batches import ENTRY, KEY, add, start
+from lost_copies import forget
 
 
 def test_keepers_of_a_closed_batch_that_is_not_done_compare_again():
@@ -63,6 +64,63 @@ def test_a_question_about_reports_is_repeated_until_it_is_answered():
     assert broker.batches.by_name[b"b"].is_done
     advance(broker, 2_500)
     assert sent_of(broker, BATCHFLUSH) == []
+
+
+def test_a_question_about_reports_waits_until_all_jobs_are_reported_again():
+    """Spec BT4: all keepers are others at once, and no turn looks at all jobs."""
+    broker, client, other = start()
+    for _ in range(2 * keeping.LOOKED_PER_PART):
+        add(broker, client)
+    third = add_node(broker, 3)
+    say(broker, other, SETTING, (KEY, KEEPERS, third.id, 2, other.id))
+    dispatch.settle(broker)
+    sent_of(broker, BATCHADD)
+    say(broker, third, BATCHFLUSH, (7, b"b"))
+    assert broker.batches.reporting
+    advance(broker, 500)
+    kinds = [kind for _, kind, items in broker.outbox.messages.take() for _ in items]
+    assert kinds.count(BATCHADD) >= 2
+    assert kinds[-1] == BATCHFLUSHED
+
+
+def test_a_question_about_reports_of_a_node_that_is_no_keeper_here_is_not_answered():
+    """Spec BT4: this node has not heard yet that it should report its jobs again."""
+    broker, _, other = start()
+    third = add_node(broker, 3)
+    say(broker, third, BATCHFLUSH, (7, b"b"))
+    dispatch.settle(broker)
+    assert sent_of(broker, BATCHFLUSHED) == []
+    say(broker, other, SETTING, (KEY, KEEPERS, third.id, 2, other.id))
+    say(broker, third, BATCHFLUSH, (7, b"b"))
+    dispatch.settle(broker)
+    assert sent_of(broker, BATCHFLUSHED) == [((third,), (7, 0, 0))]
+
+
+def test_a_node_that_is_primary_no_more_ends_its_question_about_reports():
+    """Spec BT4: the others answer the new primary only."""
+    broker, client, other = start(is_keeper=True)
+    job_id = add(broker, client)[1:-2]
+    ask(broker, make_client(broker), "BATCH", "CLOSE", "b")
+    ask(broker, client, "ACKJOB", job_id)
+    advance(broker, 500)
+    assert broker.batches.flushes
+    say(broker, other, SETTING, (KEY, KEEPERS, other.id, 2, other.id))
+    advance(broker, 2_500)
+    assert (broker.batches.flushes, broker.batches.by_name[b"b"].flush) == ({}, 0)
+
+
+def test_a_batch_without_any_keeper_left_gets_one_without_a_report():
+    """Spec BT3: all of its keepers were reset, and its jobs are over (simulator, seed 2985)."""
+    broker, _, other = start()
+    say(broker, other, SETTING, (KEY, CLOSED, b"1", 2, other.id))
+    advance(broker, 2 * batch_ends.LOOK_MS + 1_000)
+    batch = broker.batches.by_name[b"b"]
+    assert batch.keepers == (other,)
+    forget(broker, other)
+    advance(broker, 2 * batch_ends.LOOK_MS + 1_000)
+    assert batch.keepers == (broker.me,)
+    assert batch.is_done
+    assert broker.batches.keeperless == {}
 
 
 def test_a_node_that_is_not_linked_any_more_is_not_waited_for():

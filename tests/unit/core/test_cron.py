@@ -94,7 +94,7 @@ def test_an_expression_names_these_times(expression, start, expected):
         ("5-1 * * * *", "bad minute '5-1': the range '5-1' ends before it begins"),
         ("1, * * * *", "bad minute '': a number from 0 to 59 is expected"),
         ("-1 * * * *", "bad minute '': a number from 0 to 59 is expected"),
-        ("0 0 31 2,4 *", "no month that is named has such a day"),
+        ("0 0 31 2,4 *", "none of the named months has such a day"),
         ("@never", "'@never' is not one of @hourly"),
         ("* " * 1000, "at most 1024 bytes"),
     ],

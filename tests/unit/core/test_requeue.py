@@ -10,9 +10,10 @@ from brokers import add_node, ask, make_broker, make_client, pass_time
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
 from copies import advance, deliver, hold, hold_queued, make_id, pack, queue_of, say, sent, sent_of
-from disque_py.core import acks, changing, requeue
+from disque_py.core import acks, changing, events, requeue
 from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX
 from disque_py.core.job import QUEUED as IS_QUEUED
+from disque_py.event_format import PENDING, RUNNING
 from world import World
 
 
@@ -251,6 +252,20 @@ def test_a_running_lease_is_told_to_a_node_that_queued_the_job_without_knowing()
     say(broker, b, QUEUED, (job.id, 0, 0, 0, 1))
     assert sent(broker) == [((b,), LEASED, (job.id, 20_000, 1, 2))]
     assert job.is_leased_here
+
+
+def test_the_lease_of_a_third_node_is_told_to_a_node_that_queued_the_job_without_knowing():
+    """Spec L3: that node might hand the job to us, and we would deliver it again (simulator, seed 3616)."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c, retry_s=30)
+    say(broker, b, LEASED, (job.id, 40_000, 1))
+    say(broker, c, QUEUED, (job.id, QUEUED_WAITING, 0, 0, 0))
+    [(receivers, kind, (job_id, _, attempt, *_))] = sent(broker)
+    assert (receivers, kind, job_id, attempt) == ((c,), LEASED, job.id, 1)
+    assert events.status_of(job) == RUNNING
+    say(broker, c, QUEUED, (job.id, QUEUED_RELEASED, 1, 1, 0))
+    assert sent(broker) == []
+    assert events.status_of(job) == PENDING
 
 
 def test_a_nack_on_another_node_ends_our_lease():

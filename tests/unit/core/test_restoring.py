@@ -307,7 +307,7 @@ def test_a_record_that_is_none_is_told(run):
     broker = make_broker(node_id=journal_files.NODE)
     restoring = Restoring(broker, journal_files.NODE)
     restoring.block(1, broker.wall_ms, 0, [[JOB, *bases()[:1]]])
-    with pytest.raises(FormatError, match="a record that is none"):
+    with pytest.raises(FormatError, match="a malformed record"):
         restoring.block(1, broker.wall_ms, 0, [run])
 
 

@@ -44,13 +44,13 @@ def test_users_have_grants(tmp_path):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[[tokens]]\n", "no 'tokens'"),
+        ("[[tokens]]\n", "no field 'tokens'"),
         ("[[token]]\nsha256='0'\n", "needs a name"),
         ("[[token]]\nname='a'\nsha256='xyz'\n", "64 hexadecimal"),
         (f"[[token]]\nname='a'\nsha256='{'0' * 64}'\nexpires='soon'\n", "a time"),
         (f"[[token]]\nname='a'\nsha256='{'0' * 64}'\ngrants='read'\n", "list of texts"),
         (f"[[token]]\nname='a'\nsha256='{'0' * 64}'\ngrants=['root']\n", "no role"),
-        (f"[[token]]\nname='a'\nsha256='{'0' * 64}'\nrole='x'\n", "no 'role'"),
+        (f"[[token]]\nname='a'\nsha256='{'0' * 64}'\nrole='x'\n", "no field 'role'"),
         ("[[user]]\ngrants=[]\n", "needs a name"),
         ("token = 5", "."),
         ("x", "."),

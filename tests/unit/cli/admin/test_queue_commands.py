@@ -52,7 +52,7 @@ def test_set_sends_all_fields_at_once(admin):
 
 def test_set_tells_that_a_node_is_behind(admin):
     result = admin("queue set mail attempts=5", QUEUE_GET=reply({**SETTINGS, "behind": 1}))
-    assert "1 nodes have not confirmed it yet" in result.output
+    assert "Nodes that have not confirmed it yet: 1" in result.output
 
 
 def test_reset_tells_what_was_set(admin):

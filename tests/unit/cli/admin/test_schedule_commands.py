@@ -54,7 +54,7 @@ def test_changes_of_an_unknown_schedule_fail(admin):
 
 def test_changes_say_what_they_did(admin):
     assert "paused" in admin("schedule pause s", SCHEDULE_PAUSE=b":1\r\n").output
-    assert "goes on" in admin("schedule resume s", SCHEDULE_RESUME=b":1\r\n", SCHEDULE_NEXT=NEXT).output
+    assert "is resumed" in admin("schedule resume s", SCHEDULE_RESUME=b":1\r\n", SCHEDULE_NEXT=NEXT).output
     assert "deleted" in admin("schedule delete s", stdin="y\n", SCHEDULE_DEL=b":1\r\n").output
     assert admin("schedule run s", SCHEDULE_RUN=b"+D-x\r\n").output == "D-x\n"
     assert admin("schedule next s --count 1", SCHEDULE_NEXT=NEXT).output == "2023-11-14 22:13:20\n"

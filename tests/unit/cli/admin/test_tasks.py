@@ -32,7 +32,7 @@ def test_the_result_says_what_is_left_to_do():
     assert result_text(task(), "moved") == "5 jobs moved"
     text = result_text(task(failed=2, state="canceled", nodes_missing=["b" * 40]), "moved")
     assert "2 jobs left out" in text
-    assert "Nodes that took no part: bbbbbbbb" in text
+    assert "These nodes took no part: bbbbbbbb" in text
     assert "The task was canceled" in text
 
 

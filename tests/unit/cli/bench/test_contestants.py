@@ -25,7 +25,7 @@ def test_a_command_without_a_name_is_numbered():
     [
         ("python3 x", "needs {port}"),
         ("no-such-program {port}", "not installed"),
-        ("python3 '{port}", "no command line"),
+        ("python3 '{port}", "is not a command line"),
     ],
 )
 def test_a_command_that_cannot_start_is_refused(text, words):
@@ -42,7 +42,7 @@ def test_an_address_has_a_protocol(text, name):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("10.0.0.1:7711", "not this machine"), ("x=1", "no protocol"), ("localhost:x", "no port")]
+    ("text", "words"), [("10.0.0.1:7711", "not this machine"), ("x=1", "is not a protocol"), ("localhost:x", "no port")]
 )
 def test_an_address_that_is_none_or_elsewhere_is_refused(text, words):
     with pytest.raises(ChoiceError, match=f"^CONNECT .*{words}"):
@@ -56,7 +56,9 @@ def test_contestants_are_chosen_by_name():
     assert [one.name for one in chosen(both, [], ["floor"])] == ["disque-py"]
 
 
-@pytest.mark.parametrize(("names", "words"), [(["x"], "no contestant x here; there are floor"), ([], "used twice")])
+@pytest.mark.parametrize(
+    ("names", "words"), [(["x"], "no contestant x here; the contestants are floor"), ([], "used twice")]
+)
 def test_a_choice_that_is_not_clear_is_refused(names, words):
     with pytest.raises(ChoiceError, match=words):
         chosen([floor()] if names else [floor(), floor()], names, [])

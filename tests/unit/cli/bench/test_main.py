@@ -68,4 +68,4 @@ def test_a_server_that_does_not_start_is_told_with_its_words():
     command = "bad=python3 -c \"raise SystemExit('no room')\" {port}"
     status, output = run("ping", "--quick", "--server", command, "--only", "bad", "--markdown")
     assert status == 1
-    assert "Not measured: ping: START bad ended with status 1. It says:\n  no room" in output
+    assert "Not measured: ping: START bad ended with status 1. Its output:\n  no room" in output

@@ -29,7 +29,7 @@ def test_cells_of_too_many_requests_at_once_are_left_out_and_told():
     """Each connection finishes its batch, so such a cell would take minutes whatever its seconds are."""
     plan, notes = fitting(Plan(), 100_000, 8 * GIB)
     assert "p=100 c=5000" not in [cell.text for cell in matrix(plan)]
-    assert notes == ["Left out: p=100 c=5,000, which have more than 100,000 requests under way."]
+    assert notes == ["Left out: p=100 c=5,000, which have more than 100,000 requests in flight."]
 
 
 def test_federation_leaves_out_the_longest_pipelines():
@@ -56,7 +56,7 @@ def test_connections_that_the_system_forbids_are_left_out_and_told():
 def test_a_backlog_fits_into_memory():
     plan, notes = fitting(Plan(connections=(1,), backlog=10_000_000), file_limit=-1, memory=GIB)
     assert 400_000 < plan.backlog < 800_000
-    assert notes[0].startswith("A backlog of 10,000,000 jobs does not fit into memory; it is ")
+    assert notes[0].startswith("A backlog of 10,000,000 jobs does not fit into memory; reduced to ")
     small = Plan(connections=(1, 50))
     assert fitting(small, 100_000, 8 * GIB) == (small, [])
 

@@ -31,7 +31,7 @@ def test_a_line_has_parent_ticks_and_pages():
 
 
 def test_a_line_that_is_none_is_an_error():
-    with pytest.raises(ValueError, match="no line of /proc"):
+    with pytest.raises(ValueError, match="is not a line of /proc"):
         parse_stat("")
 
 

@@ -47,7 +47,7 @@ def test_a_generator_at_its_limit_is_marked_and_told():
 def test_markdown_has_machine_notes_and_tables():
     text = markdown(report_of())
     assert "cores 2." in text
-    assert "- a: 1.0\n- b: no version told" in text
+    assert "- a: 1.0\n- b: version unknown" in text
     assert "A note." in text
     assert "| p=1 c=1 | b | 3,000 (3,000–3,001) | 3.00 (3.00–3.00) | 1.50 | 50 |" in text
 

@@ -71,7 +71,7 @@ def test_expired_jobs_stay_behind_and_pauses_come_along(write, tmp_path):
 
 def test_a_job_may_stand_in_a_file_once(write, tmp_path):
     line = job_line(facts(1, expire_at_ms=LATE))
-    with pytest.raises(JobsFileError, match="line 2: this job stands in an earlier line"):
+    with pytest.raises(JobsFileError, match="line 2: an earlier line has the same job"):
         imported(write(line, line), tmp_path / "j")
     assert os.listdir(tmp_path) == ["jobs.jsonl"]
 

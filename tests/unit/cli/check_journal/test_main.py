@@ -65,9 +65,9 @@ def test_a_node_s_directory_will_do(journal):
 
 def test_a_directory_without_a_journal_or_with_two_is_refused(tmp_path, journal):
     (tmp_path / "empty").mkdir()
-    assert "holds no journal" in run("info", tmp_path / "empty")[1]
+    assert "has no journal" in run("info", tmp_path / "empty")[1]
     Files(str(tmp_path / "b.d")).create("0000000001.seg", b"")
-    assert "holds 2 journals" in run("info", tmp_path)[1]
+    assert "has 2 journals" in run("info", tmp_path)[1]
 
 
 def test_verify_finds_nothing_in_a_whole_journal(journal):

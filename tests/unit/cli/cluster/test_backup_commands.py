@@ -61,7 +61,7 @@ def test_backup_tells_where_it_is(node, tmp_path):
 def test_backups_are_gathered_and_restored(node, tmp_path):
     to = tmp_path / "all.tar.gz"
     status, text = run("backup", f"127.0.0.1:{node.port}", "--to", to, "--keep")
-    assert (status, f"Gathered in {to}" in text) == (0, True)
+    assert (status, f"The copies are in {to}" in text) == (0, True)
     assert (tmp_path / "node").exists()
     status, text = run("restore", to, tmp_path / "home")
     assert status == 0

@@ -117,7 +117,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path):
         with pytest.raises(BackupError, match="exists already"):
             refuse_occupied(path)
     (tmp_path / "other.new").mkdir()
-    with pytest.raises(BackupError, match=r"other.new exists: if an earlier backup was interrupted"):
+    with pytest.raises(BackupError, match=r"other.new exists. If an interrupted backup left it"):
         refuse_occupied(tmp_path / "other")
 
 
@@ -228,7 +228,7 @@ def test_a_directory_without_a_backup_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with tarfile.open(tmp_path / "empty.tar", "w"):
         pass
-    for name, reason in (("letter", "neither"), ("empty", "holds no backup"), ("empty.tar", "holds no backup")):
+    for name, reason in (("letter", "neither"), ("empty", "has no backup"), ("empty.tar", "has no backup")):
         with pytest.raises(BackupError, match=reason):
             restored(tmp_path / name, tmp_path)
 

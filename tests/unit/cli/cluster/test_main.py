@@ -229,7 +229,7 @@ def test_a_node_that_does_not_start_is_reported_with_its_words(tmp_path):
     port = random.choice(PORTS)
     result = run("start", "-n", 1, "--port", port, "--dir", tmp_path, "--", "--no-such-directive", "1")
     assert result.exit_code == 1
-    assert f"The node on port {port} ended at once. It says:" in result.output
+    assert f"The node on port {port} ended immediately. Its output:" in result.output
     assert load_nodes(tmp_path) == []
 
 
@@ -245,7 +245,7 @@ def test_start_keeps_to_the_size_of_a_stopped_cluster(tmp_path):
     save_nodes(tmp_path, [LocalNode(1, 2**22 + 1, "")])
     result = run("start", "-n", 3, "--dir", tmp_path)
     assert result.exit_code == 1
-    assert "holds a stopped cluster of 1 nodes" in result.output
+    assert "has a stopped cluster of 1 nodes" in result.output
 
 
 def test_stop_may_remove_everything_it_knows(tmp_path):
@@ -253,7 +253,7 @@ def test_stop_may_remove_everything_it_knows(tmp_path):
     (tmp_path / "node-1").mkdir()
     (tmp_path / "mine").touch()
     result = run("stop", "--dir", tmp_path, "--remove")
-    assert (result.exit_code, result.output) == (0, "Stopped 0 of 1 nodes, the others were not running\n")
+    assert (result.exit_code, result.output) == (0, "Stopped 0 of 1 nodes; the others were not running\n")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

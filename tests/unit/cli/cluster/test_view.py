@@ -108,7 +108,7 @@ def test_a_node_that_has_lost_its_table_gets_advice(cluster_of):
 def test_an_address_at_which_another_node_answers_gets_advice(cluster_of):
     nodes = cluster_of(A, B, flags={B: "noaddr"})
     problems = look_around([target(nodes[A])]).problems()
-    assert any(f"CLUSTER FORGET {B} on every node" in problem for problem in problems)
+    assert any(f"CLUSTER FORGET {B} to every node" in problem for problem in problems)
 
 
 def test_a_missing_link_is_a_problem(cluster_of):

@@ -64,7 +64,7 @@ def test_a_failed_or_mute_voter_is_a_problem():
     found.nodes[0].table = [TableRow(IDS[2], found.nodes[2].address, frozenset({"fail"}), is_linked=False)]
     problems = VotersView(found).problems()
     assert [problem.split(") ")[1] for problem in problems] == [
-        "is mute: it lost its votes, or copies those of others",
+        "is mute: it lost its votes, or is copying those of others",
         "is fail for other nodes",
     ]
 

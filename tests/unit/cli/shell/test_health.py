@@ -28,7 +28,7 @@ def test_a_leaving_node_is_healthy_and_reported_as_leaving(scripted):
     [
         ({"PING": b"-LOADING Disque is loading\r\n"}, "LOADING"),
         ({"PING": b"-MISCONF disk full\r\n"}, "MISCONF disk full"),
-        ({"PING": b"+hello\r\n"}, "PING is answered with 'hello'"),
+        ({"PING": b"+hello\r\n"}, "the answer to PING is 'hello'"),
         ({"PING": lambda words: None}, "Server closed the connection"),
         ({"PING": b""}, "timed out"),
         ({"CLUSTER INFO": b"$18\r\ncluster_state:fail\r\n"}, "cluster_state is fail"),

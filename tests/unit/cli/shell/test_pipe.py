@@ -61,7 +61,7 @@ def test_errors_are_counted_and_reported(feed):
 def test_without_ping_the_end_could_not_be_seen(feed):
     is_good, _, lines = feed({"PING": b"-NOAUTH Authentication required.\r\n"}, b"QLEN a\n")
     assert not is_good
-    assert lines == ["PING is refused, so the end could not be seen: NOAUTH Authentication required."]
+    assert lines == ["The server refuses PING, which marks the end of the input: NOAUTH Authentication required."]
 
 
 def test_silence_ends_it_after_the_time_given(feed):

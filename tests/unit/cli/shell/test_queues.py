@@ -44,5 +44,5 @@ def test_without_a_node_it_ends_at_once():
 
 def test_once_is_for_this_mode():
     assert parse_options(["--queues", "--once"], {}).mode is QUEUES
-    with pytest.raises(UsageError, match="--once is for --queues"):
+    with pytest.raises(UsageError, match="--once works only with --queues"):
         parse_options(["--stat", "--once"], {})

@@ -31,7 +31,7 @@ def test_an_empty_reply_has_no_event():
 
 
 def test_lines_are_refused():
-    with pytest.raises(ValueError, match="packs events in a way"):
+    with pytest.raises(ValueError, match="unknown format"):
         list(blocks_of(b'{"seq":1}\n', 1))
 
 

@@ -16,20 +16,22 @@ from disque_py.integrations.django.worker import DisqueWorker
 class Command(BaseCommand):
     """The worker as a command of Django."""
 
-    help = "Run tasks from Disque until SIGTERM or SIGINT. Tasks that run are finished first."
+    help = "Run tasks from Disque until SIGTERM or SIGINT. Running tasks are finished first."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         parser.add_argument("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, help="alias of the backend in TASKS")
-        parser.add_argument("--queues", default="", help="names of queues, with commas; by default all of the backend")
-        parser.add_argument("--threads", type=int, default=4, help="tasks at a time")
-        parser.add_argument("--burst", action="store_true", help="end when no task waits")
+        parser.add_argument(
+            "--queues", default="", help="names of queues, separated by commas; by default all queues of the backend"
+        )
+        parser.add_argument("--threads", type=int, default=4, help="number of tasks that run at a time")
+        parser.add_argument("--burst", action="store_true", help="stop when no task is waiting")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the worker."""
         backend = task_backends[options["backend"]]
         if not isinstance(backend, DisqueBackend):
-            raise CommandError(f"TASKS[{options['backend']!r}] is no backend of Disque")
+            raise CommandError(f"TASKS[{options['backend']!r}] is not a backend of Disque")
         queues = [name for name in options["queues"].split(",") if name]
         unknown = sorted(set(queues) - backend.queues) if backend.queues else []
         if unknown:
