@@ -76,6 +76,6 @@ wheel: ## sdist and wheel into dist/, checked
 	$(python) -m build --no-isolation --outdir dist . >/dev/null
 	$(python) tests/house/check_wheel.py dist/*.whl dist/*.tar.gz
 
-clean: ## what was made here, the environment included
+clean: ## remove everything that was made here, with the environments
 	rm -rf .venv .demo .compat .spark .bounds .bounds-gateway .bounds-spark .bounds-query .compiled build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

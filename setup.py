@@ -21,7 +21,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 # Every module below these folders becomes C, unless a line in it gives the reason why it stays Python. The simulator is
-# not among them: it was a fifth of all C code, and gains a seventh of its time, because the broker in it is compiled.
+# not among them. It was a fifth of all C code, and became faster by a seventh only: the broker in it is compiled
+# anyway.
 FOLDERS = (
     "cluster_bus",
     "persistence",
@@ -31,8 +32,8 @@ FOLDERS = (
     "disque_py/resp",
     "disque_py/storage",
 )
-# Modules for the outside that every command or turn passes: the values in force, the way from the event loop to the
-# broker.
+# Modules of the outside that run for every command or turn: the values in force, and the path from the event loop to
+# the broker.
 FILES = (
     "cluster_bus/link.py",
     "disque_py/config/settings.py",
@@ -42,9 +43,9 @@ FILES = (
 )
 STAYS_PYTHON = re.compile(r"^# Stays Python: \S.*\.$", re.MULTILINE)
 # Modules that a job passes on its way: added, copied, handed over, fetched, acknowledged, written and read as a record;
-# also jobs with attributes, claims, caps and topics.
-# Only these are optimized, because the C compiler spends more than half of its time on that (docs/performance.md).
-# tests/house/test_optimized_modules.py lets jobs go this way and looks for missing modules.
+# also jobs with attributes, claims, caps and topics. Only these are optimized, because the C compiler spends more than
+# half of its time on that (docs/performance.md). tests/house/test_optimized_modules.py sends jobs through the broker
+# and looks for missing modules.
 OFTEN = (
     "cluster_bus/codec.py",
     "cluster_bus/columns.py",
@@ -137,7 +138,7 @@ def wanted() -> str:
     """Return the value of DISQUE_PY_COMPILE: yes, no or auto."""
     word = os.environ.get("DISQUE_PY_COMPILE", "auto")
     if word not in ("yes", "no", "auto"):
-        sys.exit(f"DISQUE_PY_COMPILE is {word!r}; it may be yes, no or auto")
+        sys.exit(f"DISQUE_PY_COMPILE is {word!r}: set it to yes, no or auto")
     return word
 
 

@@ -12,13 +12,13 @@ may ask for as many as it likes, under any number of ids. So there is a limit to
 limit per host (rate_limiter.py). A refused node is counted in `ignored` and loses nothing: gossip is repeated, and
 so is MEET (membership.py). A request of an operator is never refused.
 
-A forgotten node stays out until an operator names it again, however long that takes, and whichever nodes were not told
-(spec N5). Nodes that were not told gossip about it, and it may itself hear of us and say MEET. So a FORGET is kept with
-the *incarnation* of the node, a number of that node's own, which only an operator's MEET raises (spec N10). A word
-about this incarnation or an earlier one does not bring the node back, a word about a later one does. This needs neither
-a clock nor that all nodes hear of the MEET.
+A forgotten node stays out until an operator names it again, however long that takes (spec N5). Some nodes may not have
+got the FORGET. They gossip about the node, and the node may hear of us from them and say MEET. So a FORGET is kept with
+the *incarnation* of the node, a number that only an operator's MEET raises (spec N10). A message about this incarnation
+or an earlier one does not bring the node back. A message about a later one does. This rule needs no clock, and works
+even if some nodes never hear of the MEET.
 
-Membership calls this part, which sends no message. Its results lie in the tray (tray.py).
+Membership calls this part, which sends no message. Its results are in the tray (tray.py).
 """
 
 from __future__ import annotations
@@ -41,17 +41,19 @@ if TYPE_CHECKING:
 
 # Spec N2, N3, N4.
 HANDSHAKE_MS_MIN: Final = 1_000
-# Beyond that the node that was forgotten first may come back. The nodes file has a line for each.
+# Beyond this number, the node that was forgotten first may come back. The nodes file has a line for each of them.
 FORGOTTEN_MAX: Final = 1_000
-# The incarnation of a node that was forgotten before we heard of it. The first that we hear of is the forgotten one.
+# Recorded for a node that was forgotten before we knew its incarnation. The first one that we hear of counts as
+# forgotten.
 UNHEARD: Final = -1
-# Handshakes that others may start at a time: a liar can't make us dial the world. Twice the entries of a greeting.
+# The handshakes that other nodes may have made us start at a time: a false node can't make us dial without limit. It is
+# twice the entries of a greeting.
 HANDSHAKES_MAX: Final = 256
 NEWCOMERS_MAX: Final = 256
-# One host may start so many at once, and then so many a second: as many nodes as may reasonably run on one machine.
+# The newcomers of one host: at once, and then per second. As many nodes may reasonably run on one machine.
 NEWCOMERS_BURST: Final = 128
 NEWCOMERS_PER_S: Final = 20
-# Strangers that the log has named; beyond that the oldest may be named again.
+# Strangers that the log has named. Beyond this number, the oldest may be named again.
 STRANGERS_MAX: Final = 64
 # Beyond this size only an operator of this node adds nodes: with a full mesh no cluster comes near it.
 MEMBERS_MAX: Final = 2_000
@@ -101,7 +103,7 @@ class Admission:
     def welcome(self, hello: Hello, header: Header, peer_host: str) -> Node | None:
         """Make a stranger that said MEET a newcomer, and dial it; None if there are too many. Its id is proved.
 
-        It says MEET again, so a node that was refused in a crowd comes in later.
+        A refused node says MEET again, so it comes in later.
         """
         if hello.id in self._table.nodes:  # The placeholder of a handshake, which CLUSTER NODES shows.
             self._ignored["stranger"] += 1
@@ -160,7 +162,7 @@ class Admission:
         self._tray.note("node-joined", node)
 
     def is_over(self, node: Node, node_timeout_ms: int) -> bool:
-        """Whether the time is up in which a node must be reached (spec N4: handshake lifetime)."""
+        """Whether the time in which a node must be reached is over (spec N4: handshake lifetime)."""
         return self._table.now_ms - node.known_since_ms > max(node_timeout_ms, HANDSHAKE_MS_MIN)
 
     def expel(self, node: Node) -> None:
@@ -183,10 +185,10 @@ class Admission:
         if is_known:
             self._links.write_first()
         elif was_asked_for:
-            self._links.write_first()  # The text of the file may be an earlier one's, which the latest would follow.
+            self._links.write_first()  # Else the file on disk could still name this meeting.
 
     def keep_out(self, node_id: bytes, incarnation: int) -> None:
-        """Let this incarnation of a node, and earlier ones, not come back by themselves. Spec N5."""
+        """Keep this incarnation of a node, and earlier ones, out until an operator names the node. Spec N5."""
         self._forgotten.pop(node_id, None)
         self._forgotten[node_id] = incarnation
         if len(self._forgotten) > FORGOTTEN_MAX:

@@ -2,11 +2,11 @@
 
 Membership tells the Bus which nodes to dial and to hang up on (Wire). The Bus reports outcomes to its owner, the
 driver, which passes them to membership. So the Bus keeps only what sockets need: the link of each node, attempts in
-flight, and links that others dialed. It knows no job. Runs of job kinds are handed on as they came: one frame per
-call, unless membership messages stand between them.
+flight, and links that others dialed. It knows no job. Runs of job kinds are handed on as they came: one frame per call,
+unless membership messages are between them.
 
 Without a secret, a peer that dialed us and that we have not reached ourselves may be anything. Such links are limited
-in number and in the size of a frame. Where there are too many, the oldest goes: an honest one needs only a moment.
+in number and in the size of a frame. If there are too many, the oldest is closed: an honest node needs only a moment.
 
 A stranger's job messages close its link. Every refusal is counted in `rejected` by reason. It is also logged, each
 reason once in LOG_GAP_SECONDS, so that a port scanner does not fill the disk.
@@ -118,7 +118,7 @@ class Bus:
     """A Wire on asyncio; see the module.
 
     port            the port it listens on, after `listen`
-    secret          `cluster-secret`; a change counts for new links
+    secret          `cluster-secret`; a change applies to new links
     rejected        links refused or closed for cause, by reason
     frames_received, bytes_sent   of job and membership messages, since start
     """
@@ -180,7 +180,7 @@ class Bus:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         log = self._log or (lambda level, text: None)
-        for family, _, _, _, address in dict.fromkeys(found):  # A file of hosts may name one twice.
+        for family, _, _, _, address in dict.fromkeys(found):  # /etc/hosts may name one twice.
             sock = bound(family, address)
             self._socks.append(sock)
             self._servers.append(
@@ -230,7 +230,7 @@ class Bus:
             return
         assert link.peer is not None
         if len(frame) > link.peer.frame_bytes_max:
-            # Such a frame would close the link, again and again. Only its own job should suffer.
+            # Such a frame would close the link, again and again. Only the job in it should be affected.
             small = without_large(frame, link.peer.frame_bytes_max)
             if len(small) < len(frame):
                 self._reject("frame too large for the node", f"{len(frame) - len(small)} bytes not sent to {node!r}")
@@ -241,7 +241,7 @@ class Bus:
     # -- LinkOwner -------------------------------------------------------------------------------------------
 
     def link_opened(self, link: Link) -> None:
-        """Register a new connection. Ours may have been given up meanwhile; incoming ones are limited until proved."""
+        """Register a new connection. An attempt of ours may be given up by now. Incoming ones are few until proved."""
         if link.role is DIALER:
             assert link.node is not None
             attempt = self._attempts.get(link.node)
@@ -264,7 +264,7 @@ class Bus:
             return
         del self._unproved[link]
         older = self._incoming.pop(hello.id, None)
-        if older is not None:  # The node gave that one up: its remaining frames must not be read after this one's.
+        if older is not None:  # The node gave it up. Its remaining frames must not be read after those of the new link.
             older.drop()
             self._strangers.pop(older, None)
             if older.node is not None:

@@ -4,17 +4,17 @@
     payload = msgpack array of runs; a run is the array [kind, item, item, ...]
 
 On links of version 3, runs of some kinds are packed by position (columns.py). The decoder returns them in their plain
-form, so no other code knows.
+form, so no other code knows of the packing.
 
 All integers are big-endian. A run is packed once, however many nodes get it: `frame` only joins packed runs behind an
 array header. Version 0 marks the two frames of the link handshake, which nodes of every version can read. After the
 handshake a link carries the version that both ends agreed on.
 
-The decoder takes bytes in pieces of any size. It raises FrameError on the first thing that a node of ours would not
-send. The link is closed then, because a stream that lied once has no next frame. A declared length is bounded before
+The decoder takes bytes in pieces of any size. It raises FrameError at the first error that a node of ours would not
+make. Then the link is closed, because the start of the next frame can't be trusted. A declared length is bounded before
 anything is buffered for it.
 
-docs/bus.md describes these bytes for people; tests/unit/cluster_bus/test_codec.py keeps them golden.
+docs/bus.md describes these bytes for people. tests/unit/cluster_bus/test_codec.py checks that they don't change.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ FRAME_BYTES_MAX: Final = (64 << 20) + (1 << 20)
 # msgpack allocates an array from its declared count before it reads the items: eight bytes each.
 # No turn produces so many; `encode_runs` splits them.
 RUN_ITEMS_MAX: Final = 1 << 12
-# A frame is handled in one go. Longer frames carry a single run, for a node starts a new frame well below this size.
+# A frame is handled in one step. A longer frame has a single run, because a node starts a new frame well below this
+# size.
 RUNS_BYTES_MAX: Final = 256 << 10
 # Longer payloads are scanned before they are decoded (decode_limit.py).
 UNCHECKED_BYTES_MAX: Final = 1 << 20
@@ -115,7 +116,7 @@ def frame(version: int, runs: Sequence[bytes]) -> bytes:
 
 
 def frames(version: int, runs: Sequence[bytes], bytes_max: int = FRAME_BYTES_MAX) -> list[bytes]:
-    """Return as few frames as hold these runs. Only a frame of a single large run has a payload above `bytes_max`."""
+    """Return the fewest frames that hold these runs. Only a single large run makes a payload above `bytes_max`."""
     result: list[bytes] = []
     start, size = 0, 5
     for at, run in enumerate(runs):

@@ -7,13 +7,13 @@ once:
     items of [id, more …]   → [ids, more …]
     snapshots of jobs       → [ids, times, header, queue, holders, bodies]
 
-Of the 40 characters of an id, 16 name its node and its TTL. Where all ids of a group share these, they are said once,
-and 24 are left. Eighteen bytes would do for them, but base64 costs more time than the message. Ids of other lengths
-have no packed form: `pack` returns None, and the caller sends the plain one. Snapshots with later fields travel as they
-are, among the groups.
+Of the 40 characters of an id, 16 name its node and its TTL. If all ids of a group share these, the group has them once,
+and 24 characters per id are left. They would fit into 18 bytes, but base64 takes more time than the message does. Ids
+of other lengths have no packed form: `pack` returns None, and the caller sends the plain one. Snapshots with fields of
+a later version are sent as they are, among the groups.
 
-The times are the first sixteen bytes of each header: creation time, and milliseconds of life left. The header is the
-rest of it, which most jobs share, without the zero bytes at its end.
+The times are the first sixteen bytes of each snapshot's header: creation time, and milliseconds of life left. The
+group's header is the rest, which most jobs share, without the zero bytes at its end.
 
 A run of one or two jobs stays plain, because packing would cost more time than it saves bytes.
 
@@ -112,7 +112,7 @@ def unpack_ids(data: Any) -> list[bytes]:
 
 
 def pack(kind: int, items: Sequence[Any]) -> list[Any] | None:
-    """Return the items of a run of one of KINDS as groups; None if they travel in the plain form."""
+    """Return the items of a run of one of KINDS as groups; None if they are sent in the plain form."""
     if kind == YOURJOBS:
         if len(items) == 1 and len(items[0][2]) < ITEMS_MIN:
             return None
@@ -148,7 +148,7 @@ def pack(kind: int, items: Sequence[Any]) -> list[Any] | None:
 def _pack_copies(items: Sequence[Any]) -> list[Any] | None:
     """Return REPLJOBs as [flags, snapshots]; consecutive ones with the same flags are one.
 
-    Copies that replace lost ones say more, and travel in the plain form.
+    Copies that replace lost ones have more fields, and are sent in the plain form.
     """
     if any(len(item) != 2 for item in items):
         return None

@@ -1,4 +1,4 @@
-"""Decode limit: how many objects a long frame would become, counted before any of them is made.
+"""Decode limit: counts the objects that a long frame would become, before any of them is made.
 
 msgpack makes a list of 56 bytes from a single byte. So the longest frame that a node may send could become gigabytes
 and stop the process for seconds. Honest frames are long because of jobs' bodies, and a body is one object. So a long
@@ -50,7 +50,7 @@ _FIXED: Final = {
 
 
 def has_few_objects(payload: bytes | bytearray | memoryview, objects_max: int = OBJECTS_MAX) -> bool:
-    """Whether this msgpack holds at most so many objects, as far as it can be read."""
+    """Whether this msgpack holds at most `objects_max` objects, as far as it can be read."""
     at, end = 0, len(payload)
     due = 1  # Objects that were announced and not seen yet.
     seen = 0

@@ -4,7 +4,7 @@
 * Other nodes gossip their suspicions. These are reports, each valid for two time-outs.
 * A node *has failed* (FAIL) when we suspect it and a majority of the cluster, ourselves included, reports it. Then we
   tell all nodes, and they believe it. So a cluster of two nodes never gets past `fail?`.
-* Any answer from the node itself ends both at once.
+* Any answer from the node itself ends both states.
 
 Each function here reads and writes one Node. Membership tells other nodes and saves the nodes file. Times are
 monotonic milliseconds.

@@ -2,12 +2,12 @@
 
 Each end sends HELLO at once, and PROOF when the other's HELLO has come. The proof is an HMAC-SHA256 keyed with
 `cluster-secret` over the prover's role, both nonces and both ids. So a proof can be neither replayed (nonces) nor sent
-back to its author (role). Nothing else is read before both frames of the other end were found good (spec S1).
+back to its author (role). Nothing else is read before both frames of the other end have been checked (spec S1).
 
-Without a secret, proofs are empty. An end with a secret and one without refuse each other, and each says why.
+Without a secret, proofs are empty. An end with a secret and one without refuse each other, and each reports the reason.
 
-The proof shows that the other end knows the secret. It does not show that there is no attacker in between: TLS is for
-that, and against listeners.
+The proof shows that the other end knows the secret. It does not exclude an attacker in between, or one that listens:
+TLS does.
 
 Pure: link.py owns the connection and the time limit. Membership decides which nodes are *welcome*.
 """
@@ -51,7 +51,7 @@ class Hello(NamedTuple):
     """A node's introduction when a link opens.
 
     id, run         20 bytes; the 8 random bytes of its process
-    host            announced address, "" if it shall be taken from the socket
+    host            announced address, "" if it should be taken from the socket
     port, bus_port  where clients and nodes reach it
     software        version of its software, for people
     versions        lowest and highest bus protocol version it speaks
@@ -81,7 +81,7 @@ def is_incarnation(value: Any) -> bool:
 
 
 def is_host(value: Any) -> bool:
-    """Whether a received value may stand in the node table and, blank-separated, in the nodes file."""
+    """Whether a received value may be in the node table and, blank-separated, in the nodes file."""
     return (
         isinstance(value, str) and len(value) <= HOST_CHARS_MAX and value.isprintable() and not set(value) & set(" ,=")
     )

@@ -93,10 +93,10 @@ def entry(node: Node, now_ms: int) -> tuple[Any, ...]:
 
 
 def choose(nodes: list[Node], receiver: Node, rng: Random, *, is_greeting: bool = False) -> list[Node]:
-    """Choose the nodes to gossip about: first suspected and failed ones, for agreement waits for it, then random ones.
+    """Choose the nodes to gossip about: first suspected and failed ones, then random ones.
 
-    Never chosen are ourselves, the receiver, handshakes and nodes without address. Nodes without a link are chosen only
-    when they fail. (`nodes` is the whole table, ourselves included.)
+    Agreement on a failure waits for this gossip. Ourselves, the receiver, handshakes and nodes without address are
+    never chosen. Nodes without a link are chosen only when they fail. (`nodes` is the whole table, ourselves included.)
     """
     known = [node for node in nodes if _may_gossip(node) and node is not receiver]
     count = GREETING_ENTRIES_MAX if is_greeting else min(max(GOSSIP_MIN, len(nodes) // 10), len(nodes) - 2)

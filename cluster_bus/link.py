@@ -1,12 +1,12 @@
 """A link: one connection between two nodes, either end of it, as a protocol of asyncio.
 
-A link begins with the handshake (handshake.py), under a time limit and a small size limit. Only then does its owner,
-the Bus, hear of it. From then on the dialing end writes frames and the accepting end reads them, never the other way
-round: all that a node says goes on the link it dialed.
+A link begins with the handshake (handshake.py), under a time limit and a small size limit. Its owner, the Bus, gets
+frames only after it. From then on the dialing end writes frames and the accepting end reads them, never the other way
+round: a node sends all its messages on the link that it dialed.
 
 Three things are bounded: a frame's declared length (codec.py), the bytes that one callback decodes before other links
-get their turn, and the bytes that lie unsent (spec Q34: a stalled node must not eat our memory). Any fault closes the
-link, and the owner is told why. The link decides nothing else: neither which peer is welcome nor when to redial.
+get their turn, and the unsent bytes (spec Q34: a stalled node must not use up our memory). Any fault closes the link,
+and the owner gets the reason. The link decides nothing else: neither which peer is welcome nor when to redial.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cluster_bus.handshake import DIALER, HANDSHAKE_BYTES_MAX, Handshake, Hello
 from cluster_bus.node import Node
 
 HANDSHAKE_SECONDS: Final = 5.0
-# One pass decodes so much before the loop turns to other links and clients: a few milliseconds.
+# One pass decodes this much before the loop turns to other links and clients: a few milliseconds.
 PUMP_BYTES: Final = 128 << 10
 UNSENT_BYTES_MAX: Final = 64 << 20
 
@@ -150,10 +150,10 @@ class Link:
         return False
 
     def pause_writing(self) -> None:
-        """Take no note: `write` looks at what lies unsent."""
+        """Do nothing: `write` checks the unsent bytes."""
 
     def resume_writing(self) -> None:
-        """Take no note."""
+        """Do nothing."""
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class Link:
     # -- writing and closing -----------------------------------------------------------------------------
 
     def write(self, frame: bytes) -> None:
-        """Queue a frame. If too much lies unsent already, close the link instead: the node is stalled."""
+        """Queue a frame. If too many bytes are unsent already, close the link instead: the node is stalled."""
         if not self.is_open or self._transport is None:
             return
         unsent_bytes = self._transport.get_write_buffer_size()

@@ -1,11 +1,11 @@
 """Our outgoing links and the addresses they lead to: when to dial, when to hang up, and what changed.
 
-We dial one link per node of the table; nothing but its end is read from it. A broken link is dialed again after a pause
-that doubles. If the node itself connects to us first, we dial at once, for it is evidently there. A node says where it
-is; the address that its connections come from is only a guess.
+We dial one link per node of the table, and read nothing from it. A broken link is dialed again after a pause that
+doubles. If the node connects to us first, we dial immediately, because it is evidently running. A node announces its
+address; the address that its connections come from is only a guess.
 
-Membership calls this part. It knows addresses, runs and moments, and no message. Everything it wants done outside lies
-in the tray (tray.py).
+Membership calls this part. It knows addresses, runs and moments, and no message. All work for the outside goes into the
+tray (tray.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DIAL_GAP_MS_MIN: Final = 100
 DIAL_GAP_MS_MAX: Final = 1_000
 PROVEN_LINK_MS: Final = 5_000
-# After so long without a link a node is out of sight. A tick of 100 ms finds it, so that is a second at most.
+# After this time without a link a node is out of sight. A tick every 100 ms detects it, so within a second.
 MISSED_MS: Final = 900
 # Changes that others cause are written at most this often; each write costs two syncs of the disk.
 SAVE_GAP_MS: Final = 100
@@ -35,10 +35,10 @@ SAVE_GAP_MS: Final = 100
 class Links:
     """The links to the nodes of `table`, and the nodes file's state.
 
-    announced_host    `cluster-announce-ip`, "" if others shall take our address from the socket
+    announced_host    `cluster-announce-ip`, "" if other nodes should take our address from the socket
     is_unsaved        changes wait for a later save
 
-    Results lie in `tray`. The moment is the table's.
+    Results are in `tray`. The table has the time.
     """
 
     def __init__(self, table: NodeTable, tray: Tray, rng: Random, announced_host: str) -> None:
@@ -63,7 +63,7 @@ class Links:
             self._tray.dials[node] = None
 
     def redial(self, node: Node) -> None:
-        """Replace the link: at once, but a node that changes its address all the time waits between attempts."""
+        """Replace the link immediately; with a pause between attempts if the node keeps changing its address."""
         was_linked = node.is_linked
         self.hang_up(node)
         if self._table.now_ms >= node.redial_at_ms:
@@ -75,7 +75,7 @@ class Links:
             self._table.refresh()
 
     def dial_anew(self, node: Node) -> None:
-        """Replace an attempt, which may hang in a network that is whole again. That helps at most once a second."""
+        """Replace an attempt to connect, which may hang although the network works again; at most once a second."""
         if node.is_dialing and self._table.now_ms >= node.redial_at_ms:
             self.hang_up(node)
             self.dial(node)
@@ -142,7 +142,7 @@ class Links:
         self.save_soon()
 
     def save_soon(self) -> None:
-        """Save what others told us: at once, or with a later tick if we have just saved."""
+        """Save the news from other nodes: now, or with a later tick if we have just saved."""
         if self._table.now_ms - self._saved_ms >= SAVE_GAP_MS:
             self._saved_ms = self._table.now_ms
             self._tray.must_save = True
@@ -169,8 +169,8 @@ class Links:
     def learn_address_heard(self, node: Node, host: str, port: int, bus_port: int, peer_host: str, run: bytes) -> None:
         """Learn the address that a node named on a link from `peer_host`; `host` only if it announces one.
 
-        Its word counts. The address that its connection comes from is a guess (NAT, several interfaces): the guess does
-        not replace an address at which we reach that very process.
+        An announced address counts. The address that its connection comes from is a guess (NAT, several interfaces):
+        the guess does not replace an address at which we reach that very process.
         """
         is_reached = node.is_linked and node.link_run == run
         if not host:
@@ -190,7 +190,7 @@ class Links:
         return True
 
     def lose_address(self, node: Node) -> None:
-        """Drop the address, for another node answers there. We wait until the node, or gossip, names the new one."""
+        """Drop the address, because another node answers there. The node itself, or gossip, will name the new one."""
         self._tray.note("address-taken", node)
         node.flags |= NOADDR
         node.host, node.port, node.bus_port = "", 0, 0

@@ -2,9 +2,9 @@
 
 With TLS, few connections may be in a handshake at a time, however many peers connect. The loop's own listener would
 keep each of them until the handshake's time-out, without a limit: a client counts for `maxclients` only when its
-handshake is over. So a peer that opened connections and said nothing used up the descriptors that the journal and
-other nodes need. Here at most HANDSHAKES_MAX are in flight. The oldest goes for a new one: an honest peer needs only
-a moment.
+handshake is over. So a peer that opens connections and sends nothing would use up the descriptors that the journal and
+other nodes need. Here at most HANDSHAKES_MAX are in flight. A new one beyond that replaces the oldest: an honest peer
+needs only a moment.
 """
 
 # Stays Python: sockets.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 HANDSHAKES_MAX: Final = 512
-# So many are accepted before others get their turn.
+# At most this many connections are accepted before the loop does other work.
 ACCEPTED_AT_ONCE: Final = 32
 # Without descriptors or memory, accepting is tried again after this pause.
 RETRY_SECONDS: Final = 1.0
@@ -29,7 +29,7 @@ def bound(family: int, address: tuple[Any, ...]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:  # 0.0.0.0 has a socket of its own.
+        if family == socket.AF_INET6:  # Another socket listens on 0.0.0.0.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
     except OSError:

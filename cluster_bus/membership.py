@@ -10,15 +10,15 @@ read. Hence two rules:
   it is a newcomer (node_table.py): it does not count, and its reports about failures do not either. If it is not
   reached in time, it is given up. All else that a stranger says is ignored and counted.
 
-A heartbeat is asked for (PING, MEET) and answered (PONG). Only the answer proves both directions, so only it ends a
-suspicion. An answer may be lost with a link, hence an unanswered PING is repeated; its first moment counts.
+PING and MEET ask for a heartbeat, and PONG is the answer. Only the answer proves both directions, so only it ends a
+suspicion. An answer may be lost with a link, so an unanswered PING is repeated; the time of the first one counts.
 
-A kill undoes nothing that others were told: changed members stand in the nodes file before a message leaves. A node
-that we have met gets MEETs until it has answered, also from our next process. It answers when its own file has us. So
-a PING from a stranger means one of two things: we have forgotten it, or we have lost our file (`Admission.comes_back`).
+A kill undoes nothing that other nodes were told: changed members are in the nodes file before a message leaves. A node
+that we have met gets MEETs until it has answered, also from our next process. It answers when its own file has us. So a
+PING from a stranger means one of two things: we have forgotten it, or we have lost our file (`Admission.comes_back`).
 
 Pure. The driver sets the table's `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls methods, and
-empties the tray at the end (tray.py). Messages lie in `outgoing`. A Wire dials and hangs up when told. It reports
+empties the tray at the end (tray.py). Messages are in `outgoing`. A Wire dials and hangs up when told. It reports
 link_up, link_down, accept and receive (bus.py; the simulator's Wire likewise).
 """
 
@@ -50,7 +50,7 @@ TICK_MS: Final = 100
 RANDOM_PING_MS: Final = 1_000
 RANDOM_PING_CHOICE: Final = 5
 BUS_PORT_OFFSET: Final = 10_000
-# Ours. A lone node has no other nodes to watch.
+# Not of the spec. A lone node has no other nodes to watch.
 LONE_TICK_MS: Final = 1_000
 # After a longer pause between two ticks this node itself slept (suspended, stopped). Then silence proves nothing.
 SLEPT_MS_MIN: Final = 2_000
@@ -61,7 +61,7 @@ HEARTBEATS_MAX: Final = 256
 class Membership:
     """The conversations that keep the table of nodes. A change of our memory level is told with the next tick.
 
-    table             the nodes and their groups (node_table.py). The core has a reference of its own to it, so reading
+    table             the nodes and their groups (node_table.py). The core has its own reference to it, so reading
                       `linked` or `usable` is one step
     versions          the lowest and the highest version of the bus protocol that we speak
     node_timeout_ms   `cluster-node-timeout`; may change at any time
@@ -162,9 +162,9 @@ class Membership:
     def meet(self, host: str, port: int, bus_port: int | None = None) -> None:
         """CLUSTER MEET: shake hands with the node there (client port; the bus port is 10000 above unless given).
 
-        `host` may be a name; the Wire resolves it. A handshake with that address that is in flight gets the whole time
-        again, and another attempt in place of one that may hang (spec N4). Nodes that forgot one of the two take it
-        back (spec N10).
+        `host` may be a name; the Wire resolves it. If a handshake with that address is in flight, its time starts
+        again, and a new attempt replaces one that may hang (spec N4). Nodes that forgot one of the two take it back
+        (spec N10).
         """
         self._begin_incarnation()
         self.tray.must_save = True
@@ -175,9 +175,10 @@ class Membership:
         self._meet(host, port, bus_port, is_asked=False)
 
     def _begin_incarnation(self) -> None:
-        """An operator names us: no earlier FORGET holds from now on. The file has the number before others hear it.
+        """Begin an incarnation, because an operator named us: from now on no earlier FORGET applies to us.
 
-        Unix time is above all former numbers, also those that were lost with the file.
+        The file has the number before other nodes hear it. The number is Unix time, which is above all former numbers,
+        also those that were lost with a file.
         """
         me = self.table.me
         me.incarnation = min(max(me.incarnation + 1, self.table.wall_ms), INCARNATION_MAX)
@@ -264,7 +265,7 @@ class Membership:
     # -- links ----------------------------------------------------------------------------------------
 
     def link_up(self, node: Node, hello: Hello, peer_host: str = "", local_host: str = "") -> Node | None:
-        """The link that we dialed for `node` finished its handshake: return the node that it belongs to from now on.
+        """Take a link that we dialed for `node`, after its handshake. Return the node that it belongs to from now on.
 
         If that is another object than `node`, this link replaces any link or attempt of that node, without a report.
         None: close the link, without a report. `peer_host` is the numeric address that was reached.
@@ -290,7 +291,7 @@ class Membership:
         return owner
 
     def link_down(self, node: Node) -> None:
-        """The link to `node` broke, or an attempt failed. Not called for links that we hung up ourselves."""
+        """Handle a broken link to `node`, or a failed attempt. Not called for links that we hung up ourselves."""
         if self.table.nodes.get(node.id) is node:
             was_linked = node.is_linked
             self.links.back_off(node)
@@ -299,9 +300,10 @@ class Membership:
                 self.table.refresh()
 
     def accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
-        """A link to us finished its handshake: return the node that dialed, None for a stranger (only MEET counts).
+        """Take a link to us, after its handshake. Return the node that dialed, None for a stranger (only MEET counts).
 
-        It shows that the node is alive. So we dial it if we have no link to it, or a link to a process that is gone.
+        The link shows that the node is alive. So we dial it if we have no link to it, or a link to a process that is
+        gone.
         """
         node = self.table.find(hello.id)
         if node is None:
@@ -316,7 +318,7 @@ class Membership:
         return node
 
     def stranger_gone(self, hello: Hello, peer_host: str) -> None:
-        """A stranger closed its link before its first frame: it dialed another node, whose address we have.
+        """Handle a stranger that closed its link before its first frame: it dialed another node, whose address we have.
 
         We may be that node without its nodes file, and with another id. Then our table is empty.
         """
@@ -403,7 +405,7 @@ class Membership:
             self.table.refresh()
         self._judge_state()
         if is_news:
-            self._ping_linked()  # At once: agreement on a failure and the choice of holders wait for it.
+            self._ping_linked()  # Immediately: agreement on a failure and the choice of holders wait for it.
         if self.links.is_unsaved:
             self.links.save_soon()
         if self.table.now_ms >= self._random_ping_at_ms:
@@ -552,7 +554,7 @@ class Membership:
             self.outgoing.send(self.table.linked, FAIL_NODE, (node.id,))
 
     def _on_fail_node(self, sender: Node | None, item: Any) -> None:
-        """The sender says that a majority agreed. If the node is well after all, its next answer heals it: ask."""
+        """Handle FAIL_NODE: the sender says that a majority agreed. Ping the node: its answer heals it."""
         if not isinstance(item, list) or not item or not isinstance(item[0], bytes):
             raise FrameError("bad message", "FAIL_NODE without a node id")
         node = self.table.find(item[0])
@@ -571,7 +573,7 @@ class Membership:
     # -- handshakes ------------------------------------------------------------------------------------------
 
     def _resolve(self, placeholder: Node, hello: Hello) -> Node | None:
-        """A handshake's link is up: return the node found there, ready to take the link over, or None to close it."""
+        """Return the node that a handshake's link has reached, ready to take the link over, or None to close it."""
         self.table.remove(placeholder)
         self.links.write_first()
         node = self.table.find(hello.id)

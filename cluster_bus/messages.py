@@ -51,7 +51,7 @@ KEYIS: Final = 54  # number of the question, the characters, job id or b"": last
 # ids as one byte string, header of the first job, [queue, …], body, NODES, attributes
 REPLMANY: Final = 63
 GOTMANY: Final = 69  # the ids: all taken
-OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
+OUTCOME_IS: Final = 55  # job id: it is decided; a DELJOB, if there was one, came before
 SETTING: Final = 64  # queue, field, value, counter, node id: a queue setting and its version
 SETTINGS_HAVE: Final = 65  # queue, digest: the sender has this state of its settings on disk
 SETTINGS_DIGEST: Final = 66  # digest of all settings, occasion: 0 link up, 1 all were told, 2 news

@@ -60,13 +60,13 @@ class Node:
     Of our outgoing link, membership's own:
 
     is_dialing       an attempt to connect is in flight
-    dial_at_ms       no earlier attempt than this; monotonic
+    dial_at_ms       the earliest moment of the next attempt; monotonic
     dial_gap_ms      the pause after the next failed attempt
-    redial_at_ms     no earlier change of a link for another than this; monotonic
+    redial_at_ms     the earliest moment at which another link may replace this one; monotonic
     link_run         run of the process our link reached, b"" without a link
     must_meet        our heartbeats are MEETs until it has answered, for it may not know us; of a handshake: an operator
                      or `cluster-seeds` asked for it
-    owes_pong        it asked and we had no link to answer on
+    owes_pong        it asked while we had no link to answer on, so a PONG is due
     pinged_ms        when a PING last left, repeated ones included; monotonic
 
     Of forgetting (spec N5, N10), membership's own:
@@ -74,7 +74,7 @@ class Node:
     incarnation      the node's own number; an operator's MEET raises it (0: no operator said MEET yet)
     is_asked         our MEETs to it say that an operator asked for them; of a handshake: the nodes file keeps it
     asked_at         its incarnation in its last MEET that said so (-1: there was none)
-    heeded_at        the same of the last one for which we raised our own number
+    heeded_at        its incarnation in the last such MEET for which we raised our own number
     """
 
     __slots__ = (

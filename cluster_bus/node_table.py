@@ -1,4 +1,4 @@
-"""The table of nodes: one object per id, and the groups of nodes that others keep asking for.
+"""The table of nodes: one object per id, and the groups of nodes that other modules often need.
 
 `nodes` is the content of CLUSTER NODES: ourselves, the nodes we know, and handshakes under a random placeholder id. A
 node that left the table (FORGET, RESET) keeps its object, for jobs may name it. A node that others named but we never
@@ -6,17 +6,17 @@ met has one too. Both come back into the table as the same object.
 
 `usable` and `linked` are tuples sorted by id. They are the same object as long as the group is the same. So they may
 serve as keys and as receivers of a run (outgoing.py). `epoch` grows with every change of `usable`, `linked`, `size` or
-`counted`, and when a node says another place.
+`counted`, and when a node announces another place.
 
 `counted` is the number of other nodes that neither leave nor have failed. With a majority in sight, ourselves included,
 it counts only those in sight. A node is in sight if it is not suspected and is linked, or without a link for only a
-moment. A minority counts the missing ones as well, so that it refuses rather than promises less
+moment. A minority counts the missing ones as well, so that it refuses jobs instead of promising fewer copies
 (docs/design/0004-linked-nodes-count.md).
 
-A *newcomer* introduced itself, and we have not reached it yet. It is in the table, for we listen to it. It is neither
-counted nor used, for any peer can claim any id.
+A *newcomer* introduced itself, and we have not reached it yet. It is in the table, because we listen to it. It is
+neither counted nor used, because any peer can claim any id.
 
-membership.py decides; this file only keeps the books.
+membership.py makes the decisions; this module only keeps the data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNUSABLE: Final = MYSELF | HANDSHAKE | LEAVING | PFAIL | FAIL
 # Nodes with one of these flags do not count for copies (spec C1).
 UNCOUNTED: Final = MYSELF | LEAVING | FAIL
 
-# How many ids peers may make us remember, whether or not nodes have them.
+# The most ids that peers may make us remember, whether or not such nodes exist.
 NODES_MAX: Final = 20_000
 
 
@@ -169,9 +169,9 @@ class NodeTable:
     def remove(self, node: Node) -> None:
         """Take a node out. Unless it was a mere handshake, its object stays, flagged FORGOTTEN.
 
-        A newcomer becomes what it was before. So a peer that only claims an id changes nothing about the node that
-        jobs name by that id. If no other node ever named it, nothing of it stays: strangers can't fill the memory of
-        ids.
+        A newcomer gets back the flags that it had before. So a peer that only claims an id changes nothing about the
+        node that jobs name by that id. If no other node ever named it, its object is dropped, so strangers can't fill
+        the memory with ids.
         """
         del self.nodes[node.id]
         if node.flags & HANDSHAKE:

@@ -13,11 +13,11 @@ ignores those as well (`Notes`):
 
     vars meet <host> <port> <bus-port>       an operator asked for it, and it was not reached yet
     vars forgotten <id> <incarnation>        an operator made us forget the node (spec N5); -1: its number is not known
-    vars forgot <id> <ms left> <wall ms>     the same, written by older releases, for so long
+    vars forgot <id> <ms left> <wall ms>     the same, written by older releases, with a time limit
     vars alone                               its table is empty because an operator wanted that
 
 The checksum (crc32, hex) covers everything above it and must be there when a version is. A file that was damaged or cut
-off is reported (spec Q36), never half believed. nodes_store.py writes the file.
+off is refused as a whole (spec Q36). nodes_store.py writes the file.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def parse(text: str) -> list[NodeLine]:
         nodes[node.id] = node
     mine = [node for node in nodes.values() if node.flags & MYSELF]
     if len(mine) != 1:
-        raise NodesFileError(0, f"{len(mine)} nodes are flagged `myself`, it must be exactly one")
+        raise NodesFileError(0, f"{len(mine)} nodes are flagged `myself`, but exactly one must be")
     return mine + [node for node in nodes.values() if not node.flags & MYSELF]
 
 

@@ -1,13 +1,13 @@
 """The nodes file on disk: one owner at a time, and never half written.
 
 A save writes a new file, syncs it, renames it over the old one and syncs the directory. So after a power cut either the
-old or the new table is there (spec Q36: rewriting in place bricked nodes). An advisory lock on `<path>.lock` is held
-as long as the process lives, for two nodes with one id would ruin each other's jobs. The lock is a file of its own
+old or the new table is there (spec Q36: rewriting in place bricked nodes). An advisory lock on `<path>.lock` is held as
+long as the process lives, because two nodes with one id would ruin each other's jobs. The lock is a separate file,
 because a rename would leave a lock on the old file behind.
 
 Between two saves, `write` puts a newer text beside the file, without any sync. That text survives the end of the
-process, not that of the machine. It names the texts that it is newer than (`follows`, their crc32). A start believes it
-only if the file is one of these, so a file that an operator has moved away or replaced is never overruled.
+process, but perhaps not a power failure. It names the texts that it is newer than (`follows`, their crc32). A start
+uses it only if the file has one of these texts. So it never overrules a file that an operator moved away or replaced.
 
 Synchronous: a save takes two syncs, so a caller with an event loop runs it in an executor. A write takes none.
 """
@@ -48,7 +48,7 @@ class NodesFileStore:
         self._lock_fd = fd
 
     def load(self) -> str | None:
-        """Return the text, None if there is no file. Bytes that are no text survive as surrogates; `parse` refuses."""
+        """Return the text, None if there is no file. Bytes that are no text become surrogates: `parse` refuses them."""
         try:
             with open(self.path, encoding="utf-8", errors="surrogateescape", newline="") as file:
                 return file.read()
@@ -66,7 +66,7 @@ class NodesFileStore:
         return latest if words[:1] == ["follows"] and f"{crc_of(text):08x}" in words else None
 
     def write(self, text: str, follows: Sequence[int]) -> None:
-        """Put a text beside the file that is newer than those with these crc_of. The process may die then. OSError."""
+        """Put a text beside the file, newer than those with these crc_of. It survives the process's end. OSError."""
         new_path = f"{self.path}.latest.new"
         head = " ".join(["follows", *(f"{crc:08x}" for crc in follows)])
         fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)

@@ -59,7 +59,7 @@ class Outgoing:
             self.runs.append((nodes, kind, self._items))
 
     def send_alone(self, nodes: tuple[Node, ...], kind: int, item: Any) -> None:
-        """Queue an item as a run of its own, because several such items would make too long a frame."""
+        """Queue an item as a separate run, because several such items would make too long a frame."""
         self.runs.append((nodes, kind, [item]))
         self._nodes = None
 

@@ -1,8 +1,8 @@
-"""A rate limiter per source: so many at once, then so many a second.
+"""A rate limiter per source: a burst, and then a number per second.
 
 A host that reaches the bus of a cluster without a secret may say MEET under any number of ids, and gossip about any
-number of addresses. Each makes us dial. A rate limit per source host bounds that cost, and a host within its limit
-never notices. A host is forgotten when its whole burst is available again, so nothing is lost by it.
+number of addresses. Each makes us dial. A rate limit per source host bounds that cost, and a host within its limit is
+never refused. A host is forgotten when its whole burst is available again, so forgetting it changes nothing.
 
 Pure; the caller passes the time.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-# Sources remembered at a time. With more of them (IPv6 has enough addresses for it) the oldest starts afresh. The
-# limits on what they may start in all hold nevertheless.
+# Sources remembered at a time. With more of them (IPv6 has enough addresses for it) the oldest gets its burst again.
+# The limits on all sources together still apply.
 SOURCES_MAX: Final = 1_000
 
 

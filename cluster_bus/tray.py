@@ -20,7 +20,7 @@ class Tray:
     link_events       (node, True: its link came up, False: went down), oldest first
     forgotten         these left the table
     address_changed   these have another host, port or bus port
-    must_write        write the nodes file before any message of this turn leaves: a kill can't undo what was told
+    must_write        write the nodes file before any message of this turn leaves: a kill must not undo told changes
     must_save         write and sync the nodes file soon
     notices           (message, fields), for the log
     """

@@ -16,7 +16,7 @@ body. The two most common events are shorter still:
     (DELIVERED, id, version, entered, attempt, nacks, deliveries, creation time, queue, bytes)       was pending
     (code, rare fields)                            an event of the node, not of a job
 
-Codes are on disk: one is never used for another meaning. Spec E1, E2, E3.
+Codes are on disk, so a code never changes its meaning. Spec E1, E2, E3.
 """
 
 from __future__ import annotations
@@ -139,11 +139,11 @@ FIELDS_OF_CHANGE: Final = 11
 FIELDS_WITH_RARE: Final = 12
 
 VERSION_FIRST: Final = 1
-# A creation time is in ns, and a priority of its own is one in ms.
+# A creation time is in ns. A job without PRIORITY has its creation time in ms as its priority.
 MS_OF_CTIME: Final = 1_000_000
 
-# The first four bytes of the three usual events, as a number with a sign: msgpack's array of so many fields, the code,
-# and msgpack's byte string of 40 bytes, which is the id.
+# The first four bytes of the three usual events, as a signed number: msgpack's head of an array with its number of
+# fields, the code, and msgpack's head of a byte string of 40 bytes, which is the id.
 USUAL_ID_BYTES: Final = 40
 _ARRAY: Final = 0x90
 _ID: Final = 0xC400 | USUAL_ID_BYTES
@@ -153,7 +153,7 @@ START_OF_ACKED: Final = ((_ARRAY | FIELDS_OF_CHANGE) << 24 | ACKED << 16 | _ID) 
 
 # -- replies ----------------------------------------------------------------------------------------
 
-# The first byte of a packed reply. No line begins with it, and another packing would have another.
+# The first byte of a packed reply. No line begins with it. A later packing would begin with another byte.
 PACKED_MARK: Final = b"\x01"
 # The head of a block: bytes of the packed events, how many, number of the first, Unix ms.
 BLOCK_HEAD: Final = struct.Struct("<IIQQ")

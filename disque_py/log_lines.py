@@ -1,8 +1,8 @@
 """The messages of the server's log: one table, and lines made from it.
 
 Each message has a name, a level, a template, a meaning and an advice. Code that has something to log makes a line with
-`line(name, field=value, …)`. A line is its text, so it goes wherever a text goes, and it carries its name and fields
-for `log-format json`. The outside writes it (server/log.py): nothing here writes, and nothing here knows the time.
+`line(name, field=value, …)`. A line is a str, so code can pass it wherever it passes a text. It also carries its name
+and fields for `log-format json`. server/log.py writes it: this module does no output and knows no time.
 
 docs/logs.md lists the table; `python tests/house/rewrite_logs_page.py` writes that page.
 """
@@ -23,7 +23,7 @@ WARNING: Final = "warning"
 
 NOTHING: Final = "Nothing."
 
-# Of one message so many lines are written in so many seconds; the others are counted (server/log.py).
+# At most LINES_MAX lines of one message are written in SPAN_SECONDS; further ones are counted (server/log.py).
 LINES_MAX: Final = 50
 SPAN_SECONDS: Final = 10
 
@@ -270,9 +270,9 @@ SECTIONS: Final = (
             Message(
                 "address-taken",
                 WARNING,
-                "another node answers at {address}, address of {node} dropped. If that node has lost its nodes file:"
-                " CLUSTER MEET its address here, and CLUSTER FORGET {node} on all nodes",
-                "Two nodes were started with the address of one, or the node there has lost its nodes file.",
+                "another node answers at {address}, so that address of {node} is dropped. If {node} has lost its nodes"
+                " file: CLUSTER MEET this address here, and CLUSTER FORGET {node} on all nodes",
+                "Two nodes were started with one address, or the node there has lost its nodes file.",
                 "Give each node its own address, or send the two commands of the message.",
             ),
             Message(
@@ -303,7 +303,7 @@ SECTIONS: Final = (
             Message(
                 "nodes-file-latest-lost",
                 NOTICE,
-                "{path}.latest did not survive ({reason}), the nodes file is used",
+                "{path}.latest can't be used ({reason}), so the older nodes file is",
                 "The machine lost power while the node wrote its table. The last synced table is used.",
                 NOTHING,
             ),
@@ -382,7 +382,7 @@ SECTIONS: Final = (
                 "nodes-file-written",
                 NOTICE,
                 "the nodes file {path} could be written again",
-                "The table of nodes on disk is right again.",
+                "The table of nodes on disk is up to date again.",
                 NOTHING,
             ),
             Message(
@@ -403,7 +403,7 @@ SECTIONS: Final = (
                 "queue-settings-written",
                 NOTICE,
                 "the queue settings could be written again",
-                "The file of queue settings is right again.",
+                "The file of queue settings is up to date again.",
                 NOTHING,
             ),
             Message(
@@ -418,8 +418,8 @@ SECTIONS: Final = (
                 "votes-torn",
                 WARNING,
                 "the last {bytes} bytes of {path} were not written completely: this voter does not remember all claims",
-                "The node lost its power while it wrote grants of claims. It does not vote until every lease that it"
-                " may have granted is over. Then it asks the other voters.",
+                "The machine lost power, or the process was killed, while the node wrote grants of claims. It does not"
+                " vote until every lease that it may have granted is over. Then it asks the other voters.",
                 "Wait for claim-lease-max. CLUSTER VOTERS shows the node as mute until then.",
             ),
             Message(
@@ -637,7 +637,7 @@ SECTIONS: Final = (
                 "connection-trouble",
                 DEBUG,
                 "{context}: {reason}",
-                "A connection failed in the system, TLS included.",
+                "The system reported an error of a connection. Errors of TLS are among them.",
                 NOTHING,
             ),
         ),
@@ -678,7 +678,7 @@ SECTIONS: Final = (
             Message(
                 "journal-start-waits",
                 WARNING,
-                "No client is served before the disk works, it is tried every second: {reason}",
+                "No client is served before the disk works. The node tries every second: {reason}",
                 "The start has to write, but the disk does not accept it.",
                 "Free space on the disk, or repair it.",
             ),
@@ -713,7 +713,7 @@ SECTIONS: Final = (
             Message(
                 "journal-damaged",
                 WARNING,
-                "Files of the journal are gone or damaged: all jobs are recorded again, in a new one",
+                "Files of the journal are gone or damaged: all jobs are recorded again, in a new journal",
                 "Memory has all jobs, so a new journal gets them.",
                 "Check the disk: it lost or changed files.",
             ),

@@ -13,7 +13,7 @@ from typing import Final
 HOST: Final = "127.0.0.1"
 # Below the range from which Linux takes ports for outgoing connections, the bus ports included.
 PORTS: Final = range(12_000, 22_000)
-# Unless the directive cluster-port says otherwise, a node's bus listens so far above its clients' port.
+# Unless the directive cluster-port says otherwise, a node's bus port is this much above its client port.
 BUS_PORT_DISTANCE: Final = 10_000
 # Ports that this process has given out. Their nodes may not listen yet.
 _given_out: Final[set[int]] = set()

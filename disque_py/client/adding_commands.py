@@ -20,7 +20,7 @@ def add_job(
     retry_unsafe: bool | None = None,
     **options: Unpack[AddOptions],
 ) -> Request[str]:
-    """ADDJOB → the job's id.
+    """Add a job to a queue (ADDJOB) → its id.
 
     queue          name of the queue
     body           the job's content; text becomes UTF-8

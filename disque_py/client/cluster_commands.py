@@ -11,27 +11,27 @@ from disque_py.client.spans import whole
 
 
 def hello() -> Request[Hello]:
-    """HELLO → the node that answers, and the nodes that it knows."""
+    """Ask a node for its id and for the nodes that it knows (HELLO) → a `Hello`."""
     return Request((b"HELLO",), results.hello)
 
 
 def cluster_info() -> Request[dict[str, str | int | float]]:
-    """CLUSTER INFO → the state of the cluster in fields, as the node asked sees it."""
+    """Ask a node for the state of the cluster (CLUSTER INFO) → its fields by name."""
     return Request((b"CLUSTER", b"INFO"), results.info)
 
 
 def cluster_nodes() -> Request[list[ClusterNode]]:
-    """CLUSTER NODES → every node that the asked one knows."""
+    """List the nodes that the node asked knows (CLUSTER NODES) → a `ClusterNode` for each."""
     return Request((b"CLUSTER", b"NODES"), results.cluster_nodes)
 
 
 def cluster_myid() -> Request[str]:
-    """CLUSTER MYID → the node's id."""
+    """Ask a node for its id (CLUSTER MYID) → the id."""
     return Request((b"CLUSTER", b"MYID"), text)
 
 
 def cluster_meet(host: str, port: int, bus_port: int | None = None) -> Request[str]:
-    """CLUSTER MEET → OK; the nodes shake hands afterwards.
+    """Join another node to this one's cluster (CLUSTER MEET) → OK. The nodes shake hands afterwards.
 
     host       address of the node to meet
     port       its client port
@@ -42,7 +42,7 @@ def cluster_meet(host: str, port: int, bus_port: int | None = None) -> Request[s
 
 
 def cluster_forget(node_id: str) -> Request[str]:
-    """CLUSTER FORGET → OK, on the node asked only.
+    """Make the node asked, and no other, forget a node (CLUSTER FORGET) → OK.
 
     node_id   the id of the node to forget, 40 characters
     """
@@ -50,7 +50,7 @@ def cluster_forget(node_id: str) -> Request[str]:
 
 
 def cluster_reset(*, hard: bool = False) -> Request[str]:
-    """CLUSTER RESET → OK: the node forgets its nodes, jobs and queues.
+    """Make a node forget all other nodes, its jobs and its queues (CLUSTER RESET) → OK.
 
     hard   True: it also forgets its own id. False by default
     """
@@ -58,7 +58,7 @@ def cluster_reset(*, hard: bool = False) -> Request[str]:
 
 
 def cluster_leaving(leaving: bool | None = None) -> Request[bool]:
-    """CLUSTER LEAVING → whether the node asked is leaving.
+    """Set or read whether the node asked is leaving (CLUSTER LEAVING) → whether it is.
 
     leaving   True: the node begins to leave; False: it stays. None, the default, changes nothing
     """
@@ -69,12 +69,12 @@ def cluster_leaving(leaving: bool | None = None) -> Request[bool]:
 
 
 def cluster_voters() -> Request[Voters]:
-    """CLUSTER VOTERS → the nodes that grant claims, as the node asked knows them."""
+    """List the nodes that grant claims (CLUSTER VOTERS) → `Voters`, as the node asked knows them."""
     return Request((b"CLUSTER", b"VOTERS"), results.voters, wait_ms=CLAIM_MS)
 
 
 def cluster_voters_init(*node_ids: str) -> Request[str]:
-    """CLUSTER VOTERS INIT → OK: these nodes are the cluster's first voters.
+    """Make these nodes the cluster's first voters (CLUSTER VOTERS INIT) → OK.
 
     node_ids   ids of nodes, 40 characters each
 
@@ -84,5 +84,5 @@ def cluster_voters_init(*node_ids: str) -> Request[str]:
 
 
 def cluster_saveconfig() -> Request[str]:
-    """CLUSTER SAVECONFIG → OK: the nodes file is on disk."""
+    """Write the nodes file of the node asked to its disk (CLUSTER SAVECONFIG) → OK."""
     return Request((b"CLUSTER", b"SAVECONFIG"), text, Repeat.NEVER)

@@ -105,7 +105,7 @@ class EventLines:
 
 
 def events_info(*, node: Address | None = None) -> Request[EventLog]:
-    """EVENTS INFO → the node's log: its id, and the range of events that can be read.
+    """Ask for a node's event log (EVENTS INFO) → its id, and the range of events that can be read.
 
     node   the node whose log it is; by default the one that commands go to
 
@@ -124,7 +124,7 @@ def events_read(
     reader: str = "",
     node: Address | None = None,
 ) -> Request[EventLines]:
-    """EVENTS READ → lines from event `seq` on: at most `count`, about `max_bytes`, and at least one if there is one.
+    """Read lines of an event log (EVENTS READ) → lines from event `seq` on, at least one if there is one.
 
     The node may return fewer lines although there are more. An empty answer means that there are no more.
 
@@ -157,7 +157,7 @@ def events_read(
 
 
 def events_seek(ms: int, *, node: Address | None = None) -> Request[int]:
-    """EVENTS SEEK → the number of the first event at or after a moment; the next number if all events are older.
+    """Find the first event at or after a moment (EVENTS SEEK) → its number, or that of the next event.
 
     ms     the moment, in Unix milliseconds
     node   the node whose log it is; by default the one that commands go to

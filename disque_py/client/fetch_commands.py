@@ -29,7 +29,7 @@ def get_jobs(
     token: str | bytes | None = None,
     node: Address | None = None,
 ) -> Request[list[Job]]:
-    """GETJOB → up to `count` jobs; an empty list when none came in time.
+    """Fetch jobs from queues, or wait for one (GETJOB) → up to `count` jobs; empty if none came in time.
 
     queues         names of queues; jobs of the first queue come before those of the next
     count          number of jobs at most, 1 by default. A call that had to wait gets one job, with any count
@@ -106,7 +106,7 @@ def get_job(
     token: str | bytes | None = None,
     **options: Unpack[FetchOptions],
 ) -> Request[Job | None]:
-    """GETJOB → one job, or None when none came in time.
+    """Fetch one job from queues, or wait for it (GETJOB) → the job; None if none came in time.
 
     queues         names of queues; jobs of the first queue come before those of the next
     timeout_ms     milliseconds to wait for a job; 0, the default, waits for ever
@@ -175,7 +175,7 @@ def jobs(
 
 
 def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:
-    """ACKTOKEN → number of jobs that were acknowledged: all that are still leased under these tokens.
+    """Acknowledge all jobs that are still leased under these tokens (ACKTOKEN) → their number.
 
     tokens   tokens of GETJOBs
     node     the node that answered the GETJOB. Other nodes don't know the token and answer 0. By default the client
@@ -193,7 +193,7 @@ def nack_token(
     reason: str | bytes | None = None,
     node: Address | None = None,
 ) -> Request[int]:
-    """NACKTOKEN → number of jobs that were put back: all that are still leased under these tokens.
+    """Put back all jobs that are still leased under these tokens (NACKTOKEN) → their number.
 
     tokens   tokens of GETJOBs
     delay    seconds until the next delivery, or a timedelta; by default the jobs' back-off, else that of their queue,
@@ -214,7 +214,7 @@ _as_seconds: Final = seconds
 
 
 def extend_token(token: str | bytes, seconds: Seconds, *, node: Address | None = None) -> Request[int]:
-    """EXTENDTOKEN → number of leases that were extended: all that still run under this token.
+    """Extend all leases that still run under this token (EXTENDTOKEN) → their number.
 
     token     the token of a GETJOB
     seconds   seconds that the leases last from now

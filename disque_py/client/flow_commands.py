@@ -76,7 +76,7 @@ def _id(job: JobRef) -> bytes:
 
 
 def wait_jobs(*jobs: JobRef, timeout: Span | None = None, first: bool = False) -> Request[list[JobEnd]]:
-    """WAITJOB → the end of each job, in the order of the arguments, when all of them are over.
+    """Wait until all of these jobs are over (WAITJOB) → the end of each, in the order of the arguments.
 
     jobs      jobs, or their ids; at most 1024
     timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever. After a time-out the answer
@@ -112,7 +112,7 @@ def progress(
     attempt: int | None = None,
     fence: int | None = None,
 ) -> Request[str]:
-    """PROGRESS, at the node that delivered the job → OK: report how far the work is.
+    """Report how far the work on a job is, to the node that delivered it (PROGRESS) → OK.
 
     job       a job, or its id
     percent   0 to 100
@@ -134,7 +134,7 @@ def progress(
 
 
 def batch_info(name: str | bytes) -> Request[BatchInfo | None]:
-    """BATCH SHOW → the jobs of a batch by status; None if there is no such batch.
+    """Count the jobs of a batch by status (BATCH SHOW) → a `BatchInfo`; None if there is no such batch.
 
     name   name of the batch
 
@@ -146,7 +146,7 @@ def batch_info(name: str | bytes) -> Request[BatchInfo | None]:
 
 
 def wait_batch(name: str | bytes, timeout: Span | None = None) -> Request[BatchInfo | None]:
-    """BATCH WAIT → the jobs of a batch by status, when the batch is done; None if it was deleted meanwhile.
+    """Wait until a batch is done (BATCH WAIT) → a `BatchInfo`; None if the batch was deleted meanwhile.
 
     name      name of the batch
     timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever. Look at `BatchInfo.done`
@@ -162,7 +162,7 @@ def wait_batch(name: str | bytes, timeout: Span | None = None) -> Request[BatchI
 
 
 def close_batch(name: str | bytes, callback: tuple[str | bytes, Body] | None = None) -> Request[str]:
-    """BATCH CLOSE → OK: the batch takes no more jobs, so it can be done.
+    """Close a batch, so that it takes no more jobs and can be done (BATCH CLOSE) → OK.
 
     name       name of the batch
     callback   queue and body of the job that is added when the batch is done; None, the default: none. If the batch is
@@ -179,7 +179,7 @@ def close_batch(name: str | bytes, callback: tuple[str | bytes, Body] | None = N
 
 
 def delete_batch(name: str | bytes) -> Request[bool]:
-    """BATCH DEL → whether there was such a batch. Its jobs stay.
+    """Delete a batch (BATCH DEL) → whether there was such a batch. Its jobs stay.
 
     name   name of the batch
 
@@ -191,7 +191,7 @@ def delete_batch(name: str | bytes) -> Request[bool]:
 
 
 def batches(pattern: str | bytes = "*") -> Request[list[str]]:
-    """BATCH LIST → names of batches, sorted.
+    """List the names of batches (BATCH LIST) → the names, sorted.
 
     pattern   only names that match it, such as `upload-*`; all names by default
 

@@ -46,7 +46,9 @@ def _about_jobs(name: bytes, jobs: tuple[JobRef, ...], repeat: Repeat) -> Reques
 def ack(
     *jobs: JobRef, attempt: int | None = None, fence: int | None = None, result: str | bytes | None = None
 ) -> Request[int]:
-    """ACKJOB → number of jobs that the nodes which delivered them knew. Unknown jobs are acknowledged too.
+    """Acknowledge jobs: they are done (ACKJOB) → the number of jobs that were known.
+
+    Unknown jobs are acknowledged, too. Each job is acknowledged at the node that delivered it.
 
     jobs      jobs, or their ids
     attempt   the number of the delivery (`Job.attempt`), for exactly one job: if a later delivery is known, nothing is
@@ -70,7 +72,9 @@ def ack(
 
 
 def fast_ack(*jobs: JobRef) -> Request[int]:
-    """FASTACK → number of jobs that were known. Cheaper than `ack`, but nodes that fail cause more second deliveries.
+    """Acknowledge jobs with fewer messages (FASTACK) → the number of jobs that were known.
+
+    It is cheaper than `ack`, but nodes that fail cause more second deliveries.
 
     jobs   jobs, or their ids
 
@@ -87,7 +91,9 @@ def nack(
     attempt: int | None = None,
     fence: int | None = None,
 ) -> Request[int]:
-    """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
+    """Give jobs back that could not be processed (NACK) → the number of jobs that were given back.
+
+    Each job is given back at the node that delivered it.
 
     jobs      jobs that could not be processed, or their ids. Jobs that the node does not know are not counted
     delay     seconds until the next delivery, or a timedelta; by default the job's back-off, else that of its queue,
@@ -117,7 +123,9 @@ def nack(
 
 
 def cancel(*jobs: JobRef, fence: int | None = None) -> Request[int]:
-    """CANCELJOB → number of jobs that were known, on any linked node, and not over. None of them is delivered again.
+    """Cancel jobs, so that none is delivered again (CANCELJOB) → the number of jobs that were not over.
+
+    The jobs may be on any linked node.
 
     jobs    jobs, or their ids
     fence   the fence of the claim of exactly one job's delivery: this claim ends, too. None, the default: no claim ends
@@ -135,7 +143,7 @@ def cancel(*jobs: JobRef, fence: int | None = None) -> Request[int]:
 
 
 def enqueue(*jobs: JobRef) -> Request[int]:
-    """ENQUEUE → number of jobs that were put into their queue.
+    """Queue jobs now (ENQUEUE) → the number of jobs that were put into their queue.
 
     jobs   jobs, or their ids. An errored job gets fresh attempts
 
@@ -147,7 +155,7 @@ def enqueue(*jobs: JobRef) -> Request[int]:
 
 
 def dequeue(*jobs: JobRef) -> Request[int]:
-    """DEQUEUE → number of jobs that were taken out of their queue, on the node asked.
+    """Take jobs out of their queue on the node asked (DEQUEUE) → the number of jobs that were taken out.
 
     jobs   jobs, or their ids
 
@@ -157,7 +165,7 @@ def dequeue(*jobs: JobRef) -> Request[int]:
 
 
 def delete(*jobs: JobRef) -> Request[int]:
-    """DELJOB → number of jobs that were removed, on the node asked only.
+    """Remove jobs from the node asked only (DELJOB) → the number of jobs that were removed.
 
     jobs   jobs, or their ids
 
@@ -167,7 +175,9 @@ def delete(*jobs: JobRef) -> Request[int]:
 
 
 def promote(*jobs: JobRef) -> Request[int]:
-    """PROMOTE → number of jobs whose delay was ended: they are pending now. Any node will do.
+    """End the delay of jobs, so that they are pending (PROMOTE) → the number of jobs that had one.
+
+    Any node will do.
 
     jobs   jobs, or their ids
 
@@ -177,7 +187,9 @@ def promote(*jobs: JobRef) -> Request[int]:
 
 
 def reschedule(job: JobRef, *, delay: Seconds | None = None, priority: int | None = None) -> Request[bool]:
-    """RESCHEDULE → whether the waiting job now has the new delay or priority. Any node will do.
+    """Give a waiting job another delay or priority (RESCHEDULE) → whether that was possible.
+
+    Any node will do.
 
     job        a job, or its id
     delay      seconds from now until it is pending, or a timedelta of milliseconds; 0: immediately. None, the default,
@@ -201,7 +213,9 @@ def reschedule(job: JobRef, *, delay: Seconds | None = None, priority: int | Non
 
 
 def move_jobs(*jobs: JobRef, to: str | bytes) -> Request[int]:
-    """MOVEJOB → number of jobs that were moved to the other queue. Any node will do.
+    """Move jobs to another queue (MOVEJOB) → the number of jobs that were moved.
+
+    Any node will do.
 
     jobs   jobs, or their ids
     to     the queue that they go to
@@ -219,7 +233,7 @@ def move_jobs(*jobs: JobRef, to: str | bytes) -> Request[int]:
 def working(
     job: JobRef, seconds: Seconds | None = None, *, attempt: int | None = None, fence: int | None = None
 ) -> Request[int]:
-    """WORKING → seconds for which the job's next delivery is postponed, rounded up.
+    """Start the lease of a job again (WORKING) → seconds until its next delivery, rounded up.
 
     job       a job, or its id
     seconds   seconds from now, or a timedelta; by default the job's RETRY
@@ -249,7 +263,7 @@ def _seconds_of_ms(reply: Reply) -> int:
 
 
 def show(job: JobRef, *, cluster: bool = False) -> Request[JobInfo | None]:
-    """SHOW → the job as the node sees it; None if the node does not know it.
+    """Describe a job (SHOW) → the job as the node sees it; None if the node does not know it.
 
     job       a job, or its id
     cluster   True: ask all linked nodes, and return the view of the node that knows most; None if no node knows the
@@ -265,7 +279,9 @@ def show(job: JobRef, *, cluster: bool = False) -> Request[JobInfo | None]:
 
 
 def job_ids(queue: str | bytes, keys: Iterable[str | bytes]) -> Request[list[str | None]]:
-    """JOBID → for each key the id of its job, or None for a key that no node knows. Nothing is created.
+    """Find the jobs that keys name (JOBID) → the id for each key; None for a key that no node knows.
+
+    Nothing is created.
 
     queue   name of the queue that the keys were used with
     keys    keys, one at least

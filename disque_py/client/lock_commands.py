@@ -17,7 +17,7 @@ def acquire_lock(
     attempts: int | None = None,
     timeout_ms: Milliseconds = 0,
 ) -> Request[LockGrant | None]:
-    """LOCK ACQUIRE → the grant; None if another owner has the lock.
+    """Take a lock for an owner (LOCK ACQUIRE) → the grant; None if another owner has the lock.
 
     name         name of the lock
     owner        name of the owner; no two workers may use the same one
@@ -47,7 +47,7 @@ def acquire_lock(
 
 
 def extend_lock(name: str | bytes, owner: str | bytes, fence: int, lease_ms: Milliseconds) -> Request[int]:
-    """LOCK EXTEND → milliseconds of the lease, which starts again.
+    """Start the lease of a lock again (LOCK EXTEND) → milliseconds of the lease.
 
     name       name of the lock
     owner      the owner that has it
@@ -63,7 +63,7 @@ def extend_lock(name: str | bytes, owner: str | bytes, fence: int, lease_ms: Mil
 def release_lock(
     name: str | bytes, owner: str | bytes, fence: int, *, done_ms: Milliseconds | None = None
 ) -> Request[bool]:
-    """LOCK RELEASE → whether the lock was held under this fence.
+    """Give a lock back (LOCK RELEASE) → whether it was held under this fence.
 
     name      name of the lock
     owner     the owner that has it
@@ -82,7 +82,7 @@ def release_lock(
 
 
 def show_lock(name: str | bytes) -> Request[LockInfo | None]:
-    """LOCK SHOW → the lock as a majority of the voters knows it; None if it is free and nothing is remembered.
+    """Describe a lock (LOCK SHOW) → the view of a majority of the voters; None if it is free and forgotten.
 
     name   name of the lock
 
@@ -92,7 +92,7 @@ def show_lock(name: str | bytes) -> Request[LockInfo | None]:
 
 
 def locks(pattern: str | None = None) -> Request[list[str]]:
-    """LOCK LIST → the names of locks that are held or remembered, sorted; at most 10,000.
+    """List locks that are held or remembered (LOCK LIST) → their names, sorted; at most 10,000.
 
     pattern   only names that match it: `*`, `?`, `[a-z]`; by default all names
 

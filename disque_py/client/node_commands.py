@@ -10,17 +10,17 @@ from disque_py.client.spans import Milliseconds, milliseconds
 
 
 def ping() -> Request[str]:
-    """PING → PONG."""
+    """Check that a node answers (PING) → PONG."""
     return Request((b"PING",), text)
 
 
 def time() -> Request[tuple[int, int]]:
-    """TIME → the node's Unix seconds, and microseconds of that second."""
+    """Ask for a node's clock (TIME) → Unix seconds, and microseconds of that second."""
     return Request((b"TIME",), lambda reply: (int(reply[0]), int(reply[1])))
 
 
 def info(section: str | None = None) -> Request[dict[str, str | int | float]]:
-    """INFO → its fields. Values that are numbers become numbers.
+    """Ask for a node's figures (INFO) → the fields by name. Values that are numbers become numbers.
 
     section   name of one section; by default all
 
@@ -30,7 +30,7 @@ def info(section: str | None = None) -> Request[dict[str, str | int | float]]:
 
 
 def config_get(pattern: str = "*") -> Request[dict[str, str]]:
-    """CONFIG GET → names and values of directives.
+    """Read directives of a node (CONFIG GET) → their names and values.
 
     pattern   pattern of directives, such as `tls-*`; by default "*", all
     """
@@ -38,7 +38,7 @@ def config_get(pattern: str = "*") -> Request[dict[str, str]]:
 
 
 def config_set(name: str, value: Word) -> Request[str]:
-    """CONFIG SET → OK, on the node asked.
+    """Change a directive of the node asked (CONFIG SET) → OK.
 
     name    name of the directive
     value   its new value

@@ -28,7 +28,7 @@ from disque_py.event_format import JobStatus
 def qlen(
     queue: str | bytes, *, where: Where | None = None, status: JobStatus | None = None, cluster: bool = False
 ) -> Request[int]:
-    """QLEN → number of jobs of a queue.
+    """Count the jobs of a queue (QLEN) → their number.
 
     queue     name of the queue
     where     names and values: count only jobs whose metadata have all these pairs. None, the default: count all
@@ -50,12 +50,12 @@ def qpeek(
     withmeta: bool = False,
     cluster: bool = False,
 ) -> Request[list[Job]]:
-    """QPEEK → jobs of the queue, which stay there.
+    """Look at jobs of a queue without fetching them (QPEEK) → the jobs.
 
     queue     name of the queue
     count     number of jobs at most: the oldest first, or with a negative count the newest first
     where     names and values: only jobs whose metadata have all these pairs. None, the default: any job
-    status    count jobs of this status; by default those that are pending
+    status    only jobs of this status; by default those that are pending
     withmeta  True: fill in `Job.meta`. False by default
     cluster   True: of all linked nodes, in the queue's order. This takes up to a second if a node is silent. False, the
               default: of the node asked
@@ -77,7 +77,7 @@ def queue_depths(
     count: int = 100,
     cluster: bool = False,
 ) -> Request[dict[bytes | None, int]]:
-    """QDEPTH → number of jobs of a queue for each value of one name of their metadata.
+    """Count the jobs of a queue for each value of one name of metadata (QDEPTH) → the numbers by value.
 
     queue     name of the queue
     by        name of the metadata
@@ -95,13 +95,15 @@ def queue_depths(
 
 
 def qstat(queue: str | bytes, *, cluster: bool = False, recent: bool = False) -> Request[QueueStat | None]:
-    """QSTAT → the queue's figures; None if there is no such queue. Raises ValueError for both options together.
+    """Ask for the figures of a queue (QSTAT) → a `QueueStat`; None if there is no such queue.
 
     queue     name of the queue
     cluster   True: sums over all linked nodes. This takes up to a second if a node is silent. False, the default: the
               figures of the node asked
     recent    True: figures that need a walk over all jobs of the node may be a second old. Use it to ask about many
               queues. False by default
+
+    Raises ValueError for both options together.
 
         stat = client.qstat("mail", cluster=True)
     """
@@ -112,7 +114,7 @@ def qstat(queue: str | bytes, *, cluster: bool = False, recent: bool = False) ->
 
 
 def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Request[str]:
-    """PAUSE → the state afterwards: none, in, out or all.
+    """Pause or resume a queue, or ask whether it is paused (PAUSE) → the new state: none, in, out or all.
 
     queue    name of the queue
     states   the new state, which replaces the old one; without any the state is only reported
@@ -130,7 +132,7 @@ def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Reque
 
 
 def queue_settings(queue: str | bytes) -> Request[QueueSettings | None]:
-    """QUEUE GET → the queue's settings; None if it never had any.
+    """Read the settings of a queue (QUEUE GET) → `QueueSettings`; None if it never had any.
 
     queue   name of the queue
 
@@ -163,7 +165,7 @@ def set_queue(
     result_retention: Seconds | Default | None = None,
     more: Mapping[str, str | bytes] | None = None,
 ) -> Request[str]:
-    """QUEUE SET → OK: change settings of a queue, on all nodes. Fields that are None stay as they are.
+    """Change settings of a queue, on all nodes (QUEUE SET) → OK. Fields that are None stay as they are.
 
     queue          name of the queue
     lease          RETRY of jobs that name none, in seconds, or a timedelta of milliseconds; "" is Disque's default.
@@ -248,7 +250,7 @@ def _setting_span(name: str, span: Seconds | Default) -> bytes:
 
 
 def queues_with_settings(pattern: str | None = None) -> Request[list[str]]:
-    """QUEUE LIST → the names of queues with a setting that is no default, sorted.
+    """List the queues with a setting that is not a default (QUEUE LIST) → their names, sorted.
 
     pattern   only names that match it: `*`, `?`, `[a-z]`; by default all names
     """
@@ -257,7 +259,7 @@ def queues_with_settings(pattern: str | None = None) -> Request[list[str]]:
 
 
 def reset_queue(queue: str | bytes) -> Request[str]:
-    """QUEUE RESET → OK: give all settings of a queue their defaults again, on all nodes. A pause stays.
+    """Give all settings of a queue their defaults again, on all nodes (QUEUE RESET) → OK. A pause stays.
 
     queue   name of the queue
     """

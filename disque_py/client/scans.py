@@ -116,7 +116,10 @@ def qscan_page(
     maxlen: int | None = None,
     importrate: int | None = None,
 ) -> Request[tuple[int, list[str]]]:
-    """QSCAN → the next cursor (0: done) and names of queues. A cursor is valid on its node only."""
+    """Read one page of a scan of queues (QSCAN) → the next cursor (0: done), and names of queues.
+
+    A cursor is valid only on its node.
+    """
     argv = [b"QSCAN", b"%d" % cursor]
     add_pair(argv, b"COUNT", None if count is None else whole("count", count))
     if busyloop:
@@ -138,7 +141,7 @@ def jscan_page(
     where: Where | None = None,
     counted: bool = False,
 ) -> Request[tuple[int, list[str]]]:
-    """JSCAN → the next cursor (0: done) and ids of jobs."""
+    """Read one page of a scan of jobs (JSCAN) → the next cursor (0: done), and ids of jobs."""
     argv = _jscan(cursor, count, busyloop, queue, states, statuses, where, counted)
     return Request(argv, _names_page, Repeat.NEVER if cursor else Repeat.SAFE)
 
@@ -154,7 +157,7 @@ def jscan_info_page(
     where: Where | None = None,
     counted: bool = False,
 ) -> Request[tuple[int, list[JobInfo]]]:
-    """JSCAN REPLY all → the next cursor (0: done) and jobs as SHOW shows them."""
+    """Read one page of a scan of jobs (JSCAN REPLY all) → the next cursor (0: done), and jobs as in SHOW."""
     argv = (*_jscan(cursor, count, busyloop, queue, states, statuses, where, counted), b"REPLY", b"all")
     return Request(argv, _infos_page, Repeat.NEVER if cursor else Repeat.SAFE)
 

@@ -76,7 +76,7 @@ def schedule(
     batch: str | bytes | None = None,
     **options: Unpack[JobOptions],
 ) -> Request[str]:
-    """SCHEDULE SET → OK: the cluster adds a job at each tick. An older schedule of this name is replaced.
+    """Add a job at each tick of a schedule (SCHEDULE SET) → OK. An older schedule of this name is replaced.
 
     name           name of the schedule
     queue          queue of the jobs
@@ -124,7 +124,7 @@ def schedule(
 
 
 def schedule_info(name: str | bytes) -> Request[ScheduleInfo | None]:
-    """SCHEDULE GET → the schedule and how far it has come; None if there is none of this name.
+    """Describe a schedule (SCHEDULE GET) → a `ScheduleInfo`; None if there is none of this name.
 
     name   name of the schedule
     """
@@ -132,7 +132,7 @@ def schedule_info(name: str | bytes) -> Request[ScheduleInfo | None]:
 
 
 def schedules(pattern: str | None = None) -> Request[list[str]]:
-    """SCHEDULE LIST → the names of schedules, sorted.
+    """List schedules (SCHEDULE LIST) → their names, sorted.
 
     pattern   only names that match it: `*`, `?`, `[a-z]`; by default all names
     """
@@ -141,7 +141,7 @@ def schedules(pattern: str | None = None) -> Request[list[str]]:
 
 
 def pause_schedule(name: str | bytes) -> Request[bool]:
-    """SCHEDULE PAUSE → whether there is such a schedule. Its ticks get no jobs until it is resumed.
+    """Pause a schedule: its ticks get no jobs until it is resumed (SCHEDULE PAUSE) → whether it exists.
 
     name   name of the schedule
     """
@@ -149,8 +149,9 @@ def pause_schedule(name: str | bytes) -> Request[bool]:
 
 
 def resume_schedule(name: str | bytes) -> Request[bool]:
-    """SCHEDULE RESUME → whether there is such a schedule. Ticks during the pause get no jobs later, and do not count as
-    missed.
+    """Resume a schedule (SCHEDULE RESUME) → whether it exists.
+
+    Ticks during the pause get no jobs later, and do not count as missed.
 
     name   name of the schedule
     """
@@ -158,7 +159,7 @@ def resume_schedule(name: str | bytes) -> Request[bool]:
 
 
 def delete_schedule(name: str | bytes) -> Request[bool]:
-    """SCHEDULE DEL → whether there was such a schedule. Its jobs stay.
+    """Delete a schedule (SCHEDULE DEL) → whether it existed. Its jobs stay.
 
     name   name of the schedule
     """
@@ -166,7 +167,7 @@ def delete_schedule(name: str | bytes) -> Request[bool]:
 
 
 def run_schedule(name: str | bytes) -> Request[str]:
-    """SCHEDULE RUN → the id of a job that is made now, outside the ticks.
+    """Add a job of a schedule now, in addition to its ticks (SCHEDULE RUN) → the job's id.
 
     name   name of the schedule
 
@@ -177,7 +178,9 @@ def run_schedule(name: str | bytes) -> Request[str]:
 
 
 def next_ticks(name: str | bytes, count: int = 10) -> Request[list[datetime]]:
-    """SCHEDULE NEXT → the next ticks in UTC, also of a paused schedule; empty if there is no such schedule.
+    """List the next ticks of a schedule (SCHEDULE NEXT) → moments in UTC; empty without such a schedule.
+
+    A paused schedule has next ticks, too.
 
     name    name of the schedule
     count   number of ticks, at most 1000; 10 by default

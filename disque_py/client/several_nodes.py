@@ -38,7 +38,7 @@ def spread(build: Callable[P, Request[int]]) -> Callable[P, list[Request[int]]]:
 
 
 def ack_jobs(jobs: Iterable[JobRef]) -> list[Request[int]]:
-    """`ack` for a collection → number of jobs that were known.
+    """Acknowledge a collection of jobs, as `ack` does → the number of jobs that were known.
 
     jobs   jobs, or their ids
 
@@ -48,7 +48,7 @@ def ack_jobs(jobs: Iterable[JobRef]) -> list[Request[int]]:
 
 
 def fast_ack_jobs(jobs: Iterable[JobRef]) -> list[Request[int]]:
-    """`fast_ack` for a collection → number of jobs that were known.
+    """Acknowledge a collection of jobs, as `fast_ack` does → the number of jobs that were known.
 
     jobs   jobs, or their ids
 
@@ -58,7 +58,7 @@ def fast_ack_jobs(jobs: Iterable[JobRef]) -> list[Request[int]]:
 
 
 def nack_jobs(jobs: Iterable[JobRef]) -> list[Request[int]]:
-    """`nack` for a collection → number of jobs that went back into their queues.
+    """Give a collection of jobs back, as `nack` does → the number of jobs that were given back.
 
     jobs   jobs, or their ids
 

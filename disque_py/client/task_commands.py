@@ -16,7 +16,7 @@ from disque_py.event_format import JobStatus
 def purge(
     queue: str | bytes, *, where: Where | None = None, status: JobStatus | None = None, wait: bool = True
 ) -> Request[Task]:
-    """QPURGE → the task that cancels the jobs of a queue, on all nodes.
+    """Cancel the jobs of a queue, on all nodes (QPURGE) → the task that does it.
 
     queue    name of the queue
     where    names and values: only jobs whose metadata have all these pairs. None, the default: all jobs
@@ -42,7 +42,7 @@ def move(
     rate: int | None = None,
     wait: bool = True,
 ) -> Request[Task]:
-    """QMOVE → the task that moves the jobs of a queue to another queue, on all nodes.
+    """Move the jobs of a queue to another queue, on all nodes (QMOVE) → the task that does it.
 
     queue    name of the queue
     to       name of the other queue
@@ -69,7 +69,7 @@ def redrive(
     rate: int | None = None,
     wait: bool = True,
 ) -> Request[Task]:
-    """QREDRIVE → the task that gives errored jobs and dead letters of a queue fresh attempts, on all nodes.
+    """Give errored jobs and dead letters of a queue fresh attempts (QREDRIVE) → the task that does it.
 
     queue    name of the queue
     where    names and values: only jobs whose metadata have all these pairs. None, the default: all jobs
@@ -90,7 +90,7 @@ def redrive(
 
 
 def rebalance(queue: str | bytes, *, zones: Iterable[str | bytes] | None = None, wait: bool = True) -> Request[Task]:
-    """QREBALANCE → the task that moves queued jobs between nodes until all nodes have equal parts.
+    """Spread the queued jobs of a queue evenly over the nodes (QREBALANCE) → the task that does it.
 
     queue    name of the queue
     zones    names of zones, such as `rack-1` or `eu-central/rack-1`: only their nodes take part. None, the default: all
@@ -126,12 +126,15 @@ def _task(argv: tuple[bytes, ...], command: str, queue: str | bytes, repeat: Rep
 
 
 def tasks() -> Request[list[Task]]:
-    """QTASK LIST → the tasks that the node asked has started: running ones and those of the last hour, oldest first."""
+    """List the tasks that the node asked has started (QTASK LIST) → the tasks, oldest first.
+
+    These are running tasks, and those that ended in the last hour.
+    """
     return Request((b"QTASK", b"LIST"), results.tasks)
 
 
 def task(task: TaskRef) -> Request[Task | None]:
-    """QTASK SHOW → how far a task is; None if the node asked does not know it, or has forgotten it.
+    """Ask how far a task is (QTASK SHOW) → the `Task`; None if the node asked no longer knows it.
 
     task   a `Task`, and the client asks the node that started it; or an id
     """
@@ -140,7 +143,7 @@ def task(task: TaskRef) -> Request[Task | None]:
 
 
 def cancel_task(task: TaskRef) -> Request[bool]:
-    """QTASK CANCEL → whether the task was running. It stops, and finished changes stay.
+    """Stop a task (QTASK CANCEL) → whether it was running. Finished changes stay.
 
     task   a `Task`, and the client asks the node that started it; or an id
     """

@@ -139,7 +139,7 @@ def add_jobs(
     retry_unsafe: bool | None = None,
     **options: Unpack[LifeOptions],
 ) -> Adding:
-    """Many ADDJOBs in one pipeline → the jobs' ids, in the order of the bodies.
+    """Add many jobs to a queue in one pipeline (ADDJOB) → their ids, in the order of the bodies.
 
     queue          name of the queue
     bodies         the jobs' contents. A generator is read in parts, or in one go if `key` is a list

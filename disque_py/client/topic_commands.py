@@ -27,7 +27,9 @@ class Binding:
 
 
 def bind(topic: str | bytes, queue: str | bytes, *, where: Where | None = None) -> Request[bool]:
-    """TOPIC BIND → True, when all linked nodes know the binding.
+    """Bind a queue to a topic, so that it gets the topic's jobs (TOPIC BIND) → True.
+
+    The answer comes when all linked nodes know the binding.
 
     topic   name of the topic
     queue   name of the queue that gets its jobs
@@ -44,7 +46,7 @@ def bind(topic: str | bytes, queue: str | bytes, *, where: Where | None = None) 
 
 
 def unbind(topic: str | bytes, queue: str | bytes) -> Request[bool]:
-    """TOPIC UNBIND → whether the queue was bound.
+    """Unbind a queue from a topic (TOPIC UNBIND) → whether it was bound.
 
     topic   name of the topic
     queue   name of the queue that gets no more of its jobs
@@ -53,7 +55,7 @@ def unbind(topic: str | bytes, queue: str | bytes) -> Request[bool]:
 
 
 def topics(pattern: str | bytes | None = None) -> Request[list[Binding]]:
-    """TOPIC LIST → the bindings of all topics, sorted by topic and queue.
+    """List the bindings of topics (TOPIC LIST) → the bindings, sorted by topic and queue.
 
     pattern   only topics that match it, such as `orders.*`; None, the default: all
     """
@@ -69,7 +71,9 @@ def publish(
     retry_unsafe: bool | None = None,
     **options: Unpack[AddOptions],
 ) -> Request[list[tuple[str, str]]]:
-    """TOPIC PUBLISH → queue and id of each job, sorted by queue; empty if no filter takes the job.
+    """Add a job to every queue that is bound to a topic (TOPIC PUBLISH) → queue and id of each job.
+
+    The answer is sorted by queue, and empty if no filter takes the job.
 
     topic          name of the topic
     body           the content of all jobs; text becomes UTF-8

@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 
 COMMAND_LINE: Final = "the command line"
 UNEXPECTED: Final = "unexpected argument: give directives as --name value"
+NEXT_STEP: Final = (
+    "Correct this and start again. conf/disque.conf explains each directive; `disque-server --test-config` checks a"
+    " configuration without starting a node."
+)
 
 PREFIX: Final = "DISQUE_"
-# Variables of this project's other programs, which are no directives.
+# Variables that other programs of this project read. They are no directives.
 OTHER_VARIABLES: Final = (
     "DISQUE_CHECKOUT_AGAIN",
     "DISQUE_PY_ASSERTS",
@@ -51,7 +55,11 @@ INCLUDE_DEPTH_MAX: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that can't be accepted. line_number counts from 1, or is 0 if the problem is not in a single line."""
+    """A line that can't be accepted.
+
+    line_number counts the lines of a file, or the options of the command line, from 1. It is 0 if the problem is not in
+    a single line.
+    """
 
     source: str
     line_number: int
@@ -67,25 +75,24 @@ class ConfigError(Exception):
         self.problems = tuple(problems)
 
     def report(self) -> str:
-        """Return line number, line and reason of each problem, for standard error."""
+        """Return source, line and reason of each problem, and the operator's next step, for standard error."""
         parts = ["*** FATAL CONFIG FILE ERROR ***"]
         for problem in self.problems:
+            has_line = problem.line_number and problem.source != COMMAND_LINE
+            parts.append(f"Reading {problem.source}" + (f", at line {problem.line_number}" if has_line else ""))
             if problem.line_number:
-                parts.append(f"Reading {problem.source}, at line {problem.line_number}")
                 parts.append(f">>> '{problem.line}'")
-            else:
-                parts.append(f"Reading {problem.source}")
             parts.append(problem.reason)
-        return "\n".join(parts) + "\n"
+        return "\n".join((*parts, NEXT_STEP)) + "\n"
 
 
 class ConfigReader:
     """A reader that applies sources, one after the other, to a Settings object.
 
     included        names of directives set by included files
-    ignored         names of variables of the environment that look like ours and are no directives
+    ignored         names of environment variables that begin with DISQUE_ and name no directive
     check           called after each line with its directive's name; DirectiveError for an impossible line
-    directory       the base of relative paths; a `dir` line changes it at once
+    directory       the base of relative paths; a `dir` line changes it for the lines after it
     """
 
     def __init__(
@@ -196,14 +203,16 @@ class ConfigReader:
             path = posixpath.normpath(posixpath.join(self.directory, self.settings.dir))
             if not self._is_directory(path):
                 self.settings.restore(name, old)
-                raise DirectiveError(f"Can't chdir to '{path}': no such directory")
+                raise DirectiveError(f"Can't chdir to '{path}': no such directory. Create it, or change dir")
             self.settings.dir = self.directory = path
 
     def _include(self, words: Sequence[str], depth: int) -> None:
         if len(words) != 1:
-            raise DirectiveError(WRONG_COUNT)
+            raise DirectiveError(f"{WRONG_COUNT}: give the path of one file")
         if depth >= INCLUDE_DEPTH_MAX:
-            raise DirectiveError(f"files include each other more than {INCLUDE_DEPTH_MAX} deep")
+            raise DirectiveError(
+                f"files include each other more than {INCLUDE_DEPTH_MAX} deep: remove the `include` of a file in itself"
+            )
         path = posixpath.join(self.directory, words[0])
         try:
             text = self._read(path)
@@ -215,7 +224,7 @@ class ConfigReader:
 
 
 def _variable(name: str) -> str:
-    """Return the variable of the environment that stands for a directive."""
+    """Return the name of the environment variable that sets a directive."""
     return PREFIX + name.upper().replace("-", "_")
 
 

@@ -30,7 +30,7 @@ from disque_py.config.kinds import (
 )
 
 # How CONFIG REWRITE treats the lines of a directive.
-MANAGED: Final = "managed"  # They are written anew from the value in force.
+MANAGED: Final = "managed"  # They are written again from the value in force.
 KEPT: Final = "kept"  # They stay as they are.
 NEVER: Final = "never"  # There are none: the directive is not valid in files.
 
@@ -286,15 +286,14 @@ _CLIENTS: Final = Section(
             "acl-cluster",
             YES_NO,
             False,
-            "Share users with all nodes, in the way of queue settings. It needs cluster-secret, and aclfile must not"
-            " be set.",
+            "Share users with all nodes, like queue settings. It needs cluster-secret, and aclfile must not be set.",
         ),
         Directive(
             "audit-log",
             PATH,
             "",
-            "File for a line of JSON per change by an operator and per refusal; syslog: log them to syslog; empty: no"
-            " audit log.",
+            "File that gets one line of JSON for each change by an operator and each refusal; syslog: the lines go to"
+            " syslog; empty: no audit log.",
             example="/var/log/disque/audit.log",
         ),
         Directive(
@@ -333,7 +332,7 @@ _CLIENTS: Final = Section(
             "client-query-buffer-limit",
             Memory(MB),
             GB,
-            "A client is disconnected when it has sent more than this that is not yet executed.",
+            "A client is disconnected when more than this of its input waits to be executed.",
             is_live=True,
         ),
         Directive(
@@ -640,7 +639,7 @@ DIRECTIVES: Final = tuple(directive for section in SECTIONS for directive in sec
 BY_NAME: Final = {directive.name: directive for directive in DIRECTIVES}
 
 INCLUDE: Final = "include"  # No value: conf_file.py reads the file.
-INCLUDE_HELP: Final = "Read another file at this point. Later lines win, so put it first to override what it says."
+INCLUDE_HELP: Final = "Read another file at this point. Later lines win, so lines after this one override that file."
 
 # Prefixes of Redis's directives that Disque never had, for a better message than "bad directive".
 REDIS_ONLY_PREFIXES: Final = (

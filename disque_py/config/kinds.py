@@ -56,7 +56,7 @@ class Kind:
     def parse(self, words: Sequence[str]) -> Any:
         """Return the value of a line. ValueError with the reason."""
         if len(words) != 1:
-            raise ValueError(WRONG_COUNT)
+            raise ValueError(f"{WRONG_COUNT}: give one value, in quotes if it has blanks")
         return self.parse_word(words[0])
 
     def parse_word(self, word: str) -> Any:
@@ -259,7 +259,7 @@ class Seeds(Kind):
     def parse(self, words: Sequence[str]) -> tuple[Seed, ...]:
         """Return the seeds, in order."""
         if not words:
-            raise ValueError(WRONG_COUNT)
+            raise ValueError(f"{WRONG_COUNT}: give host:port of one or more nodes")
         return tuple(self.parse_word(word) for word in words if word)
 
     def parse_word(self, word: str) -> Seed:
@@ -297,7 +297,7 @@ class OutputLimitGroups(Kind):
     def parse(self, words: Sequence[str]) -> dict[str, OutputLimit]:
         """Return the named classes with their limits."""
         if not words or len(words) % 4:
-            raise ValueError(WRONG_COUNT)
+            raise ValueError(f"{WRONG_COUNT}: give <class> <hard> <soft> <soft seconds>")
         limits: dict[str, OutputLimit] = {}
         for at in range(0, len(words), 4):
             name, hard, soft, seconds = words[at : at + 4]
@@ -333,7 +333,7 @@ class Renames(Kind):
     def parse(self, words: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Return one pair, the old name in lower case."""
         if len(words) != 2 or not words[0]:
-            raise ValueError(WRONG_COUNT)
+            raise ValueError(f"{WRONG_COUNT}: give <command> <new name>")
         return ((words[0].lower(), words[1]),)
 
     def merge(self, current: tuple[tuple[str, str], ...], parsed: tuple[tuple[str, str], ...]) -> Any:

@@ -194,24 +194,30 @@ class Settings:
         return old
 
     def conflicts(self) -> list[str]:
-        """Return the conflicts between values that are right alone. Checked once, before the server starts."""
+        """Return the conflicts between values that are valid one by one. Checked once, before the server starts."""
         found = []
         if self.bus_port > PORT_MAX:
             found.append(f"the bus port would be {self.bus_port}: choose a port up to 55535, or set cluster-port")
         ports = [port for port in (self.port, self.tls_port, self.bus_port) if port]
         if len(set(ports)) < len(ports):
-            found.append("port, tls-port and the bus port must differ")
+            found.append(
+                f"port {self.port}, tls-port {self.tls_port} and the bus port {self.bus_port} must differ:"
+                " change port, tls-port or cluster-port"
+            )
         if self.tls_port or self.tls_cluster:
             if not (self.tls_cert_file and self.tls_key_file):
-                found.append("TLS needs tls-cert-file and tls-key-file")
+                found.append("TLS needs tls-cert-file and tls-key-file: set both, or remove tls-port and tls-cluster")
             if not self.tls_ca_cert_file and (self.tls_cluster or self.tls_auth_clients != "no"):
-                found.append("TLS needs tls-ca-cert-file to check certificates, unless tls-auth-clients is no")
+                found.append(
+                    "TLS needs tls-ca-cert-file to check certificates: set it, or set tls-auth-clients and tls-cluster"
+                    " to no"
+                )
         if self.acl_cluster and not self.cluster_secret:
-            found.append("acl-cluster needs cluster-secret: without it any machine could send users")
+            found.append("acl-cluster needs cluster-secret, or any machine could send users: set one on all nodes")
         if self.acl_cluster and self.aclfile:
             found.append("acl-cluster keeps users with the queue settings: remove aclfile")
         if self.tls_auth_clients_user != "off" and self.tls_auth_clients == "no":
-            found.append("tls-auth-clients-user needs tls-auth-clients yes or optional")
+            found.append("tls-auth-clients-user needs client certificates: set tls-auth-clients to yes or optional")
         return found
 
 
@@ -230,4 +236,7 @@ def did_you_mean(name: str) -> str:
 def _unknown_text(name: str) -> str:
     if name.startswith(REDIS_ONLY_PREFIXES):
         return f"{WRONG_COUNT}: '{name}' belongs to Redis and has no meaning here, remove the line"
-    return WRONG_COUNT if name in BY_NAME else WRONG_COUNT + did_you_mean(name)
+    if name in BY_NAME:
+        return f"{WRONG_COUNT}: only CONFIG SET can set '{name}', on a running node"
+    shown = f"'{name}'" if len(name) <= SLIP_CHARS_MAX else "of this name"
+    return f"{WRONG_COUNT}: there is no directive {shown}{did_you_mean(name)}"

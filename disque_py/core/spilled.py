@@ -7,7 +7,7 @@ spilled or not. Its `size` is the length of the body, which counts in the journa
 Files are numbered from 1, in the order in which they are made (persistence/spill.py).
 """
 
-# This module is not compiled, because a class here derives from int, which a compiled class can't.
+# Stays Python: a class here derives from int, which a compiled class cannot do.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final

@@ -10,7 +10,7 @@ import time
 from typing import Final
 
 NS_PER_MS: Final = 1_000_000
-# A reading is rounded down, so it may lie so far behind the true time.
+# A reading is rounded down, so it may be this much behind the true time.
 CLOCK_COARSE_MS: Final = 1
 
 _MONOTONIC_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -7,8 +7,8 @@ Memory per client is bounded. A client with more than PAUSE_BYTES of unread repl
 at the limit of its class. A client that waits, or sends faster than it is served, is not read from either. No client
 gets more than SLICE_NS per turn. Spec B1, B3.
 
-Most clients send one command, or a few, and wait for the replies. Such requests come in one piece and find nothing
-before them. They take a short way (`data_received`): nothing is queued for them, and a single one is not measured.
+Most clients send one command, or a few, and wait for the replies. Such requests arrive in one piece, while no earlier
+request of the client waits. `data_received` runs them directly: it queues nothing, and does not time a single command.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
 NEXT_REQUEST: Final = b"\r\n*"
 INLINE_PIECE_BYTES: Final = 2 * 1024
-# Waits of a half-closed client that are continued, because they end by themselves and soon.
+# A half-closed client in one of these states stays connected until its reply, because the state ends soon by itself.
 ENDING_SOON: Final = (RUNNING, WAITS_FOR_PARTS, WAITS_FOR_FILE, WAITS_FOR_LOADING)
 BY_COMMON_NAME: Final = "CN"
-# A longer pause is looked at again after this, because the loop takes no larger delay.
+# A longer pause is checked again after this time, because the loop accepts no longer delay.
 ALARM_MS_MAX: Final = 60_000
 
 TOO_MANY: Final = error("ERR max number of clients reached")
 PROTECTED: Final = error(
     "DENIED this node is in protected mode: it has no password and no bind, so it serves clients of its own machine"
-    " only. One of three things opens it to others: a password (requirepass in the config file, or CONFIG SET"
-    " requirepass from the node's machine); bind with the addresses that it shall listen on; protected-mode no, where"
-    " only trusted machines reach this port. The last two are read at start"
+    " only. To open it to other machines, set one of three directives: requirepass (in the config file, or with CONFIG"
+    " SET on the node's machine); bind, with the addresses to listen on; or protected-mode no, if only trusted machines"
+    " reach this port. bind and protected-mode need a restart"
 )
 
 
@@ -105,15 +105,15 @@ class ClientConnection:
         self._at = 0
         self._unread: deque[bytes] = deque()
         self._unread_bytes = 0
-        self._offset = 0  # How much of the first of these has been parsed.
+        self._offset = 0  # The bytes of the first element of _unread that are already parsed.
         self._is_stuffed = False
         self._is_resuming = False
         self._is_ended = False  # The client has closed its end of the connection.
-        self._is_quiet = True  # No input is left over, and no reason is known to read none.
+        self._is_quiet = True  # No input is left over, and nothing keeps the client from being read.
         self._alarm: asyncio.TimerHandle | None = None  # Set while a pause holds commands back.
         self._alarm_ms = 0
         self._soft_since_s = 0.0
-        self._moved_ms = 0  # When bytes of this client last came or went, as seen once a second.
+        self._moved_ms = 0  # The last time at which bytes came or went, checked once a second.
         self._left_bytes = 0  # Unread replies a second ago.
         self.client: Client | None = None
 
@@ -238,7 +238,7 @@ class ClientConnection:
         self._resume_soon()
 
     def eof_received(self) -> bool:
-        """Answer the commands of a half-closed client, then close. One that waits for jobs or copies has hung up."""
+        """Answer the commands of a half-closed client, then close. A client that waits for jobs or copies is gone."""
         client, transport = self.client, self._transport
         if client is None or transport is None:
             return False
@@ -341,7 +341,7 @@ class ClientConnection:
             if self._requests:
                 return True
             if self._unread and self._turns.driver.clock.stopwatch_ns() > until_ns:
-                return False  # Bytes without a complete request take time as well.
+                return False  # Parsing has taken time, though no request is complete.
         if self._parser.error:
             self._refuse(client)
         return False
@@ -540,7 +540,7 @@ def _log_in(broker: Broker, client: Client, transport: asyncio.Transport) -> Non
     certificate = transport.get_extra_info("peercert") or {}
     names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     if len(names) != 1:
-        return  # With several, a reader of the certificate might mean another one.
+        return  # Another program might choose another one of several names.
     try:
         logins.enter_by_certificate(broker, client, names[0].encode())
     except CommandError as refused:

@@ -2,7 +2,7 @@
 
 The directory is inside `dir` and named after the nodes file. Each node has its own nodes file, while nodes without a
 journal may share all else. The directory has one owner, like the journal's (persistence/files.py), because nodes files
-of the same name may lie in different places.
+of the same name may be in different directories.
 
 Events never prevent a start. If the directory can't be opened, or the disk doesn't answer within START_SECONDS, the
 node serves without a log, and storage/event_log_service.py goes on trying.

@@ -1,8 +1,8 @@
 """File writer: a thread that writes small files, one after the other, while the loop serves clients.
 
 A write with its syncs may take any time. Writes happen in the order of the calls, so of two CONFIG REWRITEs the later
-one wins. The caller learns the outcome on the loop. The thread starts with the first file. `close` waits for the
-writes that were ordered.
+one wins. The caller learns the outcome on the loop. The thread starts with the first file. `close` waits for the writes
+that were requested.
 """
 
 from __future__ import annotations
@@ -39,6 +39,6 @@ class FileWriter:
         asyncio.get_running_loop().run_in_executor(self._thread, deed).add_done_callback(on_end)
 
     def close(self) -> None:
-        """Take no more files. All files that were ordered are written when this returns."""
+        """Take no more files. All files that were requested are written when this returns."""
         self._is_closed = True
         self._thread.shutdown()

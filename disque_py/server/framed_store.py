@@ -1,13 +1,13 @@
 """A file of frames on disk: appended and synced for each change, and rewritten when it has grown.
 
-The files of queue settings and of votes lie beside the nodes file and are named after it: `nodes.conf.queues` and
-`nodes.conf.votes`. So the lock of the nodes file guards them, too, and two nodes that share a directory have files of
-their own. They need no directive. They are there with `appendonly no` as well: a journal holds jobs, and goes with
-them, while these belong to the cluster.
+The files of queue settings and of votes are beside the nodes file and are named after it: `nodes.conf.queues` and
+`nodes.conf.votes`. So the lock of the nodes file guards them, too, and two nodes that share a directory have different
+files. They need no directive. They exist with `appendonly no` as well, because they belong to the cluster. A journal
+holds jobs, and is removed with them.
 
 The file writer's thread writes, one frame after the other, while the loop serves clients. A write that failed may leave
-a part of its frame behind. The next write then makes a new file from the frames before it. A rewrite reads the old
-file, so it takes nothing from the loop.
+a part of its frame behind. The next write then makes a new file from the frames before it. A rewrite reads the items
+from the old file, so the loop has no work with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.log_lines import line
-from disque_py.server.start_error import StartError
+from disque_py.server.start_error import StartError, refused
 from disque_py.storage.framed_file import DamagedFileError, Format, frame
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class FramedStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise StartError(f"can't read the {title} {self.path}: {error.strerror or error}") from None
+            raise refused(f"can't read the {title} {self.path}", error, "cluster-config-file") from None
         except DamagedFileError as error:
             raise StartError(f"the {title} {self.path} can't be used: {error}. {self._advice}") from None
         if contents.good_bytes < len(data):

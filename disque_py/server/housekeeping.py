@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from disque_py.server.turn_loop import TurnLoop
 
 LOOK_AFTER_SECONDS: Final = 1.0
-# Checking so many connections takes about a millisecond. Then the loop does other work.
+# Checking this many connections takes about a millisecond. Then the loop does other work before the next ones.
 LOOK_AFTER_SLICE: Final = 1_000
 COLLECT_SECONDS: Final = COLLECT_INTERVAL_MS / 1000
 

@@ -28,7 +28,7 @@ from disque_py.storage.event_readers import text_of
 Blocks = list[tuple[int, int, bytes]]
 Done = Callable[[tuple[bytes, bytes] | None], None]
 
-# Where the packages lie, if they are not installed.
+# The folder of the packages, if they are not installed.
 ROOT: Final = Path(__file__).resolve().parents[2]
 LENGTH: Final = struct.Struct("<I")
 IDLE_SECONDS: Final = 60.0
@@ -80,8 +80,8 @@ class LineProcess(asyncio.SubprocessProtocol):
 
     async def _start(self) -> None:
         try:
-            # A session of its own, so that Ctrl-C is the node's alone; -P, so that nothing in the node's directory is
-            # taken for a module.
+            # A new session, so that Ctrl-C reaches the node only. -P, so that Python imports no file from the node's
+            # directory.
             await self._loop.subprocess_exec(
                 lambda: self,
                 sys.executable,

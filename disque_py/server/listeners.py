@@ -3,7 +3,7 @@
 They open in two steps, because a node whose port is taken must not change anything. `bind` takes all addresses or
 raises StartError. `serve` lets clients in, when all other parts are ready.
 
-Keep-alive is a property of the listening sockets, and accepted sockets inherit it. So a CONFIG SET counts for clients
+Keep-alive is a property of the listening sockets, and accepted sockets inherit it. So a CONFIG SET applies to clients
 that connect afterwards (spec D6), and accepting a client costs no extra call.
 """
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cluster_bus.listening import TlsListener, bound, listen
 from disque_py.server import tls
 from disque_py.server.log import log
-from disque_py.server.start_error import StartError
+from disque_py.server.start_error import StartError, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,7 @@ SOMAXCONN_FILE: Final = "/proc/sys/net/core/somaxconn"
 NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 # The first probe comes after n seconds of silence, the next ones every n/3. The third unanswered one ends the link.
 PROBES: Final = 3
+UNIX_SOCKET: Final = "unixsocket"
 
 
 class _Door(NamedTuple):
@@ -121,7 +122,7 @@ class Listeners:
             name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             try:
                 found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-                for family, _, _, _, address in dict.fromkeys(found):  # A file of hosts may name one twice.
+                for family, _, _, _, address in dict.fromkeys(found):  # /etc/hosts may name one twice.
                     self._doors.append(_Door(bound(family, address), name, context))
             except (OSError, UnicodeError) as error:
                 if is_every and isinstance(error, OSError) and error.errno in NO_SUCH_FAMILY:
@@ -142,7 +143,7 @@ class Listeners:
                 os.chmod(path, self._settings.unixsocketperm)
         except OSError as error:
             sock.close()
-            raise _refused(path, error) from None
+            raise _refused(path, error, UNIX_SOCKET) from None
         self._doors.append(_Door(sock, path, None))
 
     def _remove_unix_socket(self) -> None:
@@ -171,7 +172,7 @@ def _remove_leftover(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise FileExistsError(errno.EEXIST, "there is a file of that name which is no socket")
+        raise OSError(errno.ENOTSOCK, "there is a file of that name which is no socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -182,6 +183,5 @@ def _remove_leftover(path: str) -> None:
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
-def _refused(name: str, error: Exception) -> StartError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return StartError(f"can't accept clients on {name}: {reason}")
+def _refused(name: str, error: Exception, directives: str = "port, tls-port or bind") -> StartError:
+    return refused(f"can't accept clients on {name}", error, directives, is_port=directives != UNIX_SOCKET)

@@ -42,7 +42,7 @@ _LOGGER: Final = logging.getLogger("disque")
 
 
 class LineFormatter(logging.Formatter):
-    """A formatter for lines as the module describes them. A traceback follows on lines of its own."""
+    """A formatter for lines as the module describes them. A traceback follows on further lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line, without its end."""
@@ -146,7 +146,7 @@ def open_log(settings: Settings) -> None:
         syslog.setFormatter(TextFormatter())
         handlers.append(syslog)
     logging.addLevelName(VERBOSE, "VERBOSE")
-    logging.raiseExceptions = False  # A lost line makes no complaint on standard error (see the module).
+    logging.raiseExceptions = False  # `logging` must not report a lost line on standard error (see the module).
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -170,7 +170,7 @@ def set_format(log_format: str) -> None:
 
 
 def is_logged(number: int) -> bool:
-    """Return whether lines of this level are written, so that a frequent line need not be made in vain."""
+    """Return whether lines of this level are written. If not, a caller need not make a frequent line."""
     return _LOGGER.isEnabledFor(number)
 
 
@@ -195,7 +195,7 @@ def tell(name: str, **fields: Value) -> None:
 
 
 def flush() -> None:
-    """Log how many lines were left out lately."""
+    """Log how many lines of each message were left out, for the messages whose span is over."""
     for name, count in _LIMITER.over(time.monotonic()):
         tell("suppressed", message=name, count=count, seconds=SPAN_SECONDS)
 

@@ -25,7 +25,7 @@ from disque_py.server import log, process, settings_file, trial
 from disque_py.server.host import NO_RESTART, UVLOOP_VERSION, Ending
 from disque_py.server.node_lifecycle import NodeLifecycle
 from disque_py.server.settings_file import IGNORED, Configuration
-from disque_py.server.start_error import StartError
+from disque_py.server.start_error import StartError, refused
 
 USAGE: Final = """\
 Usage: disque-server [<config file> | -] [--<directive> <value> ...]
@@ -102,11 +102,12 @@ def _run(configuration: Configuration, *, may_restart: bool) -> Ending:
     try:
         log.open_log(settings)
     except OSError as error:
-        raise StartError(f"can't open the log {settings.logfile or 'syslog'}: {error.strerror or error}") from None
+        directive = "logfile" if settings.logfile else "syslog-enabled"
+        raise refused(f"can't open the log {settings.logfile or 'syslog'}", error, directive) from None
     try:
         return _live(configuration, may_restart=may_restart)
     except StartError as error:
-        if settings.logfile or settings.syslog_enabled:  # Else it would stand beside the line on standard error.
+        if settings.logfile or settings.syslog_enabled:  # Else the terminal would show the reason twice.
             log.tell("start-failed", reason=str(error))
         raise
 
@@ -134,14 +135,17 @@ def _enter_directory(settings: Settings) -> None:
     try:
         os.chdir(settings.dir)
     except OSError as error:
-        raise StartError(f"can't change to the directory {settings.dir}: {error.strerror}") from None
+        raise refused(f"can't change to the directory {settings.dir}", error, "dir") from None
 
 
 def _allow_clients(settings: Settings) -> None:
     """Raise the limit of open files, or serve fewer clients if that is not allowed."""
     possible = process.raise_file_limit(settings.maxclients)
     if possible < 1:
-        raise StartError(f"the limit of open files is too low: {process.RESERVED_FILES} are needed besides clients")
+        raise StartError(
+            f"the limit of open files is too low: a node needs more than {process.RESERVED_FILES}."
+            " Raise it with `ulimit -n`, or with LimitNOFILE in the systemd unit"
+        )
     if possible < settings.maxclients:
         log.tell("maxclients-cut", possible=possible, wanted=settings.maxclients)
         settings.maxclients = possible

@@ -49,7 +49,7 @@ from disque_py.server.log import log, log_mistake, tell, write
 from disque_py.server.nodes_file_saver import NodesFileSaver
 from disque_py.server.settings_file import Configuration
 from disque_py.server.spill_storage import SpillStorage
-from disque_py.server.start_error import StartError
+from disque_py.server.start_error import StartError, refused
 from disque_py.server.systemd import Notifier
 from disque_py.server.turn_loop import TurnLoop
 from disque_py.server.user_files import AuditLog, read_acl_file
@@ -62,10 +62,10 @@ from persistence.file_disk import FileDisk
 from persistence.files import Files, JournalInUseError
 from persistence.install import has_journal
 
-# At the end, clients have so long to fetch their last replies, and ADDJOBs to get their copies.
+# At the end, clients have this long to fetch their last replies, and ADDJOBs to get their copies.
 END_SECONDS: Final = 2.0
 LOOK_AGAIN_SECONDS: Final = 0.02
-# At the end, a disk in trouble has so long to recover.
+# At the end, a disk with errors has this long to recover.
 JOURNAL_SECONDS: Final = 10.0
 LANES_SECONDS: Final = 1.0
 
@@ -90,10 +90,10 @@ class NodeLifecycle:
         settings = configuration.settings
         self._configuration = configuration
         self._settings = settings
-        self._on_taken = on_taken  # The nodes file and the ports are ours: no other node runs in our place.
+        self._on_taken = on_taken  # Called when the nodes file and the ports are ours: no other node uses them.
         self._on_ready = on_ready
         self._file_writer = FileWriter()
-        # The path behind symbolic links: a save would replace the link and leave the file behind it old.
+        # The path with symbolic links resolved: a save would replace the link, and leave the linked file unchanged.
         self._saver = NodesFileSaver(os.path.realpath(settings.cluster_config_file), self._file_writer, log)
         self._queue_settings = FramedStore(
             f"{self._saver.path}.queues",
@@ -183,7 +183,8 @@ class NodeLifecycle:
             self._saver.save_now()
         except OSError as error:
             if error.errno not in FULL_DISK or not self._is_known:
-                raise StartError(f"can't write the nodes file {self._saver.path}: {error.strerror or error}") from None
+                failure = f"can't write the nodes file {self._saver.path}"
+                raise refused(failure, error, "cluster-config-file") from None
             self._saver.save()  # The file has our id already, so the save may take its time.
         # Set before the first message: a copy that is confirmed before the journal is open would be in no journal.
         self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
@@ -223,8 +224,10 @@ class NodeLifecycle:
             self._refuse_foreign_journal()
             self._journal_service.start(lambda: over(""), over)
         except OSError as error:
-            where = "" if isinstance(error, JournalInUseError) else f"{journal_directory(self._settings)}: "
-            raise StartError(f"can't open the journal: {where}{error.strerror or error}") from None
+            if isinstance(error, JournalInUseError):
+                raise StartError(f"can't open the journal: {error.strerror or error}") from None
+            failure = f"can't open the journal: {journal_directory(self._settings)}"
+            raise refused(failure, error, "dir or appendfilename") from None
         ended = asyncio.ensure_future(asyncio.shield(self._end))
         await asyncio.wait((loaded, ended), return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
@@ -237,7 +240,7 @@ class NodeLifecycle:
         try:
             self._host.audit_log = AuditLog(settings)
         except OSError as error:
-            raise StartError(f"can't open the audit log {settings.audit_log}: {error.strerror or error}") from None
+            raise refused(f"can't open the audit log {settings.audit_log}", error, "audit-log") from None
         if not settings.aclfile:
             return
         # `dir` may change later, and the file stays where it is.
@@ -245,9 +248,12 @@ class NodeLifecycle:
         try:
             user_changes.load(self._broker, read_acl_file(self._host.acl_path))
         except OSError as error:
-            raise StartError(f"can't read the ACL file {settings.aclfile}: {error.strerror or error}") from None
+            raise refused(f"can't read the ACL file {settings.aclfile}", error, "aclfile") from None
         except ValueError as error:
-            raise StartError(f"the ACL file {settings.aclfile} can't be used: {error}") from None
+            raise StartError(
+                f"the ACL file {settings.aclfile} can't be used: {error}. Each text begins with its line's number."
+                " Correct these lines, or change aclfile"
+            ) from None
 
     def _open_spill(self) -> None:
         """Open the spill directory if it is on or a crash left files in it, which are removed. StartError."""
@@ -258,7 +264,7 @@ class NodeLifecycle:
             self._spill.open()
         except OSError as error:
             if settings.maxmemory_spill:
-                raise StartError(f"can't open {self._spill.directory}: {error.strerror or error}") from None
+                raise refused(f"can't open {self._spill.directory}", error, "dir or maxmemory-spill") from None
 
     def _refuse_foreign_journal(self) -> None:
         """Refuse to start with the original's journal and none of ours: an empty start would look like a total loss."""
@@ -267,7 +273,7 @@ class NodeLifecycle:
         path = os.path.abspath(settings.appendfilename)
         if wanted and os.path.isfile(path) and not has_journal(journal_directory(settings)):
             raise StartError(
-                f"{path} is a journal of Disque's and there is none of disque-py's yet: import it with"
+                f"{path} is a journal of Disque, and disque-py has no journal yet: import it with"
                 f" `disque-check-journal import {path} {journal_directory(settings)}`, or move it away to start empty"
             )
 
@@ -350,13 +356,13 @@ class NodeLifecycle:
         try:
             await self._bus.listen(hosts, settings.bus_port)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise StartError(
-                f"can't accept other nodes on port {settings.bus_port} of {', '.join(hosts)}: {reason}"
-            ) from None
+            if error.errno and error.errno > 0:  # The loop's text has more words around the reason.
+                error.strerror = os.strerror(error.errno)
+            failure = f"can't accept other nodes on port {settings.bus_port} of {', '.join(hosts)}"
+            raise refused(failure, error, "cluster-port or bind", is_port=True) from None
 
     def _warn(self) -> None:
-        """Log warnings about settings that are allowed and perhaps not meant."""
+        """Log warnings about settings that are allowed, but perhaps not intended."""
         settings = self._settings
         if self._configuration.is_default:
             tell("no-config-file")
@@ -467,7 +473,10 @@ def journal_directory(settings: Settings) -> str:
 def myself(settings: Settings, node_id: bytes) -> Node:
     """Return this node as it presents itself to others."""
     if not is_host(settings.cluster_announce_ip):
-        raise StartError(f"cluster-announce-ip: '{settings.cluster_announce_ip}' is not an address")
+        raise StartError(
+            f"cluster-announce-ip: '{settings.cluster_announce_ip}' is not an address:"
+            " give an IP address or a host name"
+        )
     me = Node(
         node_id,
         settings.cluster_announce_ip,

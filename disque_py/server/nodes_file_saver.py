@@ -1,14 +1,14 @@
 """The nodes file of a running node: read once, then written when membership asks, without delaying clients.
 
-A save takes two syncs of the disk, so the file writer's thread does it. It writes the text of the moment at which the
-save was asked for. All changes in the meantime cost one more save. A caller that must know that the file is on disk
-(CLUSTER RESET, CLUSTER SAVECONFIG) is called back. Only the start and the end write on the loop, when no client is
-served. Saves are numbered, so an older text never replaces a newer one. A failed save is repeated until it works; the
-table in memory is right in any case.
+A save takes two syncs of the disk, so the file writer's thread does it. It writes the table as it was when the save was
+requested. All changes during a save lead to one more save. A caller that must know that the file is on disk (CLUSTER
+RESET, CLUSTER SAVECONFIG) is called back. Only the start and the end write on the loop, when no client is served. Saves
+are numbered, so an older text never replaces a newer one. A failed save is repeated until it works; the table in memory
+is right in any case.
 
 Before other nodes learn of a change, the table is written on the loop and without a sync (`write`). The file is small:
-that takes some tens of microseconds. So a kill of the process undoes nothing. A power cut may, until the next save is
-done.
+that takes some tens of microseconds. So a change survives a kill of the process. A power failure may undo it until the
+next save is done.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Final
 from cluster_bus.nodes_file import NO_NOTES, NodeLine, NodesFileError, dump, parse, parse_notes
 from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore, crc_of
 from disque_py.log_lines import line
-from disque_py.server.start_error import StartError
+from disque_py.server.start_error import StartError, refused
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.server.file_writer import FileWriter
 
 RETRY_SECONDS: Final = 2.0
-# Texts that may be in the file and are named by a newer one.
+# The most older texts whose checksums are kept, because the file may still have one of them.
 FOLLOWED_MAX: Final = 16
 
 
@@ -69,9 +69,9 @@ class NodesFileSaver:
             ) from None
         except OSError as error:
             self.close()
-            # Or the lock file of it, for instance of a node that another user has started before.
+            # The lock file may be the cause, for example if another user started the node before.
             path = self.path if isinstance(error, FileNotFoundError) else error.filename or self.path
-            raise StartError(f"can't open the nodes file {path}: {error.strerror or error}") from None
+            raise refused(f"can't open the nodes file {path}", error, "cluster-config-file or dir") from None
 
     def _read(self, text: str) -> list[NodeLine]:
         """Read the file, or the newer text of the last process. NodesFileError, OSError."""
@@ -104,7 +104,7 @@ class NodesFileSaver:
         self.save_then(self._on_saved)
 
     def save_then(self, done: Callable[[OSError | None], None]) -> None:
-        """Write the table of now. `done` is called on the loop when it is on disk, or with the error."""
+        """Write the present table. `done` is called on the loop when it is on disk, or with the error."""
         self._file_writer.write(self._deed(), done)
 
     def save_now(self) -> None:

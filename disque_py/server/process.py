@@ -138,7 +138,7 @@ def exec_again(start_directory: str, environ: MutableMapping[str, str] = os.envi
 
 
 def was_restarted(environ: MutableMapping[str, str] = os.environ) -> bool:
-    """Return whether exec_again started this run, which is in the background already then. The mark is removed."""
+    """Return whether exec_again started this run; such a run is in the background already. Remove the mark."""
     return environ.pop(RESTART_MARK, "") != ""
 
 

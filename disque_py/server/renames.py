@@ -24,9 +24,9 @@ def check_line(settings: Settings, name: str) -> None:
         meant = get_close_matches(old, names, 1)
         raise DirectiveError(f"'{old}' is no command" + (f". Did you mean '{meant[0]}'?" if meant else ""))
     if old in dict(earlier):
-        raise DirectiveError(f"'{old}' is renamed by an earlier line")
+        raise DirectiveError(f"'{old}' is renamed by an earlier line: remove one of the two")
     if not new.isascii():
-        raise DirectiveError(f"'{new}' is not ASCII")
+        raise DirectiveError(f"'{new}' is not ASCII: choose another name")
 
 
 def conflicts(renames: Sequence[tuple[str, str]]) -> list[str]:
@@ -34,4 +34,4 @@ def conflicts(renames: Sequence[tuple[str, str]]) -> list[str]:
     renamed = dict(renames)
     names = [renamed.get(command.name, command.name).lower() for command in COMMANDS]
     twice = dict.fromkeys(name for name in names if name and names.count(name) > 1)
-    return [f"rename-command: two commands would be called '{name}'" for name in twice]
+    return [f"rename-command: two commands would be called '{name}': choose another name for one" for name in twice]

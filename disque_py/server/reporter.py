@@ -1,4 +1,4 @@
-"""Reporter: log lines made from counters. They tell of refused commands and clients, wrong passwords, and figures.
+"""Reporter: log lines made from counters. They report refused commands and clients, wrong passwords, and figures.
 
 The core counts and logs nothing. Once a second the counters are compared with their last values. One line reports all
 refusals of a kind since then.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
 FIGURES_SECONDS: Final = 10
-# After so many seconds without a refusal for memory, there is enough again.
+# After this many seconds without a refusal for memory, the log says that there is enough again.
 CALM_LOOKS: Final = 10
 
 

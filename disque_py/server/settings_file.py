@@ -33,7 +33,7 @@ class Configuration:
     path            the config file, absolute; "" without one (standard input is none)
     included        directives set by included files, see rewriting.rewrite
     is_default      whether neither file nor options were given
-    ignored         variables of the environment that look like directives and are none
+    ignored         environment variables that begin with DISQUE_ and name no directive
     """
 
     settings: Settings
@@ -119,5 +119,8 @@ def _read_main(path: str) -> str:
     try:
         return _read(path)
     except OSError as error:
-        reason = f"can't open config file '{path}': {error.strerror or error}"
+        reason = (
+            f"can't open config file '{path}': {error.strerror or error}. Give the path of a file that the node's user"
+            " may read, or directives as --name value"
+        )
         raise ConfigError([Problem(path, 0, "", reason)]) from None

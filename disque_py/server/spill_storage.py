@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from disque_py.config.settings import Settings
     from disque_py.server.turn_loop import TurnLoop
 
-# Removing the files may take so long. The next start removes the rest.
+# At the end, removing the files may take this long. The next start removes the rest.
 CLOSE_SECONDS: Final = 2.0
 # Seconds between two checks, and the bytes that must have become free since the last time for memory to be returned.
 TRIM_SECONDS: Final = 0.05
 TRIM_BYTES: Final = 16 << 20
-# The share of accounted memory that is surely resident. Measured were 0.85 to 1.1. Memory that is mistaken for waste
-# costs one call that finds nothing to return.
+# The share of accounted memory that is surely resident. Measurements gave 0.85 to 1.1. Memory that is mistaken for
+# waste costs one call that finds nothing to return.
 RESIDENT_SHARE: Final = 0.8
 
 

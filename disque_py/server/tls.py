@@ -12,7 +12,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from disque_py.server.start_error import StartError
+from disque_py.server.start_error import StartError, refused
 
 if TYPE_CHECKING:
     from disque_py.config.settings import Settings
@@ -41,19 +41,33 @@ def bus_contexts(settings: Settings) -> tuple[ssl.SSLContext | None, ssl.SSLCont
 def _context(settings: Settings, side: int) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _must_be_readable("tls-cert-file", settings.tls_cert_file)
+    _must_be_readable("tls-key-file", settings.tls_key_file)
     try:
         # The password is never None: OpenSSL would ask for it on the terminal.
         context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file, password=settings.tls_key_file_pass)
     except OSError as error:  # ssl.SSLError is one.
         raise StartError(
             f"can't use tls-cert-file {settings.tls_cert_file} with tls-key-file {settings.tls_key_file}:"
-            f" {error.strerror or error}"
+            f" {error.strerror or error}. Both files must be PEM, the key must belong to the certificate, and an"
+            " encrypted key needs its password in tls-key-file-pass"
         ) from None
     if settings.tls_ca_cert_file:
+        _must_be_readable("tls-ca-cert-file", settings.tls_ca_cert_file)
         try:
             context.load_verify_locations(settings.tls_ca_cert_file)
         except OSError as error:
             raise StartError(
-                f"can't use tls-ca-cert-file {settings.tls_ca_cert_file}: {error.strerror or error}"
+                f"can't use tls-ca-cert-file {settings.tls_ca_cert_file}: {error.strerror or error}."
+                " The file must have PEM certificates"
             ) from None
     return context
+
+
+def _must_be_readable(directive: str, path: str) -> None:
+    """Try to read a file, because OpenSSL does not say which of its files is missing. StartError."""
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise refused(f"can't use {directive} {path}", error, directive) from None

@@ -13,7 +13,7 @@ from cluster_bus.node import ID_BYTES
 from disque_py.server import tls
 from disque_py.server.bus_adapter import bus_addresses
 from disque_py.server.node_lifecycle import myself
-from disque_py.server.start_error import StartError
+from disque_py.server.start_error import StartError, refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def problems(settings: Settings) -> list[str]:
     try:
         os.chdir(settings.dir)  # Relative paths refer to it.
     except OSError as error:
-        found.append(f"can't change to the directory {settings.dir}: {error.strerror}")
+        found.append(str(refused(f"can't change to the directory {settings.dir}", error, "dir")))
         return list(dict.fromkeys(found))
     try:
         for check in checks:
@@ -59,4 +59,4 @@ def _missing_directories(settings: Settings) -> Iterator[str]:
     for name, path in paths.items():
         directory = os.path.dirname(os.path.join(settings.dir, path))
         if path and not os.path.isdir(directory):
-            yield f"{name} {path}: there is no directory {directory}"
+            yield f"{name} {path}: there is no directory {directory}. Create it, or change {name}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The pause after a turn that has more to do: the loop serves its sockets in between.
 SOON_S: Final = 0.0005
-# A timer that fires so late is logged, as verbose or as a warning.
+# A timer that fires this late is logged, as verbose or as a warning.
 LATE_MS: Final = 100
 STALL_MS: Final = 1_000
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SYSLOG: Final = "syslog"
 PRIVATE: Final = 0o600
-# A file with more than any users that a node keeps.
+# No ACL file that a node writes is larger.
 ACL_BYTES_MAX: Final = 1 << 30
 
 

@@ -1,4 +1,4 @@
-"""Watchdog: logs the program's stack when its loop stands still for `watchdog-period`.
+"""Watchdog: logs the program's stack when its loop is blocked for `watchdog-period`.
 
 The loop sets a timer of the system again and again. When the timer fires, the loop was busy for longer than the period,
 and the stack is logged. It serves to find slow commands in production: CONFIG SET only, off by default.
@@ -25,7 +25,7 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, period_ms: int) -> None:
-        """Log stalls that are longer than so many milliseconds; 0: don't watch."""
+        """Log stalls that are longer than `period_ms` milliseconds; 0: don't watch."""
         self._period_s = period_ms / 1000
         if self._timer is not None:
             self._timer.cancel()

@@ -64,7 +64,7 @@ def list_queues(ctx: click.Context, pattern: str, as_json: bool) -> None:
     console.print(footer(look))
 
 
-@queue.command()
+@queue.command(short_help="Show figures and settings of a queue.")
 @QUEUE
 @JSON
 @click.pass_context
@@ -127,7 +127,7 @@ SETTING_NAMES = tuple(
 )
 
 
-@queue.command("set")
+@queue.command("set", short_help="Set settings of a queue, on all nodes.")
 @QUEUE
 @click.argument("settings", nargs=-1, required=True, shell_complete=_complete_setting)
 @click.pass_context
@@ -143,7 +143,7 @@ def set_settings(ctx: click.Context, name: str, settings: Sequence[str]) -> None
         _tell_settings(node, name)
 
 
-@queue.command()
+@queue.command(short_help="Reset a queue's settings to their defaults.")
 @QUEUE
 @click.pass_context
 def reset(ctx: click.Context, name: str) -> None:
@@ -174,7 +174,7 @@ def pause(ctx: click.Context, name: str, only: PauseState | None) -> None:
     click.echo(f"{name}: paused {state}. `disque-admin queue resume {name}` ends it")
 
 
-@queue.command()
+@queue.command(short_help="End the pause of a queue.")
 @QUEUE
 @click.pass_context
 def resume(ctx: click.Context, name: str) -> None:
@@ -184,7 +184,7 @@ def resume(ctx: click.Context, name: str) -> None:
     click.echo(f"{name}: not paused")
 
 
-@queue.command()
+@queue.command(short_help="Cancel the jobs of a queue.")
 @QUEUE
 @WHERE
 @STATUS
@@ -205,7 +205,7 @@ def purge(
         run_task(ctx, node, request, total, "purged", detach=detach)
 
 
-@queue.command()
+@queue.command(short_help="Move the jobs of a queue to another one.")
 @click.argument("source", metavar="FROM", shell_complete=complete_queue)
 @click.argument("to", shell_complete=complete_queue)
 @WHERE
@@ -259,7 +259,7 @@ def redrive(
         run_task(ctx, node, request, count_failed(node, name, pairs, limit), "redriven", detach=detach)
 
 
-@queue.command()
+@queue.command(short_help="Spread pending jobs evenly over the nodes.")
 @QUEUE
 @click.option(
     "--zone", "zones", multiple=True, metavar="[DATACENTER/]ZONE", help="Use only nodes of this zone; may be repeated."

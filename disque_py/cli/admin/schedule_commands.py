@@ -19,7 +19,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead 
 NAME = click.argument("name")
 
 
-@click.group()
+@click.group(short_help="Manage schedules, which add jobs regularly.")
 def schedule() -> None:
     """Manage schedules, which add jobs at the times of a cron expression."""
 
@@ -97,8 +97,20 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
 @click.option("--cron", help="A cron expression of five fields, or of six with seconds first.")
 @click.option("--every", help="Time between two ticks: 30s, 5m, 2h.")
 @click.option("--tz", default="UTC", show_default=True, help="Time zone of the expression.")
-@click.option("--catchup", type=click.Choice(["last", "all", "none"]), default="last", show_default=True)
-@click.option("--overlap", type=click.Choice(["allow", "skip"]), default="allow", show_default=True)
+@click.option(
+    "--catchup",
+    type=click.Choice(["last", "all", "none"]),
+    default="last",
+    show_default=True,
+    help="Missed ticks that get their job later.",
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(["allow", "skip"]),
+    default="allow",
+    show_default=True,
+    help="skip: no job while the previous one is not over.",
+)
 @click.option("--option", "options", multiple=True, metavar="'WORD VALUE'", help="Option of ADDJOB; may be repeated.")
 @click.pass_context
 def set_schedule(
@@ -115,7 +127,7 @@ def set_schedule(
 ) -> None:
     """Add a job with BODY to QUEUE at each tick of --cron or --every. An older schedule NAME is replaced.
 
-    disque-admin schedule set nightly reports --cron '30 2 * * *' --tz Europe/Berlin --option 'RETRY 600'
+    For example: disque-admin schedule set nightly reports --cron '30 2 * * *' --tz Europe/Berlin --option 'RETRY 600'
     """
     if (cron is None) == (every is None):
         raise click.UsageError("Give either --cron or --every.")

@@ -104,10 +104,10 @@ def follow_task(ctx: click.Context, node: OneNode, task_id: str, total: int | No
 
 def result_text(task: Task, done: str) -> str:
     """Return a task's result as text, with the next step if something is left to do."""
-    lines = [f"{task.jobs:,} jobs {done}"]
+    lines = [f"{_jobs(task.jobs)} {done}"]
     if task.failed:
         lines.append(
-            f"{task.failed:,} jobs left out: a worker has them, or they were moving between nodes. Repeat the command"
+            f"{_jobs(task.failed)} left out: a worker had them, or they were moving between nodes. Repeat the command"
         )
     if task.nodes_missing:
         names = " ".join(node[:8] for node in task.nodes_missing)
@@ -115,3 +115,7 @@ def result_text(task: Task, done: str) -> str:
     if task.state != "done":
         lines.append(f"The task was {task.state}. Finished changes stay")
     return "\n".join(lines)
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"

@@ -68,7 +68,7 @@ def main() -> None:
     """
 
 
-@main.command()
+@main.command(short_help="Show the state, jobs and segments of a journal.")
 @click.argument("directory", type=DIRECTORY)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def info(directory: Path, as_json: bool) -> None:
@@ -83,7 +83,7 @@ def info(directory: Path, as_json: bool) -> None:
         print_summary(row)
 
 
-@main.command()
+@main.command(short_help="Check every byte of a journal.")
 @click.argument("directory", type=DIRECTORY)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def verify(directory: Path, as_json: bool) -> None:
@@ -133,7 +133,7 @@ def _check_backup(path: Path, recovery: Recovery) -> None:
             raise DamagedJournalError(f"{path} is shorter than the backup was when it was made. Copy it again")
 
 
-@main.command()
+@main.command(short_help="Cut off an incomplete record at the end.")
 @click.argument("directory", type=DIRECTORY)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def repair(directory: Path, yes: bool) -> None:
@@ -162,7 +162,7 @@ def repair(directory: Path, yes: bool) -> None:
         folder.close()
 
 
-@main.command()
+@main.command(short_help="Print records or jobs as JSON.")
 @click.argument("directory", type=DIRECTORY)
 @click.option("--jobs", "as_jobs", is_flag=True, help="Print live jobs instead of records, in the format of `export`.")
 @click.option("--no-bodies", is_flag=True, help="Leave the bodies out.")
@@ -181,7 +181,7 @@ def dump(directory: Path, as_jobs: bool, no_bodies: bool) -> None:
         click.echo(f"{recovery.torn[0]}: {recovery.torn[2]:,} bytes after the last complete record", err=True)
 
 
-@main.command()
+@main.command(short_help="Write the jobs of a journal to a file.")
 @click.argument("directory", type=DIRECTORY)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def export(directory: Path, file: Path) -> None:
@@ -223,7 +223,7 @@ def _write_jobs(path: Path, lines: IO[str], *, with_bodies: bool) -> int:
     return count
 
 
-@main.command(name="import")
+@main.command(name="import", short_help="Make a journal from another journal's jobs.")
 @click.argument("source", type=SOURCE)
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--node", default="", metavar="ID", help="Id of the node that has the jobs (40 hex digits).")
@@ -239,7 +239,7 @@ def import_(
     """Make a journal in DIRECTORY from SOURCE: the original's disque.aof, or a file that `export` wrote.
 
     DIRECTORY is the journal itself, <appendfilename>.d, of a node that is not running. Imported jobs are queued when
-    their retry time is over. To queue jobs that were in a queue immediately, start the node with
+    their retry time is over. To queue jobs immediately that were in a queue before, start the node with
     --aof-enqueue-jobs-once yes. At-most-once jobs are kept, but not queued, because they may have been delivered
     before. A node keeps the id of its own nodes file, whatever id the jobs have.
     """
@@ -277,7 +277,7 @@ def _tell(moved: Moved, directory: Path) -> None:
         click.echo(f"The previous journal is now in {moved.moved_to}")
 
 
-@main.command()
+@main.command(short_help="Print a script for TAB completion.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script for TAB completion of disque-check-journal.

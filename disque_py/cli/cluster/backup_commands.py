@@ -24,7 +24,7 @@ from persistence.records import FormatError
 from persistence.recovery import DamagedJournalError
 
 
-@click.command()
+@click.command(short_help="Copy the journals of running nodes.")
 @click.argument("node", callback=read_address, required=False)
 @directory_option
 @click.option(
@@ -103,7 +103,7 @@ def _make_all(access: Target, views: list[NodeView], name: str, *, as_json: bool
     return made
 
 
-@click.command()
+@click.command(short_help="Restore a backup into a node's directory.")
 @click.argument("source", metavar="BACKUP", type=click.Path(exists=True, path_type=Path))
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
 @click.option(

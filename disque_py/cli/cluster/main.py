@@ -244,7 +244,7 @@ def stop(directory: Path, remove: bool) -> None:
         sys.exit(1)
 
 
-@main.command()
+@main.command(short_help="Show the nodes of a cluster.")
 @click.argument("node", callback=read_address, required=False)
 @directory_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per node.")
@@ -267,7 +267,7 @@ def status(access: Target, node: Address | None, directory: Path, as_json: bool)
         sys.exit(1)
 
 
-@main.command()
+@main.command(short_help="Check the links of all nodes, and the voters.")
 @click.argument("node", callback=read_address, required=False)
 @directory_option
 @click.pass_obj
@@ -289,7 +289,7 @@ def check(access: Target, node: Address | None, directory: Path) -> None:
     click.echo(f"OK: {len(cluster.nodes)} nodes, each linked to every other")
 
 
-@main.command()
+@main.command(short_help="Join running nodes into one cluster.")
 @click.argument("nodes", callback=read_place, nargs=-1, required=True)
 @zones_option
 @click.pass_obj
@@ -305,7 +305,7 @@ def create(access: Target, nodes: Sequence[Place], zones: Sequence[Zone]) -> Non
     print_table(look_around(targets))
 
 
-@main.command("add-node")
+@main.command("add-node", short_help="Join a running node to a cluster.")
 @click.argument("new", callback=read_place)
 @click.argument("existing", callback=read_place)
 @click.pass_obj
@@ -314,7 +314,7 @@ def add_node(access: Target, new: Place, existing: Place) -> None:
     print_table(_join(access, [existing, new]))
 
 
-@main.command("remove-node")
+@main.command("remove-node", short_help="Remove a node without losing a copy.")
 @click.argument("node")
 @click.option("--via", callback=read_address, help="Another node of the cluster, if NODE is an id or does not answer.")
 @directory_option
@@ -401,7 +401,7 @@ def _shut_down(target: Target) -> None:
         node.run(commands.execute("SHUTDOWN"))
 
 
-@main.command()
+@main.command(short_help="Print a script for TAB completion.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script for TAB completion of disque-cluster.

@@ -261,7 +261,7 @@ Usage: disque-cli [OPTIONS] [command [arg ...]]
 Send a command to a node, and print the reply. Without a command: start an interactive shell, or
 run the commands on standard input, one per line.
 
-Where
+Connection
   -h <host>            Server (default 127.0.0.1).
   -p <port>            Port (default 7711).
   -s <path>            Unix socket, instead of host and port.
@@ -274,7 +274,7 @@ Where
                        --key <file> are this program's certificate and key. --insecure does not check the
                        server's certificate.
 
-What
+Commands
   -r <n>               Run the command n times (negative: without end). With --stat: n lines.
   -i <seconds>         Pause between repetitions, fractions allowed; also the interval of --stat,
                        --queues, --latency-history and the pause between steps of --scan and --bigqueues.

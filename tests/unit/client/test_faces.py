@@ -85,7 +85,7 @@ def test_a_method_shows_its_signature_and_documentation():
         str(inspect.signature(BlockingCommands.qstat))
         == "(self, /, queue: 'str | bytes', *, cluster: 'bool' = False, recent: 'bool' = False) -> 'QueueStat | None'"
     )
-    assert (BlockingCommands.qpeek.__doc__ or "").startswith("QPEEK")
+    assert (BlockingCommands.qpeek.__doc__ or "").startswith("Look at jobs of a queue")
 
 
 def test_acks_of_several_nodes_become_several_commands():

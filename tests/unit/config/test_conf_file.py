@@ -73,25 +73,34 @@ def test_dir_changes_what_later_paths_refer_to():
 
 
 def test_a_missing_directory_is_an_error_and_without_dir_it_is_the_current_one():
-    assert problems("dir /nowhere") == [(1, "dir /nowhere", "Can't chdir to '/nowhere': no such directory")]
+    text = "Can't chdir to '/nowhere': no such directory. Create it, or change dir"
+    assert problems("dir /nowhere") == [(1, "dir /nowhere", text)]
     assert read("").settings.dir == "/etc"
 
 
 def test_everything_wrong_is_reported_at_once_with_its_line():
     found = problems('foo 1\nport 2\nbind\nlogfile "x\nsave 900 1', "stray", "--port", "x y")
     assert [line_number for line_number, _, _ in found] == [1, 3, 4, 5, 1, 1]
-    assert found[0] == (1, "foo 1", "Bad directive or wrong number of arguments")
+    assert found[0] == (1, "foo 1", "Bad directive or wrong number of arguments: there is no directive 'foo'")
     assert found[2] == (4, 'logfile "x', "unbalanced quotes")
     assert "belongs to Redis" in found[3][2]
     assert found[5] == (1, '--port "x y"', "argument must be an integer")
 
 
-def test_the_report_names_file_line_and_reason():
+def test_the_report_names_file_line_reason_and_next_step():
     with pytest.raises(ConfigError) as caught:
         read("\nport abc")
     assert caught.value.report() == (
         "*** FATAL CONFIG FILE ERROR ***\nReading a.conf, at line 2\n>>> 'port abc'\nargument must be an integer\n"
+        "Correct this and start again. conf/disque.conf explains each directive; `disque-server --test-config` checks"
+        " a configuration without starting a node.\n"
     )
+
+
+def test_an_option_of_the_command_line_has_no_line_number():
+    with pytest.raises(ConfigError) as caught:
+        read("", "--port", "abc")
+    assert "Reading the command line\n>>> '--port abc'\nargument must be an integer\n" in caught.value.report()
 
 
 @pytest.mark.parametrize("line", ["requirepass two words", 'cluster-secret "two words', "TLS-Key-File-Pass two words"])
@@ -113,7 +122,8 @@ def test_values_that_do_not_fit_together_are_reported_without_a_line():
 
 def test_a_missing_include_and_one_of_itself():
     assert problems("include nix") == [(1, "include nix", "can't read '/etc/nix': No such file or directory")]
-    assert problems("include") == [(1, "include", "Bad directive or wrong number of arguments")]
+    text = "Bad directive or wrong number of arguments: give the path of one file"
+    assert problems("include") == [(1, "include", text)]
     assert "include each other" in problems("include loop.conf")[0][2]
 
 

@@ -38,9 +38,9 @@ def test_config_set_tells_fixed_directives_from_unknown_ones(settings):
 
 
 def test_the_error_for_a_misspelt_name_in_a_file_suggests_the_right_one(settings):
-    text = "Bad directive or wrong number of arguments. Did you mean 'requirepass'?"
+    text = "Bad directive or wrong number of arguments: there is no directive 'requirepas'. Did you mean 'requirepass'?"
     assert refusal(settings, "requirepas", "x", source="file") == text
-    assert refusal(settings, "x" * 100_000, "1", source="file") == "Bad directive or wrong number of arguments"
+    assert refusal(settings, "x" * 100_000, "1", source="file").endswith(": there is no directive of this name")
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,12 @@ def test_config_get_lists_every_directive_but_the_hidden_command_names(settings)
 
 
 def test_files_are_told_why_a_line_is_wrong(settings):
-    assert refusal(settings, "foo", "1", source="file") == "Bad directive or wrong number of arguments"
-    assert refusal(settings, "port", source="file") == "Bad directive or wrong number of arguments"
+    wrong = "Bad directive or wrong number of arguments: "
+    assert refusal(settings, "foo", "1", source="file") == f"{wrong}there is no directive 'foo'"
+    assert refusal(settings, "port", source="file") == f"{wrong}give one value, in quotes if it has blanks"
+    assert refusal(settings, "watchdog-period", "1", source="file").startswith(f"{wrong}only CONFIG SET")
     assert "belongs to Redis" in refusal(settings, "slaveof", "a", "1", source="file")
     assert refusal(settings, "port", "70000", source="file") == "argument must be an integer from 0 to 65535"
-    assert refusal(settings, "watchdog-period", "500", source="file").startswith("Bad directive")
 
 
 @pytest.mark.parametrize(

@@ -39,4 +39,7 @@ def test_a_config_file_that_is_missing_is_named(capsys, tmp_path):
 def test_a_log_that_can_not_be_opened_is_told_in_one_line(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["--logfile", "/no/such/log"]) == 1
-    assert capsys.readouterr().err == "disque-server: can't open the log /no/such/log: No such file or directory\n"
+    assert capsys.readouterr().err == (
+        "disque-server: can't open the log /no/such/log: No such file or directory."
+        " Create the missing directory or file, or change logfile\n"
+    )

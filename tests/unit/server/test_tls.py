@@ -72,5 +72,5 @@ def test_files_that_are_missing_or_no_certificates_are_named(settings, tmp_path)
     with pytest.raises(StartError, match=r"can't use tls-ca-cert-file .*text"):
         clients_context(settings)
     settings.tls_cert_file = str(tmp_path / "nothing")
-    with pytest.raises(StartError, match=r"nothing .*: No such file or directory"):
+    with pytest.raises(StartError, match=r"tls-cert-file .*nothing: No such file or directory"):
         clients_context(settings)
