@@ -1,7 +1,7 @@
-"""The benchmarks: python tests/benchmarks [--quick] [name …]; docs/performance.md tells what each measures.
+"""The benchmarks: python tests/benchmarks [--quick] [name …]. docs/performance.md describes each one.
 
-Every benchmark starts its own nodes and ends them, also on Ctrl-C and when its time is over. Rows measured until then
-are shown and kept. The exit status is 1 if one of them could not be finished.
+Every benchmark starts its own nodes, and ends them even after Ctrl-C or when its time is over. Rows that were measured
+until then are shown and kept. The exit status is 1 if a benchmark could not be finished.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from plan import Plan, memory_available
 from redis_load import RedisBenchmarkError
 
 LIMIT_SECONDS, QUICK_LIMIT_SECONDS = 1800.0, 180.0
-SCREEN_WIDTH = 140  # Where there is no terminal to ask.
+SCREEN_WIDTH = 140  # The width if the output is not a terminal.
 FAILURE, INTERRUPTED = 1, 130
 
 
 class TimeOverError(Exception):
-    """A benchmark took longer than it may."""
+    """A benchmark exceeded its time limit."""
 
 
 def main(argv: list[str]) -> int:
-    """Run what the command line asks for; the exit status."""
+    """Run the benchmarks of the command line, and return the exit status."""
     options = _read(argv)
     console = Console(width=None if sys.stdout.isatty() else SCREEN_WIDTH)
     try:
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     machine = described()
     console.print(in_words(machine) + f"; {memory_available() / 2**30:.1f} GiB free\n", markup=False, highlight=False)
     if is_busy(machine):
-        console.print("[yellow]The machine is busy with something else; rates and latencies will show it.[/]\n")
+        console.print("[yellow]The machine is busy with other work, which will affect rates and latencies.[/]\n")
     results = Results(options.out, time.strftime("%Y-%m-%dT%H:%M:%S%z"))
     results.note_machine(machine, is_quick=options.quick)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -68,7 +68,7 @@ def main(argv: list[str]) -> int:
 def _measure(
     benchmark: Benchmark, plan: Plan, limit_s: float, rows: list[Row], results: Results
 ) -> BaseException | None:
-    """Collect rows as they come; what ended it early, if anything did."""
+    """Collect rows as they come, and return the reason of an early end, if there was one."""
     limit = TimeLimit(limit_s)
     try:
         with limit:
@@ -92,7 +92,7 @@ def _show(console: Console, benchmark: Benchmark, rows: list[Row], before: Past 
 
 
 class TimeLimit:
-    """Ends what happens inside a `with` like Ctrl-C does; `is_over` tells the one from the other."""
+    """A time limit for a `with` block, which it ends like Ctrl-C. `is_over` distinguishes the two."""
 
     def __init__(self, seconds: float) -> None:
         self.is_over = False
@@ -111,12 +111,12 @@ class TimeLimit:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Do what Ctrl-C does: an exception raised here would end in some callback of a loop."""
+    """Act like Ctrl-C. An exception that is raised here would end in some callback of an event loop."""
     signal.raise_signal(signal.SIGINT)
 
 
 def _directives(given: list[str]) -> tuple[str, ...]:
-    """`name=value` as the words of a node's command line."""
+    """Return `name=value` as words for a node's command line."""
     words: list[str] = []
     for directive in given:
         name, _, value = directive.partition("=")

@@ -1,4 +1,4 @@
-"""All benchmarks, in the order in which they run: what takes seconds comes first."""
+"""All benchmarks, in the order in which they run: the short ones come first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims: how many locks three nodes grant, what a claim adds to a delivery, and how fast a freed value travels.
+"""Claims: how many locks three nodes grant, the cost of a claim per delivery, and how fast a freed value travels.
 
 Three nodes with journals, all of them voters. A grant is answered when a majority of the voters has it on its disk, so
 by default this measures disks too (`appendfsync always`; `--directive appendfsync=everysec` leaves them out).
@@ -22,7 +22,7 @@ DELIVERIES = (2_000, 40)
 VALUES = (100_000, 100)
 HANDOVERS = (500, 10)
 CLIENTS = 50
-# A value is free on its node before it is offered elsewhere.
+# A value is free on its own node before other nodes offer it.
 GOAL_FREED_P99_MS = 1_000.0
 LEASE_MS = 60_000
 PAUSE_S = (0.001, 0.01)
@@ -32,7 +32,7 @@ BODY = "x" * 100
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """All on one cluster, one after the other."""
+    """Measure everything on one cluster, one after another."""
     with started(replace(plan, directives=(*JOURNAL, *plan.directives)), 3) as nodes:
         nodes[0].command("CLUSTER", "VOTERS", "INIT", *(node.node_id for node in nodes))
         nodes[0].command("QUEUE", "SET", "exclusive", "type", "exclusive", "exclusive-by", "user")
@@ -55,7 +55,7 @@ def _locks(plan: Plan, nodes: Sequence[Node], clients: int) -> Row:
 
 
 def _deliveries(plan: Plan, nodes: Sequence[Node], queue: str) -> Row:
-    """One consumer that asks again and again; each job has a value of its own."""
+    """Measure one consumer that fetches again and again. Each job has a different value."""
     count = plan.count(*DELIVERIES)
     plan.say(f"claims: {count:,} deliveries from a queue that is {queue}")
     _add(nodes[:1], queue, count)
@@ -72,7 +72,7 @@ def _deliveries(plan: Plan, nodes: Sequence[Node], queue: str) -> Row:
 
 
 def _values(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
-    """An exclusive queue in which each job has a value of its own: filled, then consumed at all nodes."""
+    """Fill an exclusive queue in which each job has a different value, then consume it at all nodes."""
     count = plan.count(*VALUES)
     plan.say(f"claims: {count:,} values")
     before = sum(node.used_memory() for node in nodes)
@@ -87,7 +87,7 @@ def _values(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
 
 
 class Fetches:
-    """GETJOB and ACKJOB of what came, until so many jobs are done."""
+    """A source of GETJOBs, and of ACKJOBs for the fetched jobs, until a number of jobs is done."""
 
     def __init__(self, queue: str, count: int) -> None:
         self._get = packed("GETJOB", "TIMEOUT", 100, "FROM", queue)
@@ -95,7 +95,7 @@ class Fetches:
         self._done: list[bytes] = []
 
     def take(self) -> tuple[bytes, int]:
-        """Return the acks of what was fetched, and the next GETJOB."""
+        """Return the acks of the fetched jobs, and the next GETJOB."""
         if self._done:
             acks = packed("ACKJOB", *self._done)
             self._done = []
@@ -103,7 +103,7 @@ class Fetches:
         return (self._get, 1) if self._left > 0 else (b"", 0)
 
     def answered(self, replies: list[object]) -> None:
-        """Keep the ids of what came."""
+        """Keep the ids of the jobs that came."""
         jobs = replies[-1]
         if isinstance(jobs, list):
             self._done += [job[1] for job in jobs]
@@ -111,7 +111,7 @@ class Fetches:
 
 
 def _freed(plan: Plan, nodes: Sequence[Node]) -> Row:
-    """From the ack at one node until the next job of that value has reached a consumer that waits at another one."""
+    """Measure from an ack at one node until the next job of that value reaches a waiting consumer at another node."""
     count = plan.count(*HANDOVERS)
     plan.say(f"claims: {count:,} values freed at one node and taken at another one")
     rng = random.Random(1)

@@ -1,15 +1,17 @@
 # ruff: noqa: E402 — the import path comes first
-"""Compare two versions by benchmarks that are run in turn: what does a change cost?
+"""Compare two versions by benchmarks that run alternately, to measure the cost of a change.
 
     python tests/benchmarks/compare.py <before> [<now>] [--benchmark core] [--rounds 5] [--most 1.03]
 
 Each version is a revision of git, or `-` for the working tree as it is. `<revision>@<interpreter>` takes the packages
-from that interpreter's environment instead, as `make compiled` makes one: so compiled builds are compared.
+from that interpreter's environment instead, for example from the one that `make compiled` makes. That compares compiled
+builds.
 
-Each round runs the benchmark once with each version, in an order that alternates, so a machine that gets slower meets
-both. Every version is measured by its own benchmarks. A round's ratio is now by before of the column that `--against`
-compares, and above 1 the new version costs more where the column is a cost. The table has the median of the ratios,
-the lowest and the highest. The exit status is 1 if a median is above `--most`, and 2 if a version could not be run.
+Each round runs the benchmark once with each version, in alternating order, so a machine that gets slower affects both.
+Every version is measured by its own benchmarks. A round's ratio is the new figure divided by the old one, in the column
+that `--against` compares. If the column is a cost, a ratio above 1 means that the new version costs more. The table has
+the median, the lowest and the highest ratio. The exit status is 1 if a median is above `--most`, and 2 if a version
+could not be run.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "support"))  # Where revisions.py lies.
+sys.path.insert(0, str(ROOT / "tests" / "support"))  # For revisions.py.
 
 from rich.console import Console
 from rich.progress import Progress
@@ -56,7 +58,7 @@ class Side:
     interpreter: str
 
     def measure(self, benchmark: str, options: Sequence[str], folder: Path) -> Figures:
-        """Run its benchmark once. RunError."""
+        """Run the version's benchmark once. Raises RunError."""
         results = folder / "results"
         results.unlink(missing_ok=True)
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -76,7 +78,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A row of the benchmark in both versions: medians of its figure, and of the ratios now by before."""
+    """A row of the benchmark in both versions: the medians of its figures, and of the ratios of new to old."""
 
     row: str
     before: float
@@ -99,17 +101,17 @@ def ratios(rounds: Sequence[tuple[Figures, Figures]]) -> list[Ratio]:
 
 
 def side_of(word: str, folder: Path) -> Side:
-    """Make a version runnable. RevisionError."""
+    """Make a version runnable. Raises RevisionError."""
     revision, _, interpreter = word.partition("@")
     if revision == WORKING_TREE:
         return Side(word, ROOT, interpreter)
-    # Its packages are left out then: some versions would import them before those of the environment.
+    # Then leave out the revision's packages, because some versions would import them before those of the environment.
     unpack(revision, folder, ("tests",) if interpreter else ())
     return Side(word, folder, interpreter)
 
 
 def table(benchmark: str, found: Sequence[Ratio], most: float) -> Table:
-    """The ratios for the screen."""
+    """Return the ratios as a table for the screen."""
     made = Table(title=f"{benchmark}: now by before", title_justify="left", title_style="bold")
     made.add_column("row", no_wrap=True)
     for title in ("before", "now", "ratio", "lowest", "highest"):

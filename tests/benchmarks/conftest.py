@@ -1,8 +1,8 @@
-"""Tests of the benchmarks' own parts; the benchmarks themselves are run by `make bench`."""
+"""Tests of the benchmarks' own parts. `make bench` runs the benchmarks themselves."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))  # Where the benchmarks' modules lie.
+sys.path.append(str(Path(__file__).parent))  # For the benchmarks' modules.

@@ -1,7 +1,7 @@
 """Consumers: connections that fetch jobs and acknowledge them until all of a known number are done.
 
-Each asks for up to BATCH jobs, acknowledges what it got, and asks again in the same write. So a consumer costs a node
-two commands per batch, as a good client does.
+Each consumer asks for up to BATCH jobs, acknowledges them, and asks again in the same write. So a consumer costs a node
+two commands per batch, like a good client.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import hiredis
 from load import HOST, LoadError, packed
 
 BATCH = 50
-PATIENCE_MS = 500  # An empty-handed consumer asks again after this long.
+PATIENCE_MS = 500  # A consumer that got no jobs asks again after this time.
 
 
 class Tally:
-    """The work of all consumers: distinct jobs acknowledged, deliveries in all; `done` when it is everything."""
+    """The work of all consumers: acknowledged jobs, each once, and all deliveries. `done` is set at the end."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
@@ -31,19 +31,19 @@ class Tally:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_jobs(self, ids: list[bytes]) -> None:
-        """These were delivered."""
+        """Note delivered jobs."""
         self.delivered += len(ids)
         self.seen.update(ids)
 
     def on_ack(self, ids: list[bytes]) -> None:
-        """The node knows that these are done."""
+        """Note jobs whose ack the node has answered."""
         self.acknowledged.update(ids)
         if len(self.acknowledged) >= self.wanted and not self.done.done():
             self.finished_at = time.perf_counter()
             self.done.set_result(None)
 
     def fail(self, why: str) -> None:
-        """It can't go on."""
+        """Note an error that ends the work."""
         if not self.done.done():
             self.done.set_exception(LoadError(why))
 
@@ -55,7 +55,7 @@ class Consumer(asyncio.Protocol):
         self._ask = packed("GETJOB", "TIMEOUT", PATIENCE_MS, "COUNT", BATCH, "FROM", queue)
         self._tally = tally
         self._reader = hiredis.Reader()
-        self._unanswered: list[list[bytes]] = []  # Acknowledgements on their way.
+        self._unanswered: list[list[bytes]] = []  # Acks without a reply.
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -87,14 +87,14 @@ class Consumer(asyncio.Protocol):
             self._tally.fail("the node hung up")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
 
 
 async def consumers(ports: Sequence[int], count: int, queue: str, tally: Tally) -> list[Consumer]:
-    """So many of them, spread over the ports, at work."""
+    """Start `count` consumers, spread over the ports."""
     loop = asyncio.get_running_loop()
     made: list[Consumer] = []
     try:

@@ -1,9 +1,9 @@
 """The cost of commands in the broker itself: no process, no socket, CPU time of this one.
 
-Commands go in as bytes and come out as replies, a hundred at a time as in a pipeline: parsing, the core and encoding
-are in it, the event loop and the system are not. The path with copies runs over three brokers, each message encoded
-and decoded as on the bus. Every round is divided by a calibration run right before it (machine.py); the median of
-these ratios is what to compare versions by, and what `--against` compares.
+Commands go in as bytes and come out as replies, a hundred at a time as in a pipeline. So parsing, the core and encoding
+are included, but the event loop and the system are not. The path with copies runs over three brokers, and each message
+is encoded and decoded as on the bus. Every round is divided by a calibration run right before it (machine.py). Compare
+versions by the median of these ratios, as `--against` does.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 import hiredis
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))  # Where the packages lie, if they are not installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scenarios"))  # Where world.py lies.
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # For the packages, if they are not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scenarios"))  # For world.py.
 
 from cluster_bus.codec import Decoder
 from cluster_bus.node import Node
@@ -38,15 +38,15 @@ from world import World
 
 BATCH = 100
 COUNT = (60_000, 6_000)  # full, quick
-WARM_ROUNDS = 5  # Not counted: caches and the interpreter's specialised instructions settle.
+WARM_ROUNDS = 5  # These rounds don't count: caches and the interpreter's specialised instructions settle.
 BODY = "x" * 100
 
-# CPU nanoseconds per command on all nodes, on the one asked; all nodes in calibration steps.
+# CPU nanoseconds per command on all nodes, and on the asked node; all nodes in calibration steps.
 Medians = tuple[float, float, float]
 
 
 class Post(Traffic):
-    """Keeps frames until they are delivered by hand, so that each node's work can be timed alone."""
+    """A traffic that keeps frames until the benchmark delivers them, so that each node's work is timed alone."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, world.stream("post"), Cuts(), (1, 1))
@@ -78,7 +78,7 @@ class Bench:
         self.world.join()
         self.post = self.world.traffic = Post(self.world)
         for member in self.world.members.values():
-            member.broker.stopwatch_ns = perf_counter_ns  # A world's costs nothing; a server's does.
+            member.broker.stopwatch_ns = perf_counter_ns  # As in a server. A world's stopwatch costs nothing.
         self.asked = self.world.members[names[0]]
         self.client = Client(1, Quiet(), "benchmark", self.world.now_ms)
         self.replies = hiredis.Reader()
@@ -86,7 +86,7 @@ class Bench:
         self.decoder = Decoder()
 
     def measure(self, batches: list[bytes]) -> tuple[Medians, list[Any]]:
-        """Run the batches; the medians, and all replies."""
+        """Run the batches, and return the medians and all replies."""
         total, own, ratios = [], [], []
         replies: list[Any] = []
         for number, batch in enumerate(batches):
@@ -115,7 +115,7 @@ class Bench:
         assert done == len(requests)
 
     def _deliver(self) -> tuple[int, int]:
-        """Deliver frames until there are none; the time of the other nodes and of the one asked."""
+        """Deliver frames until there are none. Return the time of the other nodes, and of the asked node."""
         others_ns = back_ns = 0
         while self.post.posted:
             frames, self.post.posted = self.post.posted, []
@@ -151,7 +151,7 @@ class Bench:
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """One node, then three."""
+    """Measure one node, then three."""
     rounds = max(1, plan.count(*COUNT) // BATCH) + WARM_ROUNDS
     was_enabled = gc.isenabled()
     try:
@@ -167,7 +167,7 @@ def _rows(plan: Plan, names: str, rounds: int) -> Iterator[Row]:
     where = "one node" if len(names) == 1 else "three nodes, REPLICATE 3"
     plan.say(f"core: {where}, {rounds * BATCH} jobs")
     bench = Bench(names)
-    gc.disable()  # As the server does, but where it collects, we don't.
+    gc.disable()  # As in the server, except that the server also collects garbage at chosen moments.
     yield _row(f"PING, {where}", bench.measure([packed("PING") * BATCH] * rounds)[0])
     copies = () if len(names) == 1 else ("REPLICATE", len(names))
     add = packed("ADDJOB", "q", BODY, 0, *copies) * BATCH

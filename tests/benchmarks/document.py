@@ -1,7 +1,7 @@
 """Put figures into docs/performance.md: python tests/benchmarks/document.py <results file> [<document>]
 
-The document has, for each benchmark, a table between two markers; it is replaced by the newest full run of that
-benchmark in the results file. Runs with --quick are passed over, and so are benchmarks that the file does not know.
+The document has a table between two markers for each benchmark. The newest full run of that benchmark in the results
+file replaces the table. Runs with --quick are skipped, and so are benchmarks that the file does not have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DOCUMENT = ROOT / "docs" / "performance.md"
 
 
 def main(argv: list[str]) -> int:
-    """Rewrite the document; 1 if there was nothing to put into it."""
+    """Rewrite the document. Return 1 if there are no figures for it."""
     if not 1 <= len(argv) <= 2:
         print(__doc__, file=sys.stderr)
         return 2
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 
 
 def with_figures(text: str, past: Past) -> str:
-    """The document with its tables replaced."""
+    """Return the document with its tables replaced."""
     for benchmark in BENCHMARKS:
         if benchmark.name in past.rows:
             rows = [Row(name, values) for name, values in past.rows[benchmark.name].items()]
@@ -47,7 +47,7 @@ def with_figures(text: str, past: Past) -> str:
 
 
 def replaced(text: str, name: str, table: str, machine: Mapping[str, Value]) -> str:
-    """The document with another table between the markers of a name, and the machine below it."""
+    """Return the document with a new table between the markers of a name, and the machine below it."""
     told = f"\nOn {in_words(dict(machine))}.\n" if machine else ""
     start, end = f"<!-- figures: {name} -->\n", "<!-- end -->"
     pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)

@@ -1,11 +1,11 @@
-"""The cost of the event log on a job's whole way: ADDJOB, GETJOB, ACKJOB.
+"""The cost of the event log for a job's whole life: ADDJOB, GETJOB, ACKJOB.
 
-Three nodes side by side: without events, with them, and with a reader that keeps up. They take turns, a round each, so
-that the hour's noise hits all alike; each round's CPU time per job is divided by that of the node without events in
-the same round, and the median of these ratios is what to look at. The reader is a process of its own, as is the one in
-which the node makes lines: their CPU time is not the node's.
+There are three nodes: without events, with events, and with events and a reader that keeps up. They take turns, one
+round each, so that noise of the machine affects all of them equally. Each round's CPU time per job is divided by that
+of the node without events in the same round. The median of these ratios is the result. The reader runs in a separate
+process, and so does the making of lines, so the node's CPU time includes neither.
 
-By hand, a reader of a node: python tests/benchmarks/events.py --port 7711
+To start a reader of a node yourself: python tests/benchmarks/events.py --port 7711
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ JOBS = {1: (3_000, 300), 16: (10_000, 1_000), 100: (20_000, 2_000)}
 QUEUE = "benchmark"
 BODY = "x" * 100
 MODES = ("without events", "with events", "with events and a reader")
-# How long a reader may need for what is left when the rounds are over.
+# How long a reader may need for the remaining events when the rounds are over.
 CATCH_UP_SECONDS = 10.0
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """Fresh nodes for each batch size."""
+    """Measure each batch size on fresh nodes."""
     for pipeline in PIPELINES:
         count = plan.count(*JOBS[pipeline])
         rounds = ROUNDS[1] if plan.is_quick else ROUNDS[0]
@@ -74,7 +74,7 @@ def run(plan: Plan) -> Iterator[Row]:
 
 
 def _round(node: Any, count: int, pipeline: int) -> tuple[float, float]:
-    """(microseconds of the node's CPU per job, jobs per second) on the whole way."""
+    """Return (microseconds of the node's CPU per job, jobs per second) for the whole life of the jobs."""
     ids: list[bytes] = []
 
     def keep(replies: list[Any]) -> None:
@@ -90,7 +90,7 @@ def _round(node: Any, count: int, pipeline: int) -> tuple[float, float]:
 
 
 def _lag(node: Any) -> int:
-    """How far the reader is behind when it has had a moment."""
+    """Return how far the reader is behind after a moment."""
     deadline_s = time.monotonic() + CATCH_UP_SECONDS
     lag = -1
     while lag and time.monotonic() < deadline_s:
@@ -118,7 +118,7 @@ EVENTS = Benchmark(
 
 
 def follow(port: int) -> None:
-    """Read a node's log from where it ends now, for ever, as fast as it grows."""
+    """Read a node's log from its current end on, for ever, as fast as it grows."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         replies = hiredis.Reader()
         known = _ask(connection, replies, "EVENTS", "INFO")

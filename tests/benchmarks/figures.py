@@ -1,8 +1,8 @@
-"""Figures: what a benchmark finds out, as a table on the screen, as JSON lines in a file, as a table of a document.
+"""Figures: the results of a benchmark as a table on the screen, as JSON lines in a file, and as a table of a document.
 
-A benchmark is a name, the columns of its table, and a function that yields rows as it goes, so that what was measured
-before an interruption is kept. A row's goals are upper bounds that the project has set itself; missing one is shown,
-it is no error, because a busy machine misses them too.
+A benchmark is a name, the columns of its table, and a function that yields rows as it goes, so that rows from before an
+interruption are kept. A row's goals are upper bounds that the project has set itself. A missed goal is shown, but it is
+not an error, because a busy machine misses goals, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MISSED = "✗"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: the key in the JSON lines (unit last), what stands above it, digits after the point."""
+    """One column: its key in the JSON lines (unit last), its heading, and the digits after the point."""
 
     key: str
     title: str
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of figures, by the keys of the columns; `goals` has upper bounds for some of them."""
+    """One line of figures, by the keys of the columns. `goals` has upper bounds for some of them."""
 
     name: str
     values: Mapping[str, Value]
@@ -42,7 +42,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Something to measure; `compared` is the column that `--against` compares."""
+    """One benchmark. `compared` is the column that `--against` compares."""
 
     name: str
     title: str
@@ -53,7 +53,7 @@ class Benchmark:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The value below which `percent` of the ordered samples lie; the last but how many there are: nearest rank."""
+    """Return the value below which `percent` of the ordered samples are, by the nearest rank."""
     if not ordered:
         return 0.0
     rank = -(-len(ordered) * percent // 100)
@@ -61,14 +61,14 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def written(value: Value, digits: int) -> str:
-    """A figure as people read it."""
+    """Return a figure as readable text."""
     if value is None:
         return MISSING
     return value if isinstance(value, str) else f"{value:,.{digits}f}"
 
 
 def screen_table(benchmark: Benchmark, rows: Sequence[Row], before: dict[str, dict[str, Any]] | None = None) -> Table:
-    """The rows for a terminal; with figures of an earlier run, a column of ratios to these."""
+    """Return the rows as a table for a terminal. Figures of an earlier run give a column of ratios."""
     table = Table(title=benchmark.title, title_justify="left", title_style="bold", caption_justify="left")
     table.add_column(benchmark.first, no_wrap=True)
     for column in benchmark.columns:
@@ -106,7 +106,7 @@ def _ratio(now: Value, then: Value) -> str:
 
 
 def markdown_table(benchmark: Benchmark, rows: Sequence[Row]) -> str:
-    """The rows for a document."""
+    """Return the rows as a table for a document."""
     lines = [
         f"| {benchmark.first} | " + " | ".join(column.title for column in benchmark.columns) + " |",
         "|---|" + "---:|" * len(benchmark.columns),
@@ -118,9 +118,9 @@ def markdown_table(benchmark: Benchmark, rows: Sequence[Row]) -> str:
 
 
 class Results:
-    """A file of JSON lines: per run one that describes machine and circumstances, then one per row.
+    """A file of JSON lines: for each run a line about the machine and the options, then one line per row.
 
-    Lines are appended, so the file is a history; `run` is what joins those of one run.
+    Lines are appended, so the file is a history. Lines of one run have the same `run`.
     """
 
     def __init__(self, path: Path | None, run: str) -> None:
@@ -128,11 +128,11 @@ class Results:
         self._run = run
 
     def note_machine(self, machine: dict[str, Value], *, is_quick: bool) -> None:
-        """The first line of a run."""
+        """Write the first line of a run."""
         self._append({"run": self._run, "is_quick": is_quick, "machine": machine})
 
     def note_row(self, benchmark: str, row: Row) -> None:
-        """One row."""
+        """Write one row."""
         line: dict[str, Any] = {"run": self._run, "benchmark": benchmark, "row": row.name, **row.values}
         if row.goals:
             line["goals"] = row.goals
@@ -153,7 +153,7 @@ class Past:
 
 
 def read_results(path: Path, *, with_quick: bool = True) -> Past:
-    """The newest run of each benchmark in a results file; OSError, ValueError if a line is not JSON."""
+    """Return the newest run of each benchmark in a results file. Raises OSError, and ValueError for other lines."""
     machines: dict[str, dict[str, Value]] = {}
     skipped: set[str] = set()
     rows: dict[str, dict[str, dict[str, Any]]] = {}

@@ -1,8 +1,8 @@
-"""How long a client waits at worst: PING on a connection of its own while a node fills up, rests full, and is emptied.
+"""The longest wait of a client: PING on a separate connection while a node fills up, rests full, and is emptied.
 
-A broker in one thread answers no client while it grows a table, collects garbage or works through a batch. This finds
-the longest of such moments. A second node without work is pinged in the same way at the same time. The machine causes
-the worst PING of that node (too few cores, other programs), not the broker.
+A broker in one thread answers no client while it grows a table, collects garbage or works through a batch. This
+benchmark finds the longest such moment. A second node without work is pinged in the same way at the same time. The
+worst PING of that node comes from the machine (too few cores, other programs), not from the broker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plan import Plan
 COUNT = (5_000_000, 50_000)  # full, quick
 REST_S = (20.0, 3.0)
 PARTS = 5
-# Few connections: what many of them send at once waits in line, which is not what is looked for here.
+# Few connections: the requests of many would wait for each other, which is not measured here.
 CLIENTS = 4
 PIPELINE = 50
 GET_COUNT = 100
@@ -32,7 +32,7 @@ QUEUE = "benchmark"
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """Fill in parts, rest, fetch a part, remove all."""
+    """Fill the node in parts, let it rest, fetch a part, and remove all jobs."""
     count = plan.count(*COUNT)
     with started(plan) as (node,), started(plan) as (control,), tempfile.TemporaryDirectory() as name:
         meter = Meter(node, control, Path(name))
@@ -70,7 +70,7 @@ def _flush(node: Node) -> int:
 
 
 class Meter:
-    """Pings both nodes while something is done to the first."""
+    """A meter that pings both nodes while the first one has work."""
 
     def __init__(self, node: Node, control: Node, folder: Path) -> None:
         self._node = node
@@ -78,7 +78,7 @@ class Meter:
         self._folder = folder
 
     def row(self, name: str, work: Callable[[], int]) -> Row:
-        """Do it (it says how many jobs it was); the row about it."""
+        """Do the work, which returns a number of jobs, and return the row about it."""
         with (
             pinging(self._node.port, PING_INTERVAL_MS, self._folder) as pings,
             pinging(self._control.port, PING_INTERVAL_MS, self._folder) as others,

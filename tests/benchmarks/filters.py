@@ -1,8 +1,8 @@
-"""Priorities and filters: rates with random priorities, and a GETJOB with WHERE that one job of all matches.
+"""Priorities and filters: rates with random priorities, and a GETJOB with WHERE that matches only one of all jobs.
 
-One node has the jobs, each with a random PRIORITY and a tenant of a thousand. A queue of the node is indexed by two
-names. Then jobs with a pair of their own are added and fetched one by one among all others. One connection does
-everything, so the rates are those of one client with a pipeline.
+One node has the jobs, each with a random PRIORITY and one of a thousand tenants. A queue of the node is indexed by two
+names. Then jobs with a unique pair are added and fetched one by one among all others. One connection does everything,
+so the rates are those of one client with a pipeline.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ PIPELINE = 1_000
 SIZES = (10_000, 1_000_000)
 QUICK_SIZES = (2_000,)
 RARE, QUICK_RARE = 2_000, 100
-# Jobs fetched for the rate: as many as there are, but not for minutes.
+# The largest number of jobs to fetch for the rate, so that this doesn't take minutes.
 FETCHED_MAX = 100_000
 GOAL_MS = 2.0
 
 
 class Caller:
-    """A connection; `ask` sends commands and waits for all replies."""
+    """A connection. `ask` sends commands and waits for all replies."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -54,7 +54,7 @@ class Caller:
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """One node for each number of jobs."""
+    """Measure each number of jobs on its own node."""
     sizes = QUICK_SIZES if plan.is_quick else SIZES
     if plan.jobs is not None:
         sizes = (plan.count(plan.jobs, plan.jobs),)

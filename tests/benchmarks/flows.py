@@ -1,7 +1,7 @@
-"""Fan-out, results, caps, batches and schedules: what each costs, beside the same work without it.
+"""Fan-out, results, caps, batches and schedules: the cost of each, compared with the same work without it.
 
-Three nodes without journals. CPU time is that of all nodes, so a busy machine changes it little; times of answers are
-those of the machine as it is.
+There are three nodes without journals. CPU time is the sum over all nodes, so a busy machine changes it little.
+Response times depend on the other work of the machine.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ BODY = "x" * 100
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """A cluster for each kind."""
+    """Measure each kind on its own cluster."""
     for part in (_fanout, _waits, _caps, _batch, _schedules):
         with started(plan, 3) as nodes:
             yield from part(plan, nodes)
 
 
 def _fanout(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
-    """Ten queues: by ten ADDJOBs, and by one to a topic. The other way round in the second half."""
+    """Fill ten queues by ten ADDJOBs, and by one to a topic; in the second half in the other order."""
     count = plan.count(*PUBLICATIONS)
     plan.say(f"flows: {count:,} jobs for each of {FANOUT} queues")
     for number in range(FANOUT):
@@ -68,7 +68,7 @@ def _fanout(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
 
 
 class Sets:
-    """Sets of commands that are sent together."""
+    """A source of sets of commands that are sent together."""
 
     def __init__(self, commands: bytes, size: int, count: int, pipeline: int) -> None:
         self._commands = commands
@@ -83,11 +83,11 @@ class Sets:
         return self._commands * count, count * self._size
 
     def answered(self, replies: list[object]) -> None:
-        """Do nothing: replies are not looked at."""
+        """Ignore the replies."""
 
 
 def _waits(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
-    """From before ACKJOB with a result at one node until the result has come to a client at another one."""
+    """Measure from before an ACKJOB with a result at one node until a client at another node has the result."""
     count = plan.count(*WAITS)
     plan.say(f"flows: {count:,} results")
     rng = random.Random(1)
@@ -111,7 +111,7 @@ def _waits(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
 
 
 def _caps(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
-    """Jobs of many values, fetched and acknowledged, without a cap and with one that holds for each value by itself."""
+    """Fetch and acknowledge jobs of many values, without a cap and with one per value."""
     count, values = plan.count(*CAPPED), plan.count(*CAP_VALUES)
     nodes[0].command("QUEUE", "SET", "capped", "max-running", 1, "max-running-by", "user")
     nodes[0].command("QUEUE", "SET", "rated", "rate", "1000/1s", "rate-by", "user")
@@ -127,7 +127,7 @@ def _caps(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
 
 
 def _batch(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
-    """Jobs with one copy, without a batch and with one; then the time from the last ack and CLOSE until it is done."""
+    """Measure jobs with one copy, without a batch and with one, and the time from the last ack until it is done."""
     count = plan.count(*BATCHED)
     spent: dict[str, float] = {}
     for queue, words in (("plain", ()), ("batched", ("BATCH", "b"))):
@@ -151,7 +151,7 @@ def _batch(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
 
 
 def _schedules(plan: Plan, nodes: Sequence[Node]) -> Iterator[Row]:
-    """Schedules that have nothing to do: the share of a core that each node takes."""
+    """Measure the share of a core that each node uses for schedules without due ticks."""
     count, span_s = plan.count(*SCHEDULES), plan.span_s(*IDLE_S)
     plan.say(f"flows: {count:,} schedules, idle for {span_s:.0f} s")
     set_each = [

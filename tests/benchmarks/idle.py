@@ -1,9 +1,9 @@
 """The cost of idle nodes: CPU time of three nodes without jobs, and with jobs that wait.
 
-Waiting jobs have copies, whose timers are to be kept quiet without a message per job (WILLQUEUE and QUEUED in the
-Disque README). So the span measured should contain the moment at which the copies' RETRY is over: with the numbers of
-the full run it does so with `--seconds 360`; `--quick` has a RETRY that is short enough. The worst slice is shown next
-to the mean, because a burst every five minutes hides in a mean.
+Waiting jobs have copies. Their timers must be reset without a message per job (WILLQUEUE and QUEUED in the Disque
+README). So the measured span should contain the moment at which the copies' RETRY is over. A full run needs
+`--seconds 360` for that; `--quick` has a RETRY that is short enough. The worst slice is shown beside the mean, because
+a mean hides a burst every five minutes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run(plan: Plan) -> Iterator[Row]:
     """Measure slices of time. Two INFO per slice are the only connections."""
     count = plan.count(*COUNT)
     retry_s = RETRY_S[plan.is_quick]
-    # Jobs with a RETRY of seconds cost more than those with one of minutes: the goal is not meant for them.
+    # Jobs with a RETRY of seconds cost more than jobs with one of minutes, so the goal does not apply to them.
     goals = {} if plan.is_quick else {"cpu_percent": GOAL_CPU_PERCENT}
     with started(plan, 3) as nodes:
         time.sleep(SETTLE_S)

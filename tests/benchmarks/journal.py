@@ -1,8 +1,8 @@
 """The cost of the journal, and the speed of reading it: rates per policy, bytes on disk, a rewrite, loading.
 
-The rates are those of 50 pipelining connections, one after the other with the journal off and with each policy, so the
-column `of "off"` is the ratio that counts on a noisy machine. A rewrite is measured where it hurts most: every other
-job is gone, so every segment has something to be won.
+The rates are those of 50 pipelining connections, first with the journal off and then with each policy. On a noisy
+machine, use the ratios in the column `of "off"`. A rewrite is measured in its worst case: every other job is gone, so
+it pays for every segment.
 """
 
 from __future__ import annotations

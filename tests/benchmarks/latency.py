@@ -1,9 +1,9 @@
-"""How long a job is on its way to a consumer that waits on another node.
+"""The time that a job takes to reach a consumer that waits on another node.
 
-A consumer is blocked in GETJOB on node B; a producer adds a job on node A. The time runs from before ADDJOB is sent
-until the job has arrived. Compared are a consumer on the producer's own node, a queue in use, one where nothing has
-happened for longer than nodes remember (interest is told once and kept, so that must make no difference), a queue that
-did not exist, and a job that was there before its consumer came.
+A consumer is blocked in GETJOB on node B, and a producer adds a job on node A. The time runs from before ADDJOB is
+sent until the job has arrived. The benchmark compares a consumer on the producer's own node, a queue in use, a queue
+that has been silent for a long time, a queue that did not exist, and a job that was there before its consumer came. A
+silent queue must make no difference, because nodes announce their interest once and the others keep it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from servers import Connection
 
 SAMPLES = (1000, 60)  # full, quick
 SILENT_QUEUES = (200, 20)
-SILENT_QUEUES_MAX = 500  # Each has a connection of its own.
-# Longer than the fallback broadcasts of NEEDJOBS (30 s): what still works then does not live on them.
+SILENT_QUEUES_MAX = 500  # Each has its own connection.
+# Longer than the time between fallback broadcasts of NEEDJOBS (30 s), so the result does not depend on them.
 SILENCE_S = (45.0, 3.0)
 GOAL_P99_MS = 50.0
-# The pause between two samples, so that none profits from the one before.
+# The pause between two samples, so that no sample profits from the one before.
 PAUSE_S = (0.002, 0.02)
 REPLY_SECONDS = 120.0
 BODY = "x" * 100
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """One kind after the other on the same three nodes; fixed random pauses."""
+    """Measure one kind after another on the same three nodes, with pauses from a fixed random seed."""
     samples = plan.count(*SAMPLES)
     rng = random.Random(1)
     with started(plan, 3) as (a, b, _):
@@ -54,7 +54,7 @@ class _Trial:
         self._serial = 0
 
     def row(self, name: str, samples: int, a: Node, b: Node, replicate: int, *, is_new: bool = False) -> Row:
-        """The consumer has been blocked for a few milliseconds."""
+        """Measure a consumer that has been blocked for a few milliseconds."""
         self._plan.say(f"latency: {name}")
         queue = self._queue()
         with a.connect(REPLY_SECONDS) as producer, b.connect(REPLY_SECONDS) as consumer:
@@ -67,7 +67,7 @@ class _Trial:
         return _row(name, found)
 
     def silent(self, count: int, a: Node, b: Node, silence_s: float) -> Row:
-        """Each queue has its own consumer: one job, a long silence, then the job that counts."""
+        """Measure silent queues, each with its own consumer: one job, a long silence, then the measured job."""
         name = f"queue silent for {silence_s:.0f} s, REPLICATE 3"
         self._plan.say(f"latency: {name}")
         queues = [self._queue() for _ in range(count)]
@@ -86,7 +86,7 @@ class _Trial:
         return _row(name, found)
 
     def late_consumers(self, name: str, samples: int, a: Node, b: Node) -> Row:
-        """The time runs from the consumer's GETJOB on B; the job lies on A."""
+        """Measure from the consumer's GETJOB on B, while the job is on A."""
         self._plan.say(f"latency: {name}")
         with a.connect(REPLY_SECONDS) as producer, b.connect(REPLY_SECONDS) as consumer:
             found = []
@@ -112,7 +112,7 @@ def _passage_ms(producer: Connection, consumer: Connection, queue: str, replicat
 
 
 def _timed_ms(consumer: Connection, act: Callable[[], None]) -> float:
-    """From the act to the job; then the job is acknowledged."""
+    """Return the time from the act until the job comes, and acknowledge the job."""
     before_s = time.perf_counter()
     act()
     ((_, job_id, _),) = consumer.read()

@@ -1,10 +1,10 @@
 """A load generator: connections that keep a node busy with pipelined commands.
 
-Each of C connections sends P commands in one write, waits for the P replies, and sends the next P: what
-`redis-benchmark -c C -P P` does. It can do what that program can't: send different commands, and look at the replies,
-so it acknowledges the jobs it was given.
+Each of C connections sends P commands in one write, waits for the P replies, and sends the next P, like
+`redis-benchmark -c C -P P`. Unlike that program, it can send different commands and read the replies, so it can
+acknowledge jobs that it has fetched.
 
-By hand: python tests/benchmarks/load.py --port 7711 -c 50 -P 16 -n 100000 ADDJOB q body 0
+On the command line: python tests/benchmarks/load.py --port 7711 -c 50 -P 16 -n 100000 ADDJOB q body 0
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ LIMIT_SECONDS = 600.0
 
 
 class LoadError(Exception):
-    """The node answered with an error, or hung up; the figures would mean nothing."""
+    """The node answered with an error or hung up, so figures would mean nothing."""
 
 
 class Source(Protocol):
-    """Where connections get their commands from."""
+    """A source of commands for connections."""
 
     def take(self) -> tuple[bytes, int]:
-        """The next commands as bytes, and how many they are; 0: there are no more."""
+        """Return the next commands as bytes, and their number; 0: there are no more."""
         ...
 
     def answered(self, replies: list[Any]) -> None:
-        """The replies to one batch."""
+        """Take the replies to one batch."""
         ...
 
 
 class Repeated:
-    """The same command again and again; `keep` is given the replies."""
+    """A source of one repeated command. `keep` gets the replies."""
 
     def __init__(
         self, command: bytes, count: int, pipeline: int, keep: Callable[[list[Any]], None] | None = None
@@ -66,7 +66,7 @@ class Repeated:
 
 
 class Each:
-    """Each of these commands once."""
+    """A source of the given commands, each once."""
 
     def __init__(self, commands: Sequence[bytes], pipeline: int) -> None:
         self._commands = commands
@@ -79,12 +79,12 @@ class Each:
         return b"".join(batch), len(batch)
 
     def answered(self, replies: list[Any]) -> None:
-        """Do nothing: the benchmark does not look at them."""
+        """Ignore the replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """The result of a load: commands answered, time, our own CPU time, and each batch's round trip, ordered."""
+    """The result of a load: answered commands, time, this process's CPU time, and sorted round trips of batches."""
 
     count: int
     seconds: float
@@ -93,12 +93,12 @@ class LoadResult:
 
     @property
     def per_s(self) -> float:
-        """Commands per second."""
+        """Return the commands per second."""
         return self.count / self.seconds if self.seconds else 0.0
 
 
 class LoadConnection(asyncio.Protocol):
-    """One connection; `over` is called when it has nothing left to do, with what went wrong, if anything."""
+    """One connection. `over` is called at its end, with the error if there was one."""
 
     def __init__(self, source: Source, round_trips_ms: array[float], over: Callable[[str], None]) -> None:
         self.count = 0
@@ -115,7 +115,7 @@ class LoadConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def send(self) -> None:
-        """Send the next batch, or say that all is done."""
+        """Send the next batch, or report the end."""
         assert self._transport is not None
         batch, self._owed = self._source.take()
         if self._owed:
@@ -144,7 +144,7 @@ class LoadConnection(asyncio.Protocol):
         self.end("the node hung up")
 
     def end(self, why: str) -> None:
-        """Hang up, and say why if it was not all done."""
+        """Close the connection, and report the reason if there are commands left."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
@@ -152,7 +152,10 @@ class LoadConnection(asyncio.Protocol):
 
 
 async def load(ports: Sequence[int], source: Source, clients: int, limit_s: float = LIMIT_SECONDS) -> LoadResult:
-    """Send all that the source has, over `clients` connections spread over the ports; LoadError, TimeoutError."""
+    """Send all commands of the source, over `clients` connections spread over the ports.
+
+    Raises LoadError, TimeoutError.
+    """
     loop = asyncio.get_running_loop()
     round_trips_ms = array("d")
     done = loop.create_future()
@@ -190,13 +193,13 @@ async def load(ports: Sequence[int], source: Source, clients: int, limit_s: floa
 
 
 def run_load(ports: Sequence[int], source: Source, clients: int, limit_s: float = LIMIT_SECONDS) -> LoadResult:
-    """`load` in a loop of its own; LoadError, TimeoutError."""
+    """Run `load` in a new event loop. Raises LoadError, TimeoutError."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(load(ports, source, clients, limit_s))
 
 
 def main(argv: list[str]) -> int:
-    """The generator as a program."""
+    """Run the generator as a program."""
     parser = argparse.ArgumentParser(prog="load.py", description="Keep a node busy with one command.")
     parser.add_argument("--port", type=int, action="append", required=True, help="several times for several nodes")
     parser.add_argument("-c", type=int, default=50, help="connections (50)")

@@ -1,8 +1,8 @@
-"""The machine a run took place on, and how fast it is just now.
+"""The machine of a run, and its current speed.
 
-Calibration is a loop of what brokers are made of in CPython (tuples, dict entries, lookups), timed like everything
-else. A figure divided by it is a ratio that changes little between machines, hours and CPU frequencies: these ratios,
-not nanoseconds, are what two versions of the program are compared by.
+Calibration is a loop of typical operations of a broker in CPython (tuples, dict entries, lookups), timed like
+everything else. A figure divided by the calibration is a ratio that changes little between machines, hours and CPU
+frequencies. Compare two versions of the program by these ratios, not by nanoseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIBRARIES = ("uvloop", "hiredis", "msgpack")
 
 
 def calibration_ns() -> float:
-    """CPU time of one step of the calibration loop."""
+    """Return the CPU time of one step of the calibration loop."""
     before_ns = process_time_ns()
     entries: dict[int, tuple[int, int]] = {}
     for number in range(CALIBRATION_STEPS):
@@ -36,12 +36,12 @@ def calibration_ns() -> float:
 
 
 def settled_calibration_ns() -> float:
-    """The same, as the median of many."""
+    """Return the CPU time of one step, as the median of many runs."""
     return statistics.median(calibration_ns() for _ in range(CALIBRATION_ROUNDS))
 
 
 def described() -> dict[str, str | int | float | None]:
-    """Processor, memory, versions, calibration and load."""
+    """Return processor, memory, versions, calibration and load."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -87,7 +87,7 @@ def _redis_benchmark() -> str | None:
 
 
 def _revision() -> str | None:
-    """The commit, with a + when files differ from it."""
+    """Return the commit, with a + if files differ from it."""
     commit = _said("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
     changed = commit and _said("git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no")
     return commit + ("+" if changed else "") or None

@@ -1,8 +1,8 @@
-"""The memory of a job: resident bytes of the process against what the node accounts for (INFO used_memory).
+"""The memory of a job: the resident bytes of the process, compared with the accounted bytes (INFO used_memory).
 
-`maxmemory` is applied to the accounted sum, JOB_BYTES (disque_py/core/job.py) and the body per job, so the constant
-should be what a job with an empty body adds to the process. The last column is that value as measured. It varies with
-the number of jobs, because index and schedule grow by doubling: each step of the large row is shown.
+`maxmemory` limits the accounted sum: JOB_BYTES (disque_py/core/job.py) plus the body, for each job. So the constant
+should be the bytes that a job with an empty body adds to the process. The last column has the measured value. It
+depends on the number of jobs, because index and schedule grow by doubling. So each step of the large row is shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plan import Plan
 
 CLIENTS = 8
 PIPELINE = 100
-WARM_UP = 5_000  # Buffers and arenas that the first jobs need belong to none of them.
+WARM_UP = 5_000  # The first jobs make the process allocate buffers and arenas, which must not count.
 QUEUE = "benchmark"
 BODY_BYTES = 100
 FULL, QUICK = 1_000_000, 20_000
@@ -24,7 +24,7 @@ SMALL_SHARE = 5  # The variations get a fifth of the jobs.
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """One large node in steps, then variations on fresh nodes."""
+    """Measure one large node in steps, then variations on fresh nodes."""
     count = plan.count(FULL, QUICK)
     yield from _steps(plan, count)
     few = max(1, count // SMALL_SHARE)
@@ -62,7 +62,7 @@ def _variation(
     deliver: bool = False,
     at: int | None = None,
 ) -> Row:
-    """`at`: three nodes, the one to be measured; otherwise one node."""
+    """Measure a variation on one node, or with `at` on this one of three nodes."""
     plan.say(f"memory: {name}")
     add = _addjob(body_bytes, options)
     with started(plan, 1 if at is None else 3) as nodes:
@@ -77,7 +77,7 @@ def _variation(
 
 
 def _fill(node: Node, count: int, add: bytes) -> tuple[int, int]:
-    """Add jobs; resident and accounted bytes afterwards."""
+    """Add jobs, and return the resident and the accounted bytes afterwards."""
     if count > 0:
         run_load([node.port], Repeated(add, count, PIPELINE), CLIENTS)
     return node.rss_bytes(), node.used_memory()

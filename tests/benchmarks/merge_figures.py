@@ -1,12 +1,12 @@
 # ruff: noqa: E402 — the import path comes first
-"""Measure 300 acks of old jobs in the table `current`: waiting, merged at once, and by deltalake's own merge.
+"""Measure 300 acks of old jobs in the table `current`: waiting, merged immediately, and with deltalake's own merge.
 
     python tests/benchmarks/merge_figures.py [--rows 200000 1000000 5000000] [--rounds 3]
 
-Needs the extra disque-py[spark], no Spark and no node. *Scattered* acks are of jobs from all of the table, *together*
-means jobs that were created one after the other, as those of a queue that consumers have reached at last. *Waiting* is
-the index as it is: changes that would touch many files wait for `mergeEvery`. *Settling* merges the changes of all
-rounds. *Depth* is that question of disque-query while they wait. On a shared machine go by the CPU time.
+Needs the extra disque-py[spark], but no Spark and no node. *Scattered* acks belong to jobs from the whole table.
+*Together* means jobs that were created one after another, such as those of a queue with a backlog. *Waiting* is the
+index as it is: changes that would touch many files wait for `mergeEvery`. *Settling* merges the changes of all rounds.
+*Depth* is this question of disque-query while changes wait. On a shared machine, compare the CPU times.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NEWER = (
 
 
 def events(numbers: np.ndarray, ids: list[str], state: str, version: int, seq: int) -> pa.Table:
-    """The newest events of these jobs, reduced as a task does."""
+    """Return the newest events of these jobs, reduced as a task does it."""
     count = len(numbers)
     created = FIRST_CTIME + numbers * STEP
     values: dict[str, Any] = {
@@ -74,7 +74,7 @@ def events(numbers: np.ndarray, ids: list[str], state: str, version: int, seq: i
 
 
 def build(store: Store, rows: int) -> list[str]:
-    """A table of so many jobs → their ids."""
+    """Build a table with this number of jobs, and return their ids."""
     open_tables(store, ARROW_SCHEMA)
     chance = np.random.default_rng(1)
     ids = [f"D-dcb833cf-{chance.bytes(12).hex()}-05a1" for _ in range(rows)]
@@ -85,41 +85,41 @@ def build(store: Store, rows: int) -> list[str]:
 
 
 def ours(store: Store, rows: pa.Table) -> None:
-    """The merge of the index, where no change waits."""
+    """Merge as the index does, without waiting changes."""
     CurrentMerge(store, store.under(CURRENT).table()).merge([rows])
 
 
 def waiting(store: Store, rows: pa.Table) -> None:
-    """The merge of the index, where changes may wait."""
+    """Merge as the index does, with waiting changes."""
     CurrentMerge(store, store.under(CURRENT).table(), merge_every_s=86_400).merge([rows])
 
 
 def timed(name: str, work: Callable[[], object]) -> None:
-    """Do something once, and print what it took."""
+    """Do something once, and print the time and the CPU time."""
     cpu, began = time.process_time(), time.perf_counter()
     work()
     print(f"  {name:<21} {time.perf_counter() - began:6.2f} s, CPU {time.process_time() - cpu:6.2f} s", flush=True)
 
 
 def ask_depth(store: Store) -> None:
-    """The question of disque-query, with the opening of the index."""
+    """Open the index, and ask for the depth as disque-query does."""
     with open_index(store.path) as db:
         depth(db)
 
 
 def theirs(store: Store, rows: pa.Table) -> None:
-    """That of deltalake, with the same rule for what is newer."""
+    """Merge with deltalake's merge, with the same rule for newer rows."""
     merge = store.under(CURRENT).table().merge(rows, "t.job_id = s.job_id", source_alias="s", target_alias="t")
     merge.when_matched_update_all(NEWER).when_not_matched_insert_all().execute()
 
 
 def written(store: Store) -> int:
-    """Bytes of all data files, those that left the table included."""
+    """Return the bytes of all data files, including files that left the table."""
     return sum(file.stat().st_size for file in store.local_path.rglob("*.parquet"))
 
 
 def measure(rows: int, rounds: int) -> None:
-    """All merges on the same table."""
+    """Measure all merges on the same table."""
     with tempfile.TemporaryDirectory(prefix="disque-merge-") as folder:
         store, copy, other = Store(f"{folder}/ours"), Store(f"{folder}/theirs"), Store(f"{folder}/waiting")
         ids = build(store, rows)
@@ -156,7 +156,7 @@ def measure(rows: int, rounds: int) -> None:
 
 
 def main() -> None:
-    """Every size that was asked for."""
+    """Measure every size of the command line."""
     parser = argparse.ArgumentParser(description="Cost of a merge into current.")
     parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 1_000_000, 5_000_000])
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,9 +1,9 @@
-"""Nodes for benchmarks: those of the integration tests, with what is measured about their processes.
+"""Nodes for benchmarks: the nodes of the integration tests, with measurements of their processes.
 
-They live in a scratch folder, listen on free loopback ports, and end with the benchmark: in order when it ends, fails
-or is interrupted, and (on Linux) by the kernel's hand when it is killed. `maxmemory` keeps all of them together within
-the plan's share of memory; the default, 1 GB, would make the larger benchmarks measure -OOM. They keep no log of
-events: what that costs is a benchmark of its own (events.py), and `--directive events=yes` measures others with it.
+The nodes use a scratch folder and free loopback ports. They end with the benchmark: in an orderly way when it ends,
+fails or is interrupted, and (on Linux) through the kernel when it is killed. `maxmemory` keeps all of them together
+within the plan's share of memory; with the default of 1 GB the larger benchmarks would measure -OOM. They keep no log
+of events. The benchmark events.py measures its cost, and `--directive events=yes` adds it to other benchmarks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))  # Where servers.py lies.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))  # For servers.py.
 
 from disque_py.cli.bench.processes import WITH_PARENT
 from plan import Plan, memory_allowed
@@ -26,7 +26,7 @@ __all__ = ["Node", "NodeCluster", "cpu_s", "options_for", "started", "until"]
 
 
 class Node(Server):
-    """One node; `with_parent` says whether the system can end it with us."""
+    """One node. `with_parent` says whether the system ends it with this process."""
 
     with_parent = sys.platform == "linux"
 
@@ -36,24 +36,24 @@ class Node(Server):
         return [sys.executable, "-c", WITH_PARENT, str(os.getpid()), *words] if self.with_parent else words
 
     def cpu_s(self) -> float:
-        """CPU time it used so far, in seconds."""
+        """Return the CPU time so far, in seconds."""
         return cpu_s(self.pid)
 
     def rss_bytes(self) -> int:
-        """Resident memory, as INFO shows it."""
+        """Return the resident memory, as INFO shows it."""
         return int(self.info("memory")["used_memory_rss"])
 
     def used_memory(self) -> int:
-        """The accounted memory, which maxmemory applies to."""
+        """Return the accounted memory, to which maxmemory applies."""
         return int(self.info("memory")["used_memory"])
 
     def registered_jobs(self) -> int:
-        """Jobs it holds, in whatever state."""
+        """Return the number of its jobs in all states."""
         return int(self.info("jobs")["registered_jobs"])
 
 
 class NodeCluster(Cluster):
-    """Several of them; as its base, but the nodes are ours."""
+    """Several nodes: the base class with the nodes of this module."""
 
     node_class: type[Node] = Node
 
@@ -65,7 +65,7 @@ class NodeCluster(Cluster):
 
 @contextmanager
 def started(plan: Plan, count: int = 1) -> Iterator[list[Node]]:
-    """Nodes that know each other, for the time of a `with`."""
+    """Run nodes that know each other for the time of a `with` block."""
     with tempfile.TemporaryDirectory(prefix="disque-benchmark.") as folder:
         cluster = NodeCluster(Path(folder), count, options_for(plan, count))
         with cluster:
@@ -73,13 +73,13 @@ def started(plan: Plan, count: int = 1) -> Iterator[list[Node]]:
 
 
 def options_for(plan: Plan, count: int) -> list[Word]:
-    """Return the command line options of each of so many nodes."""
+    """Return the command line options of each node."""
     return ["--maxmemory", memory_allowed() // count, "--events", "no", *plan.directives]
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time that a process of ours used so far, in seconds.
+    """Return the CPU time of one of our processes so far, in seconds.
 
-    Linux has a clock per process, to the nanosecond; its number is made from the pid as clock_getcpuclockid(3) does.
+    Linux has a clock per process, with nanoseconds. Its number is made from the pid as in clock_getcpuclockid(3).
     """
     return time.clock_gettime((~pid << 3) | 2)

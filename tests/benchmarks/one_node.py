@@ -1,8 +1,8 @@
 """The throughput of one node: PING, ADDJOB, GETJOB, ACKJOB from 50 connections, in batches of 1, 16 and 100.
 
-Rates depend on how the load generator and the node share the machine's cores. The node's own CPU time per command does
-not, and tells more: a core is full at 1,000,000 / (µs per command). The ratio to PING, which does next to nothing,
-tells what a command costs beyond reading it and writing a reply.
+Rates depend on how the load generator and the node share the machine's cores. The node's CPU time per command does not,
+so it is more useful: a core is full at 1,000,000 / (µs per command) commands per second. PING does almost nothing, so
+the ratio to PING shows the cost of a command beyond reading it and writing a reply.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Rate = tuple[float, float | None]
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """A fresh node for each generator and batch size."""
+    """Measure each generator and batch size on a fresh node."""
     for pipeline in PIPELINES:
         full, quick = COUNTS[pipeline]
         count = plan.count(full, quick)

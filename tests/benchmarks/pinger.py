@@ -2,9 +2,9 @@
 
 Usage: python pinger.py <port> <interval ms> <file>
 
-It ends when its standard input does, and then writes pairs of doubles into the file: when each PING was sent
-(seconds of the monotonic clock, the same for all processes) and the milliseconds until its answer. It is a process of
-its own because a program that generates load can't tell its own pauses from those of the node.
+It ends when its standard input ends. Then it writes pairs of doubles into the file: when each PING was sent (seconds of
+the monotonic clock, the same for all processes), and the milliseconds until the answer. It is a separate process,
+because a program that generates load can't distinguish its own pauses from those of the node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ END_SECONDS = ANSWER_SECONDS + 10.0
 
 
 class Pings:
-    """Another process's PINGs, while it lasts and afterwards: milliseconds, ordered, once it has ended."""
+    """The PINGs of another process: while it runs, and afterwards with its sorted milliseconds."""
 
     def __init__(self) -> None:
         self.ordered_ms: list[float] = []
@@ -36,7 +36,10 @@ class Pings:
 
 @contextmanager
 def pinging(port: int, interval_ms: float, folder: Path) -> Iterator[Pings]:
-    """Have a node pinged for the time of a `with`; the result is there after it. EOFError if the node hung up."""
+    """Let a process ping a node for the time of a `with` block. The result is there after the block.
+
+    Raises EOFError if the node hung up.
+    """
     path = folder / f"pings-{port}"
     pings = Pings()
     words = [sys.executable, __file__, str(port), str(interval_ms), str(path)]
@@ -44,7 +47,7 @@ def pinging(port: int, interval_ms: float, folder: Path) -> Iterator[Pings]:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdout.readline()  # The first answer has come, or there will be none.
+            process.stdout.readline()  # Wait for the first answer, or for the process's end.
             yield pings
             process.stdin.close()
             process.wait(END_SECONDS)
@@ -57,14 +60,14 @@ def pinging(port: int, interval_ms: float, folder: Path) -> Iterator[Pings]:
 
 
 def read_samples(path: Path) -> array[float]:
-    """The output of a pinger."""
+    """Return the samples of a pinger's file."""
     samples = array("d")
     samples.frombytes(path.read_bytes())
     return samples
 
 
 def answers(sock: socket.socket) -> bool:
-    """Send a PING and wait."""
+    """Send a PING, wait, and return whether it was answered."""
     try:
         sock.sendall(PING)
         return sock.recv(64) == PONG
@@ -73,7 +76,7 @@ def answers(sock: socket.socket) -> bool:
 
 
 def main(port: int, interval_ms: float, path: Path) -> int:
-    """Ping until no process holds the other end of our standard input."""
+    """Ping until no process has the other end of this process's standard input."""
     gc.disable()
     samples = array("d")
     with socket.create_connection((HOST, port), ANSWER_SECONDS) as sock:
@@ -81,7 +84,7 @@ def main(port: int, interval_ms: float, path: Path) -> int:
         while not select.select([sys.stdin], [], [], interval_ms / 1000)[0]:
             sent_at = monotonic()
             if not answers(sock):
-                # Where the benchmark was killed, the node goes with it; no error is shown for that.
+                # If the benchmark was killed, the node ends with it. That is not an error.
                 if not select.select([sys.stdin], [], [], 1.0)[0]:
                     print("pinger.py: a PING was not answered", file=sys.stderr)
                 return 1

@@ -1,4 +1,4 @@
-"""Plan: what one call of the benchmarks was asked for, and the bounds it must keep."""
+"""Plan: the options of one call of the benchmarks, and its bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-# A job of 100 bytes in a node, generously: what a plan allows for before it starts (memory.py measures it).
+# A generous estimate of the memory of a job of 100 bytes, for planning (memory.py measures it).
 JOB_ROOM_BYTES = 900
 # The share of the machine's free memory that all nodes of a benchmark may take together.
 MEMORY_SHARE = 0.7
@@ -18,10 +18,10 @@ MEMORY_SHARE = 0.7
 class Plan:
     """Options of one call.
 
-    is_quick    numbers so small that all benchmarks together take a minute or two, and mean little
+    is_quick    use small numbers: all benchmarks together take a minute or two, and the figures mean little
     jobs, seconds   replace the benchmark's own numbers
     directives  words for every node's command line
-    say         told what is being done
+    say         function that shows the progress
     """
 
     is_quick: bool = False
@@ -31,24 +31,24 @@ class Plan:
     say: Callable[[str], None] = print
 
     def count(self, full: int, quick: int) -> int:
-        """How many jobs: as asked for, or one of the benchmark's own numbers; never more than memory has room for."""
+        """Return the number of jobs: the option, or one of the benchmark's own numbers, limited by memory."""
         wanted = self.jobs if self.jobs is not None else quick if self.is_quick else full
         return max(1, min(wanted, int(memory_allowed() / JOB_ROOM_BYTES)))
 
     def span_s(self, full: float, quick: float) -> float:
-        """How long, in seconds."""
+        """Return the duration in seconds."""
         if self.seconds is not None:
             return self.seconds
         return quick if self.is_quick else full
 
 
 def memory_allowed() -> int:
-    """Bytes that the nodes of a benchmark may fill."""
+    """Return the bytes that the nodes of a benchmark may use."""
     return int(memory_available() * MEMORY_SHARE)
 
 
 def memory_available() -> int:
-    """Bytes that can be had without swapping: the machine's, or what a container leaves of them."""
+    """Return the bytes that can be used without swapping, on the machine or in its container."""
     try:
         match = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     except OSError:

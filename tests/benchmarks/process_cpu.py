@@ -1,8 +1,8 @@
-"""CPU time of this process's children and theirs, by what they are: nodes, the JVM, Python workers.
+"""CPU time of this process's children and grandchildren by group: nodes, the JVM, Python workers.
 
-On a machine that does other things, too, a rate says little; what an event or a job costs, added up over all
-processes that had to do with it, says how many two free cores could do. Read from /proc, so Linux only; children that
-have ended are not counted.
+On a machine with other work, a rate means little. The cost of an event or a job, summed over all processes that worked
+on it, shows how many of them two free cores could handle. The figures come from /proc, so this needs Linux. Children
+that have ended are not counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NODES, JVM, WORKERS, HERE = "nodes", "JVM", "Python workers", "this process"
 
 
 def cpu_seconds() -> dict[int, tuple[str, float]]:
-    """Process → its group, and seconds of CPU so far."""
+    """Return for each process its group and its CPU seconds so far."""
     found: dict[int, tuple[int, float, str]] = {}
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
@@ -25,7 +25,7 @@ def cpu_seconds() -> dict[int, tuple[str, float]]:
             status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
             words = (entry / "cmdline").read_text().replace("\0", " ")
         except (OSError, IndexError):
-            continue  # It has ended meanwhile.
+            continue  # The process has ended meanwhile.
         found[int(entry.name)] = (int(status[1]), (int(status[11]) + int(status[12])) / TICKS, words)
     return {pid: (_group_of(pid, words), spent) for pid, (_, spent, words) in found.items() if _is_ours(pid, found)}
 
@@ -49,7 +49,7 @@ def _group_of(pid: int, words: str) -> str:
 def micros_each(
     before: dict[int, tuple[str, float]], after: dict[int, tuple[str, float]], count: int
 ) -> dict[str, float]:
-    """Microseconds of CPU per item, by group; of processes that are there at the end."""
+    """Return the CPU microseconds per item by group, for processes that still exist at the end."""
     spent = dict.fromkeys((NODES, JVM, WORKERS, HERE), 0.0)
     for pid, (group, seconds) in after.items():
         spent[group] += (seconds - before.get(pid, (group, 0.0))[1]) * 1e6 / max(1, count)

@@ -1,8 +1,8 @@
 """Where a node spends its time: python tests/benchmarks/profiling.py [--nodes 3] [--out flames.svg]
 
-With py-spy (pip install py-spy) it samples a real node while jobs go all their way from ADDJOB to ACKJOB, and prints
-the functions with the largest share of the samples, or writes a flame graph. Without it, the in-memory benchmark of
-the core runs under Python's own profiler, which inflates small functions.
+With py-spy (pip install py-spy) it samples a real node while jobs go from ADDJOB to ACKJOB. It prints the functions
+with the largest share of the samples, or writes a flame graph. Without py-spy, the in-memory benchmark of the core runs
+under Python's own profiler, which exaggerates the share of small functions.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ END_SECONDS = 60.0
 
 
 class SampledNode(Node):
-    """A node that runs below py-spy, because systems let a process look into its own children only."""
+    """A node that py-spy starts, because systems let a process inspect only its own children."""
 
     sampler: tuple[str, ...] = ()
     node_pid = 0
 
     @property
     def words(self) -> list[str]:
-        self.with_parent = not self.sampler  # py-spy would lose sight of a program that replaces itself.
+        self.with_parent = not self.sampler  # py-spy can't follow a program that replaces itself.
         return [*self.sampler, *super().words]
 
     def finish(self) -> None:
-        """Stop the node; py-spy writes its file then."""
+        """Stop the node. Then py-spy writes its file."""
         os.kill(self.node_pid, signal.SIGTERM)
         self.wait_ended(END_SECONDS)
 
@@ -62,14 +62,14 @@ class SampledNode(Node):
 
 
 class SampledCluster(NodeCluster):
-    """The first node is sampled."""
+    """A cluster whose first node is sampled."""
 
     node_class = SampledNode
 
 
 @contextlib.contextmanager
 def sampled(count: int, sampler: tuple[str, ...], folder: Path) -> Iterator[list[SampledNode]]:
-    """Nodes, the first of them below the sampler."""
+    """Run nodes, the first of them under the sampler."""
     cluster = SampledCluster(folder, count, options_for(Plan(), count))
     nodes = [node for node in cluster.nodes if isinstance(node, SampledNode)]
     nodes[0].sampler = sampler
@@ -79,7 +79,7 @@ def sampled(count: int, sampler: tuple[str, ...], folder: Path) -> Iterator[list
 
 
 def sample(program: str, node_count: int, jobs: int, out: Path | None) -> Counter[tuple[str, ...]]:
-    """Let jobs travel; the stacks that were seen, empty if they went into the file `out` as a flame graph."""
+    """Let jobs travel, and return the sampled stacks; empty if the file `out` got them as a flame graph."""
     with tempfile.TemporaryDirectory(prefix="disque-profile.") as name:
         raw = Path(name) / "stacks"
         path, form = (out.resolve(), "flamegraph") if out else (raw, "raw")
@@ -98,9 +98,9 @@ def sample(program: str, node_count: int, jobs: int, out: Path | None) -> Counte
 
 
 def stacks(text: str) -> Counter[tuple[str, ...]]:
-    """py-spy's raw format: frames from the outermost, separated by semicolons, and how often this stack was seen.
+    """Read py-spy's raw format: frames from the outermost, separated by semicolons, and the number of samples.
 
-    Samples of the imports are left out: they belong to the start of the node, not to its work.
+    Samples of imports are left out, because they belong to the start of the node, not to its work.
     """
     found: Counter[tuple[str, ...]] = Counter()
     for line in text.splitlines():
@@ -112,7 +112,7 @@ def stacks(text: str) -> Counter[tuple[str, ...]]:
 
 
 def shares(found: Counter[tuple[str, ...]]) -> Table:
-    """Functions by the share of samples in which they were on top, and in which they were on the stack at all."""
+    """Return functions by the share of samples in which they were on top, and anywhere on the stack."""
     own: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for frames, count in found.items():
@@ -138,7 +138,7 @@ def main(argv: list[str]) -> int:
     console = Console()
     program = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
     if program is None:
-        console.print("py-spy is not installed; this is cProfile over the core in memory.\n")
+        console.print("py-spy is not installed, so this is cProfile over the core in memory.\n")
         profile = cProfile.Profile()
         profile.enable()
         for _ in CORE.run(Plan(jobs=options.jobs, say=lambda text: None)):
@@ -150,7 +150,7 @@ def main(argv: list[str]) -> int:
     if found:
         console.print(shares(found))
     else:
-        console.print(f"{options.out} is written")
+        console.print(f"{options.out} was written")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""redis-benchmark, the load generator of Redis, as a measure that is not of our own making."""
+"""redis-benchmark, the load generator of Redis, as an independent measure."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ LIMIT_SECONDS = 600.0
 
 
 class RedisBenchmarkError(Exception):
-    """It failed; the text is what it said."""
+    """redis-benchmark failed. The text is its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedisResult:
-    """Commands per second, and the 99th percentile of their latency if this version says it."""
+    """Commands per second, and the 99th percentile of their latency if this version reports it."""
 
     per_s: float
     p99_ms: float | None
 
 
 def is_installed() -> bool:
-    """Return whether there is one (Debian: redis-tools)."""
+    """Return whether redis-benchmark is installed (Debian: redis-tools)."""
     return shutil.which("redis-benchmark") is not None
 
 
 def run_redis_benchmark(port: int, command: tuple[str, ...], count: int, clients: int, pipeline: int) -> RedisResult:
-    """One command `count` times; RedisBenchmarkError."""
+    """Send one command `count` times. Raises RedisBenchmarkError."""
     words = ["redis-benchmark", "-h", HOST, "-p", str(port), "-c", str(clients), "-P", str(pipeline), "-n", str(count)]
     try:
         done = subprocess.run(
@@ -43,7 +43,7 @@ def run_redis_benchmark(port: int, command: tuple[str, ...], count: int, clients
 
 
 def read_csv(text: str) -> RedisResult:
-    """Its answer; before version 6.2 there was no headline, and nothing but the rate."""
+    """Read its output. Before version 6.2 there was no headline, and only the rate."""
     rows = [row for row in csv.reader(text.splitlines()) if len(row) > 1]
     if not rows:
         raise RedisBenchmarkError(f"redis-benchmark said {text!r}")

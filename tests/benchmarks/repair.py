@@ -1,9 +1,9 @@
-"""The repair of lost copies: how long it takes, and how long a PING waits meanwhile.
+"""The repair of lost copies: its duration, and the longest PING meanwhile.
 
-Three nodes hold jobs with REPLICATE 2, so a third of all copies is on each. One node is killed and forgotten, and the
-other two replace its copies on each other, once at the default `repair-rate` and once without a limit that matters. A
-process of its own pings a node all the time (pinger.py). A node that has to take copies and to make them shares the
-machine with the others, so the worst PING contains the system's scheduling.
+Three nodes hold jobs with REPLICATE 2, so a third of all copies is on each. One node is killed and forgotten. The other
+two replace its copies on each other, once at the default `repair-rate` and once practically without a limit. A separate
+process pings a node all the time (pinger.py). The nodes that send and take copies share the machine, so the worst PING
+includes the system's scheduling.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BODY = "x" * 100
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """One cluster for each rate; at the default rate a tenth of the jobs, as its duration is known."""
+    """Measure each rate on its own cluster; the default rate with a tenth of the jobs, as its duration is known."""
     count = plan.count(JOBS, QUICK_JOBS) // 3  # A job has two copies, and a third while one is replaced.
     yield _row(plan, max(1, count // 10), RATES[0])
     yield _row(plan, count, RATES[1])

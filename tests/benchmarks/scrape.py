@@ -34,7 +34,7 @@ LIMIT_S = 10.0
 
 
 def filled(cluster: testing.Cluster, queues: int, jobs: int) -> None:
-    """Add the jobs, on all nodes in turn."""
+    """Add the jobs, spread over all nodes."""
     each = max(1, jobs // len(cluster) // queues)
     for node in cluster:
         with node.client(discover=False) as client:
@@ -43,7 +43,7 @@ def filled(cluster: testing.Cluster, queues: int, jobs: int) -> None:
 
 
 def worked(tally: Tally, queues: int) -> None:
-    """Count one job of each queue through its life."""
+    """Take one job of each queue through its life, so that counters and durations exist."""
     for queue in range(queues):
         name, job_id = b"queue-%05d" % queue, b"D-%038d" % queue
         added = event_format.ADDED, job_id, 10**18, name, 50
@@ -62,7 +62,7 @@ class Round:
 
 
 def scraped(watchers: Watchers, tally: Tally | None, rounds: int) -> Round:
-    """Scrape so many times, five times a second."""
+    """Scrape `rounds` times, five times a second."""
     found = Round([], [], 0)
     for _ in range(rounds):
         started, cost = time.perf_counter(), time.process_time()

@@ -1,11 +1,11 @@
 """The cost of one command at a time: each client sends a command, waits for the reply, and sends the next.
 
-So real workers behave. No batch hides the price of each command then: a read, a write, and all between them.
-The contestants answer the same load in turns, round by round, so that a busy hour is busy for all of them. Compared is
-CPU time of the server's process, system time included.
+Real workers behave like this. Without batches, each command has its full cost: a read, a write, and all work between
+them. The contestants answer the same load in turns, round by round, so that other work of the machine affects all of
+them. The benchmark compares the CPU time of the server's process, including system time.
 
-Two contestants say what the figures mean. A plain uvloop protocol answers every request with `+PONG` and does nothing
-else. Redis, where it is installed, does the nearest things that it has: XADD, XREADGROUP and XACK on a stream.
+Two contestants give the figures a meaning. A plain uvloop protocol answers every request with `+PONG` and does nothing
+else. Redis, if it is installed, runs its most similar commands: XADD, XREADGROUP and XACK on a stream.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ gc.disable()
 uvloop.run(serve())
 """
 
-# Commands of one contestant: what is sent, from the ids that the third command's replies gave.
+# The commands of one contestant: the requests, made from the ids in the third command's replies.
 Calls = dict[str, Callable[[int], Source]]
 
 
@@ -72,7 +72,7 @@ class Contestant:
     calls: Calls
 
     def cpu_of(self, command: str, clients: int, count: int) -> float | None:
-        """CPU seconds per 100,000 of these commands; None: it knows nothing like it."""
+        """Return the CPU seconds per 100,000 of these commands; None: it has no such command."""
         make = self.calls.get(command)
         if make is None:
             return None
@@ -82,7 +82,7 @@ class Contestant:
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """All contestants at once; those that have nothing to do cost nothing."""
+    """Run all contestants at the same time. An idle contestant costs nothing."""
     count = plan.count(*COUNTS)
     rounds = ROUNDS[plan.is_quick]
     with ExitStack() as stack:
@@ -169,7 +169,7 @@ def _redis_calls() -> Calls:
 
 @contextmanager
 def _server(words: Sequence[str], first: str, calls: Calls) -> Iterator[Contestant]:
-    """Another server on a free port; `first` XGROUP: with an empty stream and its group."""
+    """Start another server on a free port. If `first` is XGROUP, make an empty stream with its group."""
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]

@@ -3,9 +3,9 @@
 
     python tests/benchmarks/spark_figures.py [sink] [jobs] [bodies] [index] [freshness] [query] [--markdown] [--rows N]
 
-Needs the extra disque-py[spark]. Rates depend on the machine, whose cores the nodes, the JVM and its
-Python workers share; so a rate stands beside one of the same run that needs no Spark, or beside the
-CPU time that all processes together have spent on each row, event or job (process_cpu.py).
+Needs the extra disque-py[spark]. Rates depend on the machine, because the nodes, the JVM and its Python workers share
+its cores. So each rate is shown with a rate of the same run that needs no Spark, or with the CPU time of all processes
+per row, event or job (process_cpu.py).
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ from servers import Cluster
 BODY = "x" * 75
 PROBE_S = 0.25
 FRESHNESS_S = 60
-# Twenty jobs are added so often.
+# Twenty jobs are added this often.
 STEP_S = 0.05
 WARM_UP = 3
-# Jobs and their bytes; the last ones also as a stream, so many per round.
+# Jobs and their bytes. The last ones are also measured as a stream, with this number per round.
 BODIES = ((10_000, 2_000), (5_000, 10_000), (500, 100_000))
 GOING_JOBS = 1_000
 GOING_ROUNDS = 5
-# Jobs that are added before they are fetched and acknowledged, so most of a job's events come in one batch.
+# The number of jobs that are added before they are fetched and acknowledged, so that most of a job's events come in one
+# batch.
 WAVE = 50_000
 # The log of events is synced, and can be read, within a second.
 SETTLE_S = 1.5
@@ -61,23 +62,23 @@ Lap = tuple[dict[str, Any], dict[str, float]]
 
 
 class Figures:
-    """The measurements: printed as it comes, and as a table at the end.
+    """The measurements: each is printed when it is taken, and all as a table at the end.
 
-    load   the machine's when the figure was taken
+    load   the machine's load when the figure was taken
     """
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, str, str, float]] = []
 
     def say(self, name: str, value: str, cpu: dict[str, float] | None = None) -> None:
-        """One figure; `cpu` in microseconds by group."""
+        """Print and keep one figure. `cpu` is in microseconds by group."""
         spent = "" if cpu is None else _spent(cpu)
         load = os.getloadavg()[0]
         self.rows.append((name, value, spent, load))
         print(f"{name:<52} {value:>12}  {spent:<48} load {load:.1f}", flush=True)
 
     def markdown(self) -> str:
-        """A table for docs/performance.md."""
+        """Return a table for docs/performance.md."""
         lines = ["| what | measured | CPU µs each: nodes + JVM + Python = all | load |", "|---|---:|---:|---:|"]
         lines += [f"| {name} | {value} | {spent} | {load:.1f} |" for name, value, spent, load in self.rows]
         return "\n".join(lines)
@@ -90,12 +91,12 @@ def _spent(cpu: dict[str, float]) -> str:
 
 
 def places(cluster: Cluster) -> str:
-    """bootstrapServers."""
+    """Return the option bootstrapServers."""
     return ",".join(f"127.0.0.1:{server.port}" for server in cluster.servers)
 
 
 def timed(figures: Figures, name: str, count: int, work: Callable[[], object]) -> float:
-    """Do it, and say how many per second → that."""
+    """Do the work, print the rate per second, and return it."""
     before, began = cpu_seconds(), time.monotonic()
     work()
     rate = count / (time.monotonic() - began)
@@ -104,7 +105,7 @@ def timed(figures: Figures, name: str, count: int, work: Callable[[], object]) -
 
 
 def batches(query: Any, rows_of: Callable[[dict[str, Any]], int]) -> Iterator[tuple[int, float, Lap]]:
-    """Batches of a query as they end → rows, rows per second, (progress, CPU microseconds per row)."""
+    """Yield for each batch that ends: rows, rows per second, and (progress, CPU microseconds per row)."""
     seen, before = -1, cpu_seconds()
     while query.isActive or (query.lastProgress and query.lastProgress["batchId"] != seen):
         time.sleep(0.05)
@@ -120,7 +121,7 @@ def batches(query: Any, rows_of: Callable[[dict[str, Any]], int]) -> Iterator[tu
 
 
 def sink(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
-    """Rows per second into one node, beside the client library in a plain program."""
+    """Measure rows per second into one node, compared with the client library in a plain program."""
     one, rows = places(cluster).split(",")[0], words.rows
     ratios = []
     for attempt in ("cold", "warm", "warm again"):
@@ -145,7 +146,7 @@ def sink(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespa
 
 
 def jobs(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
-    """Jobs per second out of the queues, executors fetching, acks included."""
+    """Measure jobs per second out of the queues: executors fetch, and acks are included."""
     for place in places(cluster).split(","):
         with Disque(place, discover=False) as disque:
             disque.add_jobs("work", [BODY] * (words.rows // len(cluster.servers)), retry=3600, replicate=1)
@@ -158,7 +159,7 @@ def jobs(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespa
 
 
 def bodies(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
-    """Jobs with long bodies: whether AvailableNow takes all, and how many per second a stream that goes on takes."""
+    """Measure jobs with long bodies: whether AvailableNow takes all, and the rate of a continuous stream."""
 
     def source(queue: str) -> Any:
         reader = spark.readStream.format("disque").option("bootstrapServers", places(cluster))
@@ -188,14 +189,14 @@ def bodies(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Names
 
 
 def fill(cluster: Cluster, queue: str, count: int, size: int) -> None:
-    """Jobs for all nodes alike."""
+    """Add jobs, equally to all nodes."""
     for place in places(cluster).split(","):
         with Disque(place, discover=False) as disque:
             disque.add_jobs(queue, ["x" * size] * (count // len(cluster.servers)), retry=3600, replicate=1)
 
 
 def make_events(cluster: Cluster, rows: int) -> None:
-    """Three events for each job, on all nodes alike."""
+    """Make three events for each job, equally on all nodes."""
     for place in places(cluster).split(","):
         with Disque(place, discover=False) as disque:
             left = rows // len(cluster.servers)
@@ -210,7 +211,7 @@ def make_events(cluster: Cluster, rows: int) -> None:
 
 
 def indexes(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
-    """Events per second through both tables, per micro-batch."""
+    """Measure events per second through both tables, per micro-batch."""
     make_events(cluster, words.rows)
     path = str(folder / "index")
     query = index.run(
@@ -220,13 +221,13 @@ def indexes(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Name
     store = Store(path)
     for count, rate, (progress, cpu) in batches(query, lambda progress: int(last_note(store).get("rows", 0))):
         if count < words.batch // 2:
-            continue  # The rest, which is no micro-batch of the size that was asked for.
+            continue  # The last micro-batch is smaller than the requested size.
         what = f"index, batch {progress['batchId']} of {count:,} events"
         figures.say(f"{what}, cold" if progress["batchId"] == 0 else f"{what} (≥ 120,000/s)", f"{rate:,.0f}/s", cpu)
 
 
 def freshness(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
-    """How old events are when they can first be seen in `current`, at a trigger of two seconds: all, not the newest."""
+    """Measure the age of events when they first appear in `current`, with a trigger of two seconds, for all events."""
     path = str(folder / "fresh")
     query = index.run(spark, places(cluster), path, trigger="2 seconds")
     ages: list[float] = []
@@ -266,7 +267,7 @@ def freshness(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Na
 
 
 def query(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
-    """Milliseconds of the questions, on the index that `indexes` made."""
+    """Measure the milliseconds of each question, on the index that `indexes` made."""
     path = str(folder / "index")
     if not Path(path).exists():
         indexes(figures, spark, cluster, words, folder)
@@ -302,7 +303,7 @@ BENCHMARKS = {"sink": sink, "jobs": jobs, "bodies": bodies, "index": indexes, "f
 
 
 def main() -> int:
-    """Run what was asked for, all without a word."""
+    """Run the measurements of the command line; without words all of them."""
     parser = argparse.ArgumentParser(description="Figures of the Spark side.")
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="all without one")
     parser.add_argument(
@@ -312,7 +313,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=2, help="nodes of the cluster (2)")
     parser.add_argument("--markdown", action="store_true", help="a table for docs/performance.md at the end")
     words = parser.parse_args()
-    # Nodes and workers are ended on the way out, also when the run is interrupted.
+    # Nodes and workers are ended at the end, even if the run is interrupted.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     machine = in_words(described())
     print(machine, flush=True)
@@ -323,7 +324,7 @@ def main() -> int:
             for name in words.names or BENCHMARKS:
                 below = Path(folder) / name if name != "query" else Path(folder) / "index"
                 below.mkdir(exist_ok=True)
-                # Not the default of 1 GB: the sink's rows stay until it is over.
+                # More than the default of 1 GB, because the sink's rows stay until the end.
                 options = ["--events", "yes", "--maxmemory", memory_allowed() // words.nodes]
                 with Cluster(below / f"nodes-of-{name}", words.nodes, options) as cluster:
                     BENCHMARKS[name](figures, spark, cluster, words, below)

@@ -1,7 +1,7 @@
-"""More jobs than memory: a node with `maxmemory-spill yes` is filled far beyond what it could hold, and emptied.
+"""More jobs than memory: a node with `maxmemory-spill yes` is filled far beyond its memory, and emptied.
 
-The bodies are 4 KiB each, and so many that they are several times `maxmemory`. Resident memory is what this is about;
-rates and the worst PING show what it costs. The first rows are of a node that keeps the same bodies in memory.
+The bodies have 4 KiB each, and together they are several times `maxmemory`. The benchmark is about resident memory;
+rates and the worst PING show the cost. The first rows belong to a node that keeps the same bodies in memory.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from plan import Plan
 COUNT = (1_000_000, 40_000)  # full, quick
 IN_MEMORY_SHARE = 10
 BODY_BYTES = 4096
-# A spilled job keeps about three quarters of this in memory, so that the limit is far from the goal.
+# A spilled job needs about three quarters of this in memory, so the limit is far from the goal.
 MAXMEMORY_BYTES_PER_JOB = 800
-# With less the disk has no time to take what four connections bring at once.
+# With less, the disk could not keep up with four connections.
 MAXMEMORY_MIN = 64 << 20
 CLIENTS = 4
 PIPELINE = 50
@@ -34,7 +34,7 @@ QUEUE = "benchmark"
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """A few jobs in memory, then many that are not."""
+    """Measure a few jobs in memory, then many with bodies on disk."""
     count = plan.count(*COUNT)
     few = max(GET_COUNT, count // IN_MEMORY_SHARE)
     yield from _filled(plan, few, "in memory")

@@ -1,8 +1,8 @@
 """The task API: tasks that do nothing, from one producer, on one node, by one worker process.
 
-The tasks are added while their queue is paused for consumers, in pipelines (`add_many`). Then the queue is opened, and
-the time counts until the node holds no job any more. So each figure is of one side alone: the producer's, and that of
-the worker with its node. `--jobs 20000` is a number that is often published for task libraries.
+The tasks are added in pipelines (`add_many`) while their queue is paused for consumers. Then the queue is opened, and
+the time counts until the node has no jobs left. So each figure belongs to one side only: the producer, or the worker
+with its node. Figures for task libraries are often published for 20,000 tasks, the default.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATIENCE_S = 300.0
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """Measure each case on a node of its own."""
+    """Measure each case on its own node."""
     count = plan.count(*COUNT)
     for name, task, concurrency in CASES:
         plan.say(f"tasks: {name}")
@@ -59,7 +59,7 @@ def _measured(node: Node, task: BaseTask[..., Any], concurrency: int, count: int
     worker = subprocess.Popen([*words, "-c", str(concurrency)], env=environment)
     try:
         with app, Disque(f"127.0.0.1:{node.port}") as client:
-            task.add().wait(timeout=60)  # The worker is there.
+            task.add().wait(timeout=60)  # Wait until the worker runs.
             client.pause(queue, "out")
             began, calls = time.perf_counter(), [task.call()] * count
             app.add_many(calls)

@@ -1,4 +1,4 @@
-"""The benchmarks as a command, in very small."""
+"""The benchmarks as a command, with very small numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 
 
 def start(tmp_path, *words):
-    """The command, with its scratch folders below tmp_path."""
+    """Start the command, with its scratch folders below tmp_path."""
     return subprocess.Popen(
         [sys.executable, FOLDER, *words],
         stdout=subprocess.PIPE,
@@ -25,7 +25,7 @@ def start(tmp_path, *words):
 
 
 def test_figures_are_printed_and_kept(tmp_path):
-    """The table is for us, the file for comparisons."""
+    """The table is for people, the file for comparisons."""
     out = tmp_path / "results"
     with start(tmp_path, "core", "--quick", "--jobs", "200", "--out", out) as process:
         assert "ADDJOB, three nodes" in process.communicate(timeout=60)[0]
@@ -36,7 +36,7 @@ def test_figures_are_printed_and_kept(tmp_path):
 
 
 def test_an_interrupted_benchmark_leaves_nothing_behind(tmp_path):
-    """Its node and scratch folder are gone when it is."""
+    """When it ends, its node and its scratch folder are gone."""
     with start(tmp_path, "idle", "--quick") as process:
         while not list(tmp_path.glob("disque-benchmark.*/node-3/output")):
             assert process.poll() is None
@@ -48,21 +48,21 @@ def test_an_interrupted_benchmark_leaves_nothing_behind(tmp_path):
 
 
 def test_time_that_is_over_is_told(tmp_path):
-    """The measurements until then would be shown."""
+    """Rows that were measured before would be shown."""
     with start(tmp_path, "latency", "--quick", "--limit", "1") as process:
         assert "latency: not finished after 1 s" in process.communicate(timeout=60)[0]
     assert process.returncode == 1
 
 
 def test_a_benchmark_that_does_not_exist_is_refused(tmp_path):
-    """With the names of those that do."""
+    """The error names the existing ones."""
     with start(tmp_path, "corr") as process:
         assert "there are core, events, latency" in process.communicate(timeout=60)[0]
     assert process.returncode == 2
 
 
 def test_the_installed_build_is_measured():
-    """Else `make bench build=compiled` would find the plain Python of the checkout first."""
+    """Otherwise `make bench build=compiled` would find the plain Python of the checkout first."""
     root = str(FOLDER.parents[1])
     code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import catalogue; print(*sys.path, sep='\\n')"
     found = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True).stdout

@@ -1,4 +1,4 @@
-"""Two versions side by side: the ratios of their figures, and what can't be run."""
+"""The comparison of two versions: the ratios of their figures, and versions that can't be run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from compare import CANNOT_RUN, main, ratios
 
 
 def test_the_ratio_is_the_median_over_the_rounds():
-    """A slow hour meets both versions of a round, so each round has a ratio of its own."""
+    """Each round has its own ratio, because a slow machine affects both versions of a round."""
     (found,) = ratios(
         [
             ({"ADDJOB": 10.0}, {"ADDJOB": 11.0}),
@@ -23,7 +23,7 @@ def test_a_row_that_one_version_does_not_have_is_left_out():
 
 
 def test_a_version_beside_itself_is_well(capfd):
-    """One round in small. Figures of so few jobs may differ twice."""
+    """The test is one small round. Figures of so few jobs may differ by a factor of two."""
     assert main(["-", "-", "--rounds", "1", "--quick", "--jobs", "200", "--most", "5"]) == 0
     assert "ADDJOB, one node" in capfd.readouterr().out
 

@@ -18,7 +18,7 @@ MACHINE = {"processor": "abacus", "load": 0.0}
 
 @pytest.fixture
 def results_path(tmp_path):
-    """A quick run after a full one."""
+    """Return a results file with a quick run after a full one."""
     path = tmp_path / "results"
     for run, is_quick, ns in (("1", False, 10.0), ("2", True, 20.0)):
         results = Results(path, run)
@@ -29,12 +29,12 @@ def results_path(tmp_path):
 
 @pytest.mark.parametrize(("percent", "wanted"), [(1, 1), (50, 50), (99, 99), (99.5, 100), (100, 100)])
 def test_a_percentile_is_the_nearest_rank(percent, wanted):
-    """Of a hundred samples the 99th is the last but one: one in a hundred is worse."""
+    """Of a hundred samples, it is the last but one: one in a hundred is worse."""
     assert percentile(range(1, 101), percent) == wanted
 
 
 def test_of_few_samples_the_worst_counts():
-    """Twenty samples can't tell what one in a hundred is like; the worst is an honest guess."""
+    """Twenty samples can't show the worst of a hundred. The worst of the twenty is an honest estimate."""
     assert percentile([1.0] * 19 + [7.0], 99) == 7.0
     assert percentile([], 99) == 0.0
 
@@ -45,14 +45,14 @@ def test_the_newest_run_of_a_benchmark_is_read(results_path):
 
 
 def test_quick_figures_are_passed_over_where_they_mean_too_little(results_path):
-    """The document wants those of a full run."""
+    """The document needs the figures of a full run."""
     past = read_results(results_path, with_quick=False)
     assert past.rows["core"]["PING"]["ns"] == 10.0
     assert past.machines["core"] == MACHINE
 
 
 def test_a_missed_goal_is_shown_and_a_missing_figure_is_a_dash():
-    """The goals stand beside the figures."""
+    """The goals are shown beside the figures."""
     console = Console(width=120)
     with console.capture() as captured:
         console.print(screen_table(SPEED, [ROW, Row("PONG", {"ns": None})]))
@@ -62,7 +62,7 @@ def test_a_missed_goal_is_shown_and_a_missing_figure_is_a_dash():
 
 
 def test_an_earlier_run_gives_a_column_of_ratios():
-    """Now by then: above 1 is slower."""
+    """A ratio is the new figure divided by the old one; above 1 is slower."""
     console = Console(width=120)
     with console.capture() as captured:
         console.print(screen_table(SPEED, [ROW], {"PING": {"ns": 617.28}}))
@@ -79,6 +79,6 @@ def test_figures_replace_those_of_the_same_benchmark_only():
 
 
 def test_the_document_has_a_place_for_every_benchmark():
-    """And none for another thing, but the libraries that tests/integrations/load/ratios.py compares."""
+    """It has no other places, except for the libraries that tests/integrations/load/ratios.py compares."""
     places = re.findall(r"^<!-- figures: (\S+) -->$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(places) == sorted(["libraries", *(benchmark.name for benchmark in BENCHMARKS)])

@@ -1,4 +1,4 @@
-"""Timestone's load: what is counted, and a second of it in small."""
+"""Timestone's load: its figures, and one second of a small load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_one_of_25_polls_finds_a_job_and_for_each_there_is_an_enqueue():
 
 
 def test_a_latency_counts_from_the_planned_moment():
-    """The request was sent half a second late; that is part of its latency."""
+    """The request was sent half a second late, which is part of its latency."""
     tally = Tally()
     tally.sent(1.0, 1.5)
     tally.answered(NOTHING, 1.0, 1.75)
@@ -68,7 +68,7 @@ def test_the_load_leaves_as_many_jobs_as_there_were(node):
 
 
 def test_a_stall_of_the_node_is_in_the_latencies_of_all_requests_that_were_due(node):
-    """The node stands still for half of the second. A generator that waits for replies would have sent one request."""
+    """The node stops for half of the second. A generator that waits for replies would have sent only one request."""
     run_load([node.port], Filling(300), 2)
     node.pause()
     timer = threading.Timer(0.5, node.resume)

@@ -1,8 +1,8 @@
-"""The throughput of three nodes: ADDJOB … REPLICATE 3, and jobs on their whole way from ADDJOB over GETJOB to ACKJOB.
+"""The throughput of three nodes: ADDJOB … REPLICATE 3, and the whole life of jobs from ADDJOB over GETJOB to ACKJOB.
 
-The CPU column is the sum over the three nodes, until the last of them has forgotten the last job: what a job costs the
-cluster. On a machine with fewer cores than processes (three nodes and the load generator) the rate is not that of
-three machines; the CPU time per job is what carries over.
+The CPU column is the sum over the three nodes, until the last node has forgotten the last job: the cost of a job for
+the cluster. If the machine has fewer cores than processes (three nodes and the load generator), the rate is not that of
+three machines. The CPU time per job is valid for other machines, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BODY = "x" * 100
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """Copies first, then whole ways."""
+    """Measure copies first, then whole lives of jobs."""
     for pipeline in PIPELINES:
         full, quick = COUNTS[pipeline]
         yield _copies(plan, plan.count(full, quick), pipeline)
@@ -74,7 +74,7 @@ def _way(plan: Plan, count: int, replicate: int, producers_on: int) -> Row:
 
 
 async def travel(producers: Sequence[int], ports: Sequence[int], add: Repeated, count: int) -> tuple[float, int]:
-    """Add and consume at the same time; seconds from the first ADDJOB to the last ack, and deliveries too many."""
+    """Add and consume jobs at the same time. Return the seconds until the last ack, and the surplus deliveries."""
     tally = Tally(count)
     workers = await consumers(ports, CONSUMERS_PER_NODE * len(ports), QUEUE, tally)
     try:

@@ -1,15 +1,15 @@
 """Timestone's published load on one node: 30,000 polls a second, of which one in 25 finds a job.
 
-Netflix says of its priority queue: 30,000 dequeue requests a second with a 99th percentile of 45 ms, 1,200 enqueues a
-second at 25 ms, and often ten million pending messages. So 25 dequeues come to one enqueue, and 24 of them find
-nothing. Here the pending jobs lie in one queue, with random deadlines as priorities. One poll in 25 asks this queue and
-gets the earliest of all; its job is acknowledged at once. The others ask a hundred queues that are empty.
+Netflix published these figures of its priority queue: 30,000 dequeue requests a second with a 99th percentile of 45 ms,
+1,200 enqueues a second at 25 ms, and often ten million pending messages. So there are 25 dequeues per enqueue, and 24
+of them find nothing. Here the pending jobs are in one queue, with random deadlines as priorities. One poll in 25 asks
+this queue and gets the earliest job, which is acknowledged immediately. The other polls ask a hundred empty queues.
 
-The loop is open: each request has a planned moment, and its latency counts from there, also if it was sent later
-(disque_py/cli/bench/schedule.py). A request that has no answer at the end counts as one that waited until then. An ack
-is planned for the moment at which its job arrived. The generator is one process. The share of the latency that it
-caused itself, by sending late, is shown. Where that is most of the 99th percentile, the generator was the limit, and
-the figures say little about the node.
+The loop is open: each request has a planned moment, and its latency counts from that moment, even if it was sent later
+(disque_py/cli/bench/schedule.py). A request without an answer at the end counts as if it had waited until then. An ack
+is planned for the moment at which its job arrived. The generator is one process. The output shows the share of the
+latency that the generator caused by sending late. If that is most of the 99th percentile, the generator was the limit,
+and the figures say little about the node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from plan import Plan
 PENDING = (1_000_000, 2_000)  # full, quick; --jobs 10000000 is the published number
 SECONDS = (30.0, 1.0)
 ENQUEUES_PER_S = (1_200, 40)
-# Of a cycle of requests one is an enqueue, one a dequeue that finds a job, and the others find nothing.
+# In each cycle of requests, one is an enqueue, one is a dequeue that finds a job, and the others find nothing.
 DEQUEUES_PER_ENQUEUE = 25
 CYCLE = DEQUEUES_PER_ENQUEUE + 1
 FINDS_AT, ENQUEUES_AT = CYCLE // 2, CYCLE - 1
@@ -45,16 +45,16 @@ GOALS_MS = {"dequeue": 45.0, "enqueue": 25.0}
 QUEUE = "pending"
 EMPTY_QUEUES = 100
 BODY = "x" * 100
-# Deadlines are Unix milliseconds within a week from this one, as Timestone's norm is.
+# Deadlines are Unix milliseconds within a week from this moment, as is usual for Timestone.
 FIRST_DEADLINE_MS = 1_661_990_400_000
 DEADLINES_MS = 7 * 86_400_000
 WORKERS, PRODUCERS = 46, 4  # Connections.
 FILLERS, PIPELINE = 10, 1_000
-# For the answers to the last requests.
+# How long to wait for the answers to the last requests.
 PATIENCE_S = 10.0
-# Requests that are sent in a row, when many are late, before answers are read.
+# When many requests are late: how many are sent before answers are read.
 BURST = 64
-# The first request is due so long after the start, because the first look at all sockets takes time.
+# The first request is due this long after the start, because the first look at all sockets takes time.
 SETTLE_S = 0.01
 RECEIVE_BYTES = 1 << 16
 
@@ -71,15 +71,15 @@ class Tally:
         self.unanswered = 0
 
     def sent(self, planned: float, now: float) -> None:
-        """A request left at this moment."""
+        """Note that a request was sent at this moment."""
         self._lateness.append((now - planned) * 1000)
 
     def answered(self, kind: str, planned: float, now: float) -> None:
-        """The answer is there. Its latency counts from the planned moment."""
+        """Note an answer. Its latency counts from the planned moment."""
         self._latencies[kind].append((now - planned) * 1000)
 
     def abandoned(self, kind: str, planned: float, now: float) -> None:
-        """There is no answer at the end: the request has waited at least until now."""
+        """Note a request without an answer at the end: it has waited at least until now."""
         self.unanswered += 1
         self.answered(kind, planned, now)
 
@@ -99,7 +99,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The run: pending jobs at its start, its length in seconds, the CPU of node and generator as shares of a core."""
+    """The run: pending jobs at the start, its length in seconds, and the CPU shares of node and generator."""
 
     pending: int
     seconds: float
@@ -108,7 +108,7 @@ class Spent:
 
 
 def rows(tally: Tally, spent: Spent) -> Iterator[Row]:
-    """One row per kind of request."""
+    """Return one row per kind of request."""
     for kind in (DEQUEUE, NOTHING, FOUND, ENQUEUE, ACK):
         ordered = tally.ordered(kind)
         values = {
@@ -128,7 +128,7 @@ def rows(tally: Tally, spent: Spent) -> Iterator[Row]:
 
 
 class Channel:
-    """A connection with the requests that it is owed answers for, in order: their kind and planned moment."""
+    """A connection with its unanswered requests in order: the kind and the planned moment of each."""
 
     def __init__(self, port: int) -> None:
         self.sock = socket.create_connection((HOST, port), PATIENCE_S)
@@ -142,7 +142,7 @@ class Channel:
         self.sock.sendall(data)
 
     def receive(self) -> list[Any]:
-        """Return the replies that have come. LoadError for an error reply, or if the node hung up."""
+        """Return the replies that have come. Raises LoadError for an error reply, or if the node hung up."""
         data = self.sock.recv(RECEIVE_BYTES)
         if not data:
             raise LoadError("the node hung up")
@@ -156,7 +156,7 @@ class Channel:
 
 
 class Requests:
-    """The bytes of all requests, by their number in the schedule. Those of polls are made before the clock runs."""
+    """The bytes of all requests, by their number in the schedule. The bytes of polls are made before the start."""
 
     def __init__(self) -> None:
         self._rng = Random(1)
@@ -179,7 +179,7 @@ class Requests:
 
 
 class Filling:
-    """Source of the pending jobs (load.py)."""
+    """The source of the pending jobs (load.py)."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -195,7 +195,7 @@ class Filling:
 
 
 def play(port: int, enqueues_per_s: float, seconds: float) -> Tally:
-    """Send the load. It ends at most PATIENCE_S after its time. LoadError, OSError."""
+    """Send the load. It ends at most PATIENCE_S after its time. Raises LoadError, OSError."""
     workers = [Channel(port) for _ in range(WORKERS)]
     producers = [Channel(port) for _ in range(PRODUCERS)]
     try:
@@ -210,7 +210,7 @@ def _play(workers: list[Channel], producers: list[Channel], per_s: float, second
     by_socket = {channel.sock: channel for channel in (*workers, *producers)}
     schedule = Schedule(perf_counter() + SETTLE_S, per_s, max(CYCLE, int(per_s * seconds)))
     end = schedule.start + seconds + PATIENCE_S
-    # Requests from `unsent` up to `due` are due and were not sent yet; `owed` is the number of missing answers.
+    # Requests from `unsent` up to `due` are due and not sent yet. `owed` is the number of missing answers.
     unsent = due = owed = 0
     while (now := perf_counter()) < end and (unsent < schedule.count or owed):
         due += len(schedule.due(now))
@@ -219,7 +219,7 @@ def _play(workers: list[Channel], producers: list[Channel], per_s: float, second
             channels = producers if kind == ENQUEUE else workers
             planned = schedule.intended(number)
             tally.sent(planned, perf_counter())
-            # A step of CYCLE + 1 visits all channels, also with those kinds that come once in a cycle.
+            # With a step of CYCLE + 1, every channel gets all kinds, even the kinds that come once in a cycle.
             channels[(number + number // CYCLE) % len(channels)].send(kind, planned, data)
             unsent = number + 1
             owed += 1

@@ -42,19 +42,19 @@ from revisions import RevisionError, unpack
 from servers import Cluster, Connection, Server, Word, until
 from workers import running
 
-# The revision before cluster_bus/codec.py had PROTOCOL_MAX = 2.
+# The last revision before cluster_bus/codec.py got PROTOCOL_MAX = 2.
 OLD_REVISION: Final = "d1f034b469e6345df092b6cec1973cb7fd70709d"
 PACKAGES: Final = ("disque_py", "cluster_bus", "persistence")
 NODES: Final = 3
 QUEUE: Final = "upgrade"
 BACKLOG: Final = "upgrade-backlog"
 BACKLOG_JOBS: Final = 60
-# Longer than a node is away. Then no copy is queued again before its node has heard of the acks it missed.
+# Longer than a node is away, so that no copy is queued again before its node knows of the acks that it missed.
 RETRY_S: Final = 20
 TTL_S: Final = 1000
 PAUSE_S: Final = 0.02
 GETJOB_MS: Final = 100
-# The end: a job that was queued at a node when it stopped comes after its RETRY. A busy machine takes its time.
+# The time for the end: a job that was queued at a stopped node comes after its RETRY, later on a busy machine.
 DRAIN_SECONDS: Final = 60.0
 FORGET_SECONDS: Final = 45.0
 STEP_SECONDS: Final = 2.0
@@ -73,17 +73,17 @@ FAILED, CANNOT_BEGIN = 1, 2
 
 
 class BrokenRuleError(Exception):
-    """A rule of the upgrade does not hold."""
+    """A rule of the upgrade is broken."""
 
 
 class Book:
     """The knowledge of producers and consumers. Sets and counters grow under one lock.
 
-    added   ids that ADDJOB was answered with; only `promised` ones may not be lost
+    added   ids in replies to ADDJOB; only `promised` ones must not be lost
     once    at-most-once jobs
     got     id → deliveries
     acked   id → when its ACKJOB was answered, in seconds of the monotonic clock
-    late    ids that a request brought which was sent after that
+    late    ids of jobs that came in reply to a request sent after that moment
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Book:
         self._lock = threading.Lock()
 
     def note_added(self, job_id: bytes, *, is_promised: bool = True, is_once: bool = False) -> None:
-        """ADDJOB was answered with this id."""
+        """Note the id in a reply to ADDJOB."""
         with self._lock:
             self.added.add(job_id)
             if is_once:
@@ -105,7 +105,7 @@ class Book:
                 self.promised.add(job_id)
 
     def note_got(self, job_id: bytes, asked_at: float) -> int:
-        """A GETJOB that was sent at this moment brought the job. Return its deliveries so far."""
+        """Note a delivery by a GETJOB that was sent at this moment. Return the job's deliveries so far."""
         with self._lock:
             self.got[job_id] += 1
             if self.acked.get(job_id, asked_at) < asked_at:
@@ -113,7 +113,7 @@ class Book:
             return self.got[job_id]
 
     def note_acked(self, job_ids: Sequence[bytes], now: float) -> None:
-        """ACKJOB was answered."""
+        """Note the reply to an ACKJOB."""
         with self._lock:
             for job_id in job_ids:
                 self.acked.setdefault(job_id, now)
@@ -129,7 +129,7 @@ class Book:
             return {job_id for job_id in self.once if self.got[job_id] > 1}
 
     def check(self) -> None:
-        """Raise BrokenRuleError with the first rule that does not hold. Owed jobs are checked by the end alone."""
+        """Raise BrokenRuleError with the first broken rule. Owed jobs are checked only at the end."""
         for jobs, what in ((self.late, "delivered after the answer to ACKJOB"), (self.doubled(), "delivered twice")):
             if jobs:
                 raise BrokenRuleError(f"{len(jobs)} jobs were {what}, such as {text_of(min(jobs))}")
@@ -201,7 +201,7 @@ def _serve(client: Connection, book: Book) -> None:
 
 
 def check_commands(servers: Sequence[Server]) -> None:
-    """Each node adds jobs that each takes and that each acknowledges. BrokenRuleError names the step that failed."""
+    """Check jobs that are added, taken and acknowledged at all combinations of nodes. Raises BrokenRuleError."""
     for number, (adder, getter) in enumerate(itertools.product(servers, servers)):
         acker = servers[number % len(servers)]
         try:
@@ -211,7 +211,7 @@ def check_commands(servers: Sequence[Server]) -> None:
 
 
 def _pass_on(adder: Server, getter: Server, acker: Server, servers: Sequence[Server]) -> None:
-    """The way of one job: added, looked at, taken, given back, taken again, acknowledged, forgotten by all."""
+    """Check the life of one job: added, shown, taken, given back, taken again, acknowledged, forgotten by all."""
     queue = f"check-{time.monotonic_ns()}"
     job_id = adder.command(
         "ADDJOB", queue, "body", 5000, "REPLICATE", len(servers), "RETRY", RETRY_S, "TTL", TTL_S, "META", "k", "v"
@@ -242,7 +242,7 @@ def _get(server: Server, queue: str) -> object:
 
 
 def _shown(server: Server, job_id: bytes) -> dict[str, object]:
-    """SHOW as a dictionary; an empty one for a job that is unknown or done."""
+    """Return the reply to SHOW as a dictionary; an empty one for a job that is unknown or done."""
     pairs = server.command("SHOW", job_id) or []
     fields = {text_of(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
     return {} if fields.get("state") == b"acked" else fields
@@ -252,7 +252,7 @@ def _shown(server: Server, job_id: bytes) -> dict[str, object]:
 
 
 def new_words(job_id: bytes, node_id: str) -> tuple[tuple[Word, ...], ...]:
-    """Commands with words that a node of version 1 would lose. Spec Y1."""
+    """Return commands with words that a node of version 1 would ignore. Spec Y1."""
     return (
         ("ADDJOB", "words", "body", 1000, "ATTEMPTS", 3),
         ("ADDJOB", "words", "body", 1000, "BACKOFF", "fixed:10:10"),
@@ -274,9 +274,9 @@ def new_words(job_id: bytes, node_id: str) -> tuple[tuple[Word, ...], ...]:
 
 
 def check_refusals(servers: Sequence[Server], old_ids: Sequence[str]) -> None:
-    """While a node of the older version is known: new nodes refuse new words by name, old ones do nothing.
+    """Check that new nodes refuse new words by name while an older node is known, and that old nodes do nothing.
 
-    An old node answers with an error. To NACKTOKEN it answers 0, because it takes the words for unknown tokens.
+    An old node replies with an error. Its reply to NACKTOKEN is 0, because it takes the words for unknown tokens.
     """
     job_id = servers[0].command("ADDJOB", "words", "body", 5000, "RETRY", RETRY_S, "DELAY", 500, "TTL", TTL_S)
     names = {f"ERR not while node {node_id} runs an older version" for node_id in old_ids}
@@ -301,7 +301,7 @@ def answer_of(server: Server, words: Sequence[Word]) -> object:
 
 
 def check_new_words(servers: Sequence[Server], old_job: bytes) -> None:
-    """All nodes are new: the words work at each, also with a job that the older version made."""
+    """Check that the words work at each node when all are new, even for a job that the older version made."""
     first, last = servers[0], servers[-1]
     until(lambda: not any(isinstance(answer_of(server, _SETTING), hiredis.ReplyError) for server in servers))
     for server in servers:
@@ -337,7 +337,7 @@ def _spend(server: Server, first: Server, last: Server) -> None:
 
 
 def add_backlog(servers: Sequence[Server], book: Book) -> list[bytes]:
-    """Jobs that wait, on all nodes, until the upgrade is done. Return their ids."""
+    """Add jobs on all nodes that wait until the upgrade is done. Return their ids."""
     words = ("ADDJOB", BACKLOG, BODY, 5000, "REPLICATE", 2, "RETRY", RETRY_S, "TTL", TTL_S)
     ids = [servers[number % NODES].command(*words) for number in range(BACKLOG_JOBS)]
     for job_id in ids:
@@ -346,7 +346,7 @@ def add_backlog(servers: Sequence[Server], book: Book) -> list[bytes]:
 
 
 def take_backlog(servers: Sequence[Server], book: Book, count: int) -> None:
-    """Take and acknowledge all jobs that waited. BrokenRuleError if some don't come."""
+    """Take and acknowledge all jobs that waited. Raises BrokenRuleError if some don't come."""
     deadline = time.monotonic() + DRAIN_SECONDS
     taken: set[bytes] = set()
     while len(taken) < count and time.monotonic() < deadline:
@@ -362,9 +362,9 @@ def take_backlog(servers: Sequence[Server], book: Book, count: int) -> None:
 
 
 def upgrade(old_tree: Path, folder: Path, step_s: float, say: Callable[[str], None]) -> Book:
-    """Upgrade a cluster of the old tree to this one. BrokenRuleError, AssertionError if a node fails or is too slow.
+    """Upgrade a cluster of the old tree to this one. Raises BrokenRuleError, or AssertionError if a node fails.
 
-    say   told each step, before it is taken
+    say   function that is called with the name of each step, before the step
     """
     book = Book()
     cluster = Cluster(folder, NODES, NODE_OPTIONS)
@@ -399,7 +399,7 @@ def upgrade(old_tree: Path, folder: Path, step_s: float, say: Callable[[str], No
             take_backlog(servers, book, len(waiting) - 1)
             say("the rest is delivered")
             _drain(servers, book)
-            # With the consumers: a job whose ACKJOB had no answer comes again, after its RETRY.
+            # The consumers still run, because a job whose ACKJOB had no reply comes again after its RETRY.
             say("all nodes forget")
             _wait_forgotten(servers, book)
         book.check()
@@ -409,12 +409,12 @@ def upgrade(old_tree: Path, folder: Path, step_s: float, say: Callable[[str], No
     return book
 
 
-# Steps that `upgrade` tells of, for the bar.
+# The number of steps that `upgrade` reports, for the progress bar.
 STEPS: Final = 2 + 4 * NODES + 3
 
 
 def _replace(cluster: Cluster, number: int, book: Book, say: Callable[[str], None]) -> None:
-    """Stop a node, look at the others meanwhile, start it as this version."""
+    """Stop a node, check the others meanwhile, and start it as this version."""
     server = cluster[number]
     others = [other for other in cluster.servers if other is not server]
     say(f"node {number + 1} stops")
@@ -458,7 +458,10 @@ def _drain(servers: Sequence[Server], book: Book) -> None:
 
 
 def _wait_forgotten(servers: Sequence[Server], book: Book) -> None:
-    """At-most-once jobs do not count: one that was delivered to a connection that broke stays until its TTL."""
+    """Wait until all nodes have forgotten all jobs, except at-most-once jobs.
+
+    An at-most-once job that was delivered to a broken connection stays until its TTL.
+    """
 
     def left() -> list[tuple[Server, bytes]]:
         found = [(server, job_id) for server in servers for job_id in server.command("JSCAN", 0, "BUSYLOOP")[1]]

@@ -47,7 +47,7 @@ class PublishedClient:
 
 
 CLIENTS = (
-    # pydisque accepts any redis-py. Tried: the version of its time, and today's, which speaks RESP3.
+    # pydisque accepts any redis-py. Run it with the version of its time, and with today's, which uses RESP3.
     PublishedClient("pydisque 0.1.5, redis-py 2", ("pydisque==0.1.5", "redis>=2.10,<3"), "pydisque_tour.py"),
     PublishedClient("pydisque 0.1.5, redis-py 8", ("pydisque==0.1.5", "redis>=8,<9"), "pydisque_tour.py"),
     # RESP2 is the default up to 7, RESP3 from 8 on.

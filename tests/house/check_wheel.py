@@ -2,7 +2,7 @@
 
 Usage: python tests/house/check_wheel.py <wheel> <sdist>
 
-Called by .ci/run and `make wheel`, which build them; prints what is missing and ends with status 1.
+.ci/run and `make wheel` build the files and call this program. It prints missing files, and then ends with status 1.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ IN_SDIST = (
 
 
 def missing(names: list[str], wanted: tuple[str, ...]) -> list[str]:
-    """The wanted files that no name ends with."""
+    """Return the wanted files that are the end of no name."""
     return [want for want in wanted if not any(name == want or name.endswith(f"/{want}") for name in names)]
 
 
 def main(wheel: str, sdist: str) -> int:
-    """Print what either distribution lacks."""
+    """Print the files that a distribution lacks."""
     faults = [f"{wheel} lacks {name}" for name in missing(zipfile.ZipFile(wheel).namelist(), IN_WHEEL)]
     with tarfile.open(sdist) as archive:
         faults += [f"{sdist} lacks {name}" for name in missing(archive.getnames(), IN_SDIST)]

@@ -1,4 +1,4 @@
-"""The source files of the checkout, parsed once, as the house tests look at them."""
+"""The source files of the checkout, parsed once for all house tests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("cluster_bus", "persistence", "disque_py")
 
-# Rooms that are the outside world, or talk to it. Everything else is pure: a new module is held
-# to the rules of tests/house/test_purity.py until it is put on this list.
+# Packages and modules that use the outside world. All others are pure: tests/house/test_purity.py checks a new module
+# until it is added to this list.
 OUTSIDE = (
     "cluster_bus/link.py",
     "cluster_bus/bus.py",
@@ -38,7 +38,7 @@ OUTSIDE = (
 
 @dataclass(frozen=True)
 class Module:
-    """One source file of the packages: `name` is its path below the checkout, with slashes."""
+    """One source file of the packages. `name` is its path below the checkout, with slashes."""
 
     name: str
     text: str
@@ -46,7 +46,7 @@ class Module:
 
     @property
     def is_pure(self) -> bool:
-        """Whether it must be deterministic."""
+        """Return whether the module must be deterministic."""
         return not self.name.startswith(OUTSIDE)
 
 
@@ -58,7 +58,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def modules() -> list[Module]:
-    """All modules of the packages, in order of their names."""
+    """All modules of the packages, sorted by name."""
     paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     found = []
     for path in paths:

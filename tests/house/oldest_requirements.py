@@ -1,4 +1,4 @@
-"""Print the dependencies of pyproject.toml, each in the oldest release it allows; for `make bounds`.
+"""Print the dependencies of pyproject.toml, each with the oldest release that it allows, for `make bounds`.
 
 No requirement has a space, so that a shell takes each as one word.
 

@@ -1,7 +1,7 @@
 """Bring docs/config.md into step with the table of directives: `python tests/house/rewrite_config_page.py`.
 
-The tables behind MARK come from disque_py/config/directives.py; the introduction before it is written by hand.
-test_config_page.py compares; this rewrites, and the difference is reviewed like any other.
+The tables after MARK come from disque_py/config/directives.py. The introduction before it is written by hand.
+test_config_page.py compares the page with the table, and this program rewrites it. Review the difference.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MARK = "<!-- What follows is written by tests/house/rewrite_config_page.py. -->\
 
 
 def in_step(text: str) -> str:
-    """The page with its tables written anew."""
+    """Return the page with new tables."""
     introduction, mark, _ = text.partition(MARK)
     return introduction + mark + tables()
 
 
 def tables() -> str:
-    """A section for each of the configuration's."""
+    """Return a section for each section of the configuration."""
     parts = []
     for section in SECTIONS:
         parts.append(f"\n## {section.title}\n\n| directive | values | default | live | |\n|---|---|---|---|---|\n")
@@ -36,7 +36,7 @@ def tables() -> str:
 
 
 def row(directive: Directive) -> str:
-    """One directive as a line of a table."""
+    """Return one directive as a line of a table."""
     mark = "°" if directive.rewriting == KEPT else ""
     live = "only" if directive.rewriting == NEVER else "yes" if directive.is_live else "no"
     cells = (f"`{directive.name}`{mark}", values_of(directive.kind), default_of(directive), live, directive.help)
@@ -44,13 +44,13 @@ def row(directive: Directive) -> str:
 
 
 def default_of(directive: Directive) -> str:
-    """As a config file would say it."""
+    """Return a directive's default as in a config file."""
     lines = [" ".join(map(quote_text, words)) for words in directive.kind.lines(directive.default)]
     return "<br>".join(f"`{line}`" for line in lines if line and line != '""') or "none"
 
 
 def values_of(kind: kinds.Kind) -> str:
-    """Return the values that may stand behind the name; LookupError for a kind of values that has no words here."""
+    """Return a description of a directive's values. Raises LookupError for a kind of values without a description."""
     for known, text in VALUES:
         if isinstance(kind, known):
             words: str = text(kind) if callable(text) else text
@@ -71,7 +71,7 @@ def _memory(kind: kinds.Memory) -> str:
     return " ".join(["memory", *bounds])
 
 
-# The first class that fits: special kinds stand before the one they refine.
+# The first class that fits counts, so special kinds come before the kind that they refine.
 VALUES: tuple[tuple[type[kinds.Kind], Any], ...] = (
     (kinds.RefusedFlag, "no"),
     (kinds.Flag, "yes, no"),

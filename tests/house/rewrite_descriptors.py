@@ -1,7 +1,7 @@
 """Make descriptors.binpb of the gateway's definitions: `python tests/house/rewrite_descriptors.py`, with grpcio-tools.
 
-The file has what a compiler of protocol buffers makes of the definitions. It works with every release of the runtime,
-which generated modules do not. test_descriptors.py compares names, and the bytes where grpcio-tools is installed.
+The file is the output of a compiler of protocol buffers. Unlike generated modules, it works with every release of the
+runtime. test_descriptors.py compares names, and the bytes if grpcio-tools is installed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Bring the parts of the documents that derive from the commands into step: `python tests/house/rewrite_docs.py`.
 
-disque_py/cli/shell/commands.json comes from disque_py/commands/table.py; `disque-cli help` needs no node therefore.
-The overview at the head of docs/commands.md and the syntax in each of its sections come from both. So does the table of
-categories in docs/users.md. test_docs.py
-compares; this rewrites, and the difference is reviewed like any other. The prose of a section is written by hand.
+disque_py/cli/shell/commands.json comes from disque_py/commands/table.py, so that `disque-cli help` needs no node. The
+overview at the head of docs/commands.md, the syntax in each of its sections, and the table of categories in
+docs/users.md come from both. The prose of a section is written by hand. test_docs.py compares the files, and this
+program rewrites them. Review the difference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HELP = ROOT / "disque_py/cli/shell/commands.json"
 
 
 def help_of_table() -> Commands:
-    """Return the contents of disque_py/cli/shell/commands.json: the client may not import the server's table."""
+    """Return the contents of disque_py/cli/shell/commands.json. The client may not import the server's table."""
     from disque_py.commands.table import COMMANDS
 
     found: Commands = {}
@@ -45,7 +45,7 @@ def commands_of_help() -> Commands:
 
 
 def overview_in_step(text: str, commands: Commands) -> str:
-    """Return docs/commands.md with its table of all commands written anew."""
+    """Return docs/commands.md with a new table of all commands."""
     lines: list[str] = []
     for group in GROUPS:
         lines += ["| Jobs | |", "|---|---|"] if not lines else [f"| **{group.capitalize()}** | |"]
@@ -55,7 +55,7 @@ def overview_in_step(text: str, commands: Commands) -> str:
 
 
 def reference_in_step(text: str, commands: Commands) -> str:
-    """Return docs/commands.md with summary and syntax of every section written anew; sections are not added."""
+    """Return docs/commands.md with new summaries and syntax in every section. No sections are added."""
     for name, row in commands.items():
         head = f"### {name.upper()}\n\n"
         forms = [row["syntax"]] if isinstance(row["syntax"], str) else row["syntax"]
@@ -68,7 +68,7 @@ def reference_in_step(text: str, commands: Commands) -> str:
 
 
 def categories_in_step(text: str) -> str:
-    """Return docs/users.md with its table of units and their categories written anew."""
+    """Return docs/users.md with a new table of units and their categories."""
     from disque_py.commands.table import COMMANDS
     from disque_py.core.users import CATEGORIES
 

@@ -1,8 +1,8 @@
 """Draw the floors of the packages into ARCHITECTURE.md: `python tests/house/rewrite_floors.py`.
 
-The rows of the drawing are the layers of the import contract "Floors" in pyproject.toml. The arrows are the imports
-that the modules really have. An arrow is left out where a longer way of arrows says the same. test_floors.py compares;
-this rewrites.
+The rows of the drawing are the layers of the import contract "Floors" in pyproject.toml. The arrows are the actual
+imports of the modules. An arrow is left out if a longer path of arrows implies it. test_floors.py compares the drawing
+with the imports, and this program rewrites it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Arrows = set[tuple[str, str]]
 
 
 def floors() -> list[list[str]]:
-    """Return the layers of the contract, top first, each with the names that stand side by side."""
+    """Return the layers of the contract, top first, each with its names."""
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     contract = next(each for each in tools["importlinter"]["contracts"] if each["name"].startswith("Floors"))
     return [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
@@ -40,7 +40,7 @@ def floors() -> list[list[str]]:
 
 @cache
 def modules() -> dict[str, tuple[str, ...]]:
-    """Return the imports of every module of the packages, by its dotted name. Many seconds on a busy machine: once."""
+    """Return the imports of every module, by dotted name. Cached, because it takes many seconds on a busy machine."""
     found = {}
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix().removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -49,7 +49,7 @@ def modules() -> dict[str, tuple[str, ...]]:
 
 
 def imports_of(tree: ast.AST) -> Iterator[str]:
-    """Yield the dotted names that run-time imports of a module may mean; those for type checkers are left out."""
+    """Yield the dotted names that a module may import at run time, without imports for type checkers."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
@@ -57,17 +57,17 @@ def imports_of(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif not isinstance(node, ast.expr):  # No expression imports anything.
+        elif not isinstance(node, ast.expr):  # Expressions import nothing.
             yield from imports_of(node)
 
 
 def box_of(name: str, boxes: list[str]) -> str:
-    """Return the box that a module lies in, or "" for one that lies in none."""
+    """Return the box of a module, or "" for a module without one."""
     return next((box for box in boxes if name == box or name.startswith(f"{box}.")), "")
 
 
 def arrows(boxes: list[str]) -> Arrows:
-    """Return which box imports which."""
+    """Return for each box the boxes that it imports."""
     found = set()
     for name, targets in modules().items():
         source = box_of(name, boxes)
@@ -79,7 +79,7 @@ def arrows(boxes: list[str]) -> Arrows:
 
 
 def reduced(every: Arrows) -> Arrows:
-    """Return the arrows without those that a longer way replaces. The arrows must have no cycle."""
+    """Return the arrows without those that a longer path replaces. The arrows must have no cycle."""
     following: dict[str, set[str]] = {}
     for source, target in every:
         following.setdefault(source, set()).add(target)
@@ -112,7 +112,7 @@ def drawing() -> str:
         lines += [f'    {ident(name)}["{label(name)}"]' for name in row]
         lines.append("  end")
     inside = reduced(arrows(boxes))
-    # Programs beside the broker use a few packages of it for files; the contracts say which.
+    # Programs beside the broker use a few of its packages for files. The contracts name these packages.
     outside = {pair for pair in arrows([*BESIDE, *boxes]) if pair[0] in BESIDE}
     lines += [f"  {ident(source)} --> {ident(target)}" for source, target in sorted(inside)]
     lines += [f"  {ident(source)} -.-> {ident(target)}" for source, target in sorted(outside)]
@@ -125,13 +125,13 @@ def ident(name: str) -> str:
 
 
 def label(name: str) -> str:
-    """Return the text in a box: a path, with a slash behind a package."""
+    """Return the text in a box: a path, with a slash after a package."""
     path = name.removeprefix("disque_py.").replace(".", "/")
     return path + ("/" if (ROOT / name.replace(".", "/")).is_dir() else ".py")
 
 
 def in_step(text: str) -> str:
-    """Return ARCHITECTURE.md with the drawing made anew."""
+    """Return ARCHITECTURE.md with a new drawing."""
     return BLOCK.sub(lambda _: drawing(), text, count=1)
 
 

@@ -1,7 +1,7 @@
 """Bring docs/gateway.md into step with its tables: `python tests/house/rewrite_gateway_page.py`.
 
-The parts behind MARK come from disque_py/gateway: settings, errors, operations. The text before it is written by hand.
-test_gateway_page.py compares; this rewrites, and the difference is reviewed like any other.
+The parts after MARK come from disque_py/gateway: settings, errors, operations. The text before it is written by hand.
+test_gateway_page.py compares the page with the tables, and this program rewrites it. Review the difference.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ MARK = "<!-- What follows is written by tests/house/rewrite_gateway_page.py. -->
 
 
 def in_step(text: str) -> str:
-    """The page with its tables written anew."""
+    """Return the page with new tables."""
     introduction, mark, _ = text.partition(MARK)
     return introduction + mark + tables()
 
 
 def tables() -> str:
-    """Settings, roles, errors, and a section per operation."""
+    """Return settings, roles, errors, and a section per operation."""
     return "".join(
         [
             "\n## Settings\n\n| setting | default | meaning |\n|---|---|---|\n",
@@ -48,7 +48,7 @@ def tables() -> str:
 
 
 def section(operation: Operation) -> str:
-    """One operation."""
+    """Return the section of one operation."""
     head = f"\n### {operation.name}\n\n`{operation.verb} {operation.path}`: {operation.summary}\n\n"
     facts = f"Role `{operation.role}`, command {operation.command}, status {operation.status}."
     if operation.errors:
@@ -63,12 +63,12 @@ def section(operation: Operation) -> str:
 
 
 def codes(names: tuple[str, ...]) -> str:
-    """Codes with commas between them."""
+    """Return codes separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
 
 
 def line(*cells: str) -> str:
-    """A line of a table."""
+    """Return a line of a table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 

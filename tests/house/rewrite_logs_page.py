@@ -1,7 +1,7 @@
 """Bring docs/logs.md into step with the table of messages: `python tests/house/rewrite_logs_page.py`.
 
-The tables behind MARK come from disque_py/log_lines.py; the introduction before it is written by hand.
-test_logs_page.py compares; this rewrites, and the difference is reviewed like any other.
+The tables after MARK come from disque_py/log_lines.py. The introduction before it is written by hand.
+test_logs_page.py compares the page with the table, and this program rewrites it. Review the difference.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MARK = "<!-- What follows is written by tests/house/rewrite_logs_page.py. -->\n"
 
 
 def in_step(text: str) -> str:
-    """The page with its tables written anew."""
+    """Return the page with new tables."""
     introduction, mark, _ = text.partition(MARK)
     return introduction + mark + tables()
 
 
 def tables() -> str:
-    """A section for each of the table's."""
+    """Return a section for each section of the table."""
     parts = []
     for section in SECTIONS:
         parts.append(f"\n## {section.title}\n\n{HEAD}")
@@ -32,7 +32,7 @@ def tables() -> str:
 
 
 def row(message: Message) -> str:
-    """One message as a line of a table."""
+    """Return one message as a line of a table."""
     cells = (f"`{message.name}`", message.level, f"`{message.template}`", message.meaning, message.advice)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 

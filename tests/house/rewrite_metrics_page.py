@@ -1,7 +1,7 @@
 """Bring docs/metrics.md into step with the table of metrics: `python tests/house/rewrite_metrics_page.py`.
 
-The tables behind MARK come from disque_py/gateway/metrics/table.py; the text before it is written by hand.
-test_metrics_page.py compares; this rewrites, and the difference is reviewed like any other.
+The tables after MARK come from disque_py/gateway/metrics/table.py. The text before it is written by hand.
+test_metrics_page.py compares the page with the table, and this program rewrites it. Review the difference.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ SECTIONS = (
 
 
 def in_step(text: str) -> str:
-    """The page with its tables written anew."""
+    """Return the page with new tables."""
     introduction, mark, _ = text.partition(MARK)
     return introduction + mark + tables()
 
 
 def tables() -> str:
-    """A section for each group of metrics."""
+    """Return a section for each group of metrics."""
     return "".join(f"\n## {title}\n\n{HEAD}{''.join(map(row, metrics))}" for title, metrics in SECTIONS)
 
 
 def row(metric: Metric) -> str:
-    """One metric as a line of a table."""
+    """Return one metric as a line of a table."""
     labels = ", ".join(f"`{label}`" for label in metric.labels)
     if values := ", ".join(f"`{field.label}`" for field in metric.fields if field.label):
         labels += f": {values}"

@@ -2,7 +2,7 @@
 
 Docstrings of the library name each parameter at the beginning of a line and explain it in a second column. In Markdown
 that would be one paragraph, so it becomes a list. Methods that are made from functions when the library is imported
-(disque_py/client/faces.py) are attributes in the eyes of griffe. They become methods again, with their own signatures.
+(disque_py/client/faces.py) look like attributes to griffe. They become methods again, with their own signatures.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A hook for MkDocs: pages that lie outside docs/, and links between them and the others.
+"""A hook for MkDocs: pages outside docs/, and links between them and the others.
 
-README.md becomes the first page of the site, and ARCHITECTURE, CONTRIBUTING and CHANGELOG get pages of their own. A
-link is written for readers of the repository. Here it is turned into the link that leads to the same page of the site.
-A link to a file that the site does not have becomes its text. mkdocs.yml names this file.
+README.md becomes the first page of the site, and ARCHITECTURE, CONTRIBUTING and CHANGELOG become pages. Links in the
+sources are for readers of the repository. The hook turns each link into the link to the same page of the site. A link
+to a file that the site does not have becomes plain text. mkdocs.yml names this file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:)([^)#\s]+)(#[^
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages whose sources lie beside docs/."""
-    from mkdocs.structure.files import File  # Of the extra docs; the tests go without.
+    """Add the pages whose sources are beside docs/."""
+    from mkdocs.structure.files import File  # It belongs to the extra docs, which the tests don't need.
 
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
@@ -33,7 +33,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:
-    """Make the links of one page lead to pages of the site."""
+    """Replace the links of one page by links to pages of the site."""
     place = page.file.src_uri
     source = SOURCES.get(place, f"docs/{place}")
     known = {file.src_uri for file in files}
@@ -41,7 +41,7 @@ def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:
 
 
 def relinked(markdown: str, source: str, place: str, known: set[str]) -> str:
-    """Return a page's text with the links of the file `source` as they must be on the page `place` of the site."""
+    """Return the text of the file `source` with the links that the page `place` of the site needs."""
 
     def link(match: re.Match[str]) -> str:
         mark, text, target, anchor = match.groups()

@@ -1,4 +1,4 @@
-"""Citations resolve: comments, tests and pages cite rules of docs/spec, and each rule is shown by a test."""
+"""Citations resolve: comments, tests and pages cite rules of docs/spec, and each rule has a test that cites it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ HEADING = re.compile(r"^## ([A-Z]{1,2}\d+)\. \S", re.MULTILINE)
 BREAK = r"(?: |[ ]?\n[ ]*(?:#[ ])?)"
 CITATION = re.compile(rf"\b[Ss]pec{BREAK}([A-Z]{{1,2}}\d+\b(?:,{BREAK}[A-Z]{{1,2}}\d+\b)*)")
 NUMBER = re.compile(r"[A-Z]{1,2}\d+")
-# A test may be named after a defect: test_q02_q23_….
+# A test may be named after defects: test_q02_q23_….
 NAMED = re.compile(r"\bdef test_((?:q\d+_)+)")
-# Pages that are not in this repository, and numbers that do not say where they lead.
+# Pages outside this repository, and numbers without a page.
 OUTSIDE = re.compile(
     r"\b(?:semantics|queues|quirks|claims|flows|doors|pipeline|jobs-and-queues)\.md"
     r"|\bdisque/[a-z-]+\.md|\bspec/disque\b|\b[Qq]uirks,?\s+(?:Q\d|section)|(?:\(|\.md,\s)sections? \d"
@@ -26,7 +26,7 @@ ENDINGS = (".py", ".md", ".txt", ".conf", ".toml")
 
 
 def _files() -> list[Path]:
-    """Return the files that may cite a rule, without this one."""
+    """Return the files that may cite a rule, except this one."""
     inside = [path for place in PLACES for path in (ROOT / place).rglob("*")]
     found = [path for path in (*ROOT.glob("*"), *inside) if path.suffix in ENDINGS and path.is_file()]
     return sorted(path for path in found if path != Path(__file__).resolve())
@@ -38,7 +38,7 @@ def cited(text: str) -> set[str]:
 
 
 def test_each_rule_has_a_number_of_its_own():
-    """And stands on a page that the index names."""
+    """Its page is named in the index."""
     index = (SPEC / "README.md").read_text(encoding="utf-8")
     prefixes = dict(re.findall(r"^\| ([A-Z]{1,2}) \| \[[^]]+\]\(([a-z-]+\.md)\) \|$", index, re.MULTILINE))
     numbers = [
@@ -70,7 +70,7 @@ def test_no_page_outside_the_repository_is_cited():
 
 
 def test_each_rule_is_cited_by_a_test():
-    """By its docstring, by a comment of a transcript, or by its name."""
+    """The citation may be in a docstring, in a comment of a transcript, or in the name of a test."""
     shown: set[str] = set()
     for path in _files():
         parts = path.relative_to(ROOT).parts

@@ -1,4 +1,4 @@
-"""The examples of pages for programs: each one stands for itself and can be pasted into a program."""
+"""The examples of pages for programs: each one is complete and can be pasted into a program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_an_example_defines_all_names_that_it_uses(code):
-    """`async with` outside of a function is what `python -m asyncio` takes."""
+    """`async with` may be outside of a function, as in `python -m asyncio`."""
     compile(code, "example", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     tree = ast.parse(code)
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]

@@ -1,4 +1,4 @@
-"""setup.py compiles by a rule: all modules of certain folders, except those that say why they stay Python."""
+"""setup.py compiles by a rule: all modules of certain folders, except modules that say why they stay Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build(root):
 
 
 def test_the_rule_finds_modules_in_every_folder(build, root):
-    """A folder without a compiled module, or one that is gone, is a mistake in the rule."""
+    """A missing folder, or one without a compiled module, is a mistake in the rule."""
     found = build.modules()
     for folder in build.FOLDERS:
         assert (root / folder).is_dir()
@@ -29,7 +29,7 @@ def test_the_rule_finds_modules_in_every_folder(build, root):
 
 
 def test_every_pure_module_of_the_folders_is_compiled_or_says_why_not(build, modules):
-    """New folders inside these are looked into, too."""
+    """This includes new folders inside these."""
     compiled = set(build.modules())
     inside = [m for m in modules if m.name.startswith(tuple(f"{folder}/" for folder in build.FOLDERS))]
     left = [m.name for m in inside if m.name not in compiled and not m.name.endswith("__init__.py")]
@@ -39,13 +39,13 @@ def test_every_pure_module_of_the_folders_is_compiled_or_says_why_not(build, mod
 
 
 def test_no_module_outside_these_folders_claims_to_stay_python(build, modules):
-    """The mark would say nothing there."""
+    """The mark would mean nothing there."""
     elsewhere = [m for m in modules if not m.name.startswith(tuple(f"{folder}/" for folder in build.FOLDERS))]
     assert [m.name for m in elsewhere if build.STAYS_PYTHON.search(m.text)] == []
 
 
 def test_a_mark_in_other_words_would_be_no_mark(build, modules):
-    """setup.py would compile a module whose comment says so in its own way, and mypyc would refuse the whole build."""
+    """setup.py would compile a module whose comment has other words, and mypyc would refuse the whole build."""
     said = [m for m in modules if re.search(r"^# .*\bstays python\b", m.text, re.MULTILINE | re.IGNORECASE)]
     assert [m.name for m in said if not build.STAYS_PYTHON.search(m.text)] == []
 
@@ -57,7 +57,7 @@ def test_modules_that_know_the_outside_are_not_compiled_unless_every_command_pas
 
 
 def test_no_compiled_class_derives_from_a_builtin_one(build, modules):
-    """mypyc can't compile these, apart from exceptions and dict: the build ends there."""
+    """mypyc can't compile such classes, except exceptions and dict. The build would fail."""
     compiled = set(build.modules())
     refused = {name for name, value in vars(builtins).items() if isinstance(value, type)} - {"object", "dict"}
     refused -= {name for name in refused if issubclass(getattr(builtins, name), BaseException)}
@@ -72,7 +72,7 @@ def test_no_compiled_class_derives_from_a_builtin_one(build, modules):
 
 
 def test_no_named_tuple_has_a_field_of_a_class_that_is_imported_for_type_checkers_only(build, modules):
-    """mypyc puts the class itself into the annotations: the import of such a module may end the process."""
+    """mypyc puts the class itself into the annotations, so the import of such a module may end the process."""
     compiled = set(build.modules())
     found = [
         f"{module.name}: {node.name}.{ast.unparse(field.target)}"
@@ -88,7 +88,7 @@ def test_no_named_tuple_has_a_field_of_a_class_that_is_imported_for_type_checker
 
 
 def only_for_types(tree):
-    """Names of our own classes that are imported under `if TYPE_CHECKING`."""
+    """Return the names of the project's classes that are imported under `if TYPE_CHECKING`."""
     ours = ("disque_py", "cluster_bus", "persistence")
     return {
         alias.name
@@ -101,7 +101,7 @@ def only_for_types(tree):
 
 
 def test_modules_that_are_optimized_exist(build):
-    """A name that was changed would not be optimized any more, and jobs would take longer."""
+    """A renamed module would no longer be optimized, and jobs would take longer."""
     assert set(build.OFTEN) - set(build.modules()) == set()
 
 

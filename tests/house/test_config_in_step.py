@@ -1,4 +1,4 @@
-"""The table of directives, the class Settings, conf/disque.conf and conf/cluster say the same."""
+"""The table of directives, the class Settings, conf/disque.conf and conf/cluster agree."""
 
 from __future__ import annotations
 

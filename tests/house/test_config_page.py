@@ -1,4 +1,4 @@
-"""docs/config.md says of every directive what the table says."""
+"""docs/config.md agrees with the table of directives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_page_is_in_step_with_the_table():
 
 
 def test_every_directive_has_one_line():
-    """None is left out, none is there twice."""
+    """No directive is missing, and none is there twice."""
     listed = re.findall(r"^\| `([a-z-]+)`", tables(), re.MULTILINE)
     assert sorted(listed) == sorted(directive.name for directive in DIRECTIVES)
 
@@ -30,5 +30,5 @@ def test_every_kind_of_value_can_be_described(directive):
 
 
 def test_no_secret_has_a_default():
-    """It would be known to every reader of the page."""
+    """Every reader of the page would know it."""
     assert [directive.name for directive in DIRECTIVES if directive.is_secret and directive.default] == []

@@ -21,14 +21,14 @@ def test_every_command_has_its_line_in_the_overview(root):
 
 
 def test_every_command_has_its_section_in_the_reference(root):
-    """And every section is that of a command."""
+    """Every section belongs to a command."""
     headings = re.findall(r"^### (\S+)$", (root / "docs/commands.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(headings) == NAMES
 
 
 @pytest.mark.parametrize("in_step", [overview_in_step, reference_in_step])
 def test_the_reference_says_the_same_as_help(root, in_step):
-    """Summaries and syntax, word by word; `python tests/house/rewrite_docs.py` brings them into step."""
+    """Summaries and syntax are equal, word by word. `python tests/house/rewrite_docs.py` brings them into step."""
     text = (root / "docs/commands.md").read_text(encoding="utf-8")
     assert in_step(text, commands_of_help()) == text
 
@@ -42,7 +42,7 @@ def test_links_lead_to_files(root, name):
 
 
 def test_every_document_is_reachable_from_the_readme(root):
-    """A page without a link to it is not found."""
+    """Readers can't find a page without a link to it."""
     readme = root / "README.md"
     seen, waiting = set(), [readme]
     while waiting:
@@ -55,14 +55,14 @@ def test_every_document_is_reachable_from_the_readme(root):
 
 
 def test_every_word_of_make_is_explained(root):
-    """CONTRIBUTING names what the Makefile offers."""
+    """CONTRIBUTING names all targets of the Makefile."""
     targets = re.findall(r"^([a-z]+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     told = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert [target for target in targets if f"`make {target}`" not in told] == []
 
 
 def test_the_help_of_the_client_is_the_table_of_the_server() -> None:
-    """disque-cli may not import the server's floors, so it carries a copy; it must be the same."""
+    """disque-cli may not import the server's packages, so it has a copy of the table. The copy must be equal."""
     assert commands_of_help() == help_of_table()
 
 

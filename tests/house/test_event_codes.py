@@ -1,4 +1,4 @@
-"""The format of events is said once: event_format.py has its names, codes and layout, and other modules import them."""
+"""The format of events is defined once: event_format.py has its names, codes and layout; other modules import them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ NUMBERS = {
     for name, value in vars(event_format).items()
     if name.isupper() and not name.startswith("_") and type(value) is int
 }
-# core/job.py has states of its own, which are no codes.
+# core/job.py has its own states, which are not codes.
 STATES_OF_JOBS = {("disque_py/core/job.py", name) for name in ("QUEUED", "ACKED")}
-# A list with so many of the names is a copy. Counters of jobs share a few words with events.
+# A list with this many of the names is a copy. Counters of jobs share a few words with events.
 STATES_MIN = 3
 EVENTS_MIN = 5
 
@@ -38,7 +38,7 @@ COUNTED = (
 
 
 def in_sql(text):
-    """How many names of states a text has, in SQL's quotes."""
+    """Return the number of names of states in SQL's quotes in a text."""
     return sum(f"'{state}'" in text for state in STATES)
 
 

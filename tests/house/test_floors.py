@@ -1,4 +1,4 @@
-"""The drawing of the floors in ARCHITECTURE.md shows the imports that there are."""
+"""The drawing of the floors in ARCHITECTURE.md shows the actual imports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_drawing_shows_the_imports(root):
 
 @pytest.mark.timeout(600)
 def test_every_arrow_leads_to_a_lower_floor():
-    """The contract says so too; here the drawing itself is checked."""
+    """The contract checks the imports; this test checks the drawing itself."""
     floor = {name: number for number, row in enumerate(floors()) for name in row}
     assert [pair for pair in arrows(list(floor)) if floor[pair[0]] >= floor[pair[1]]] == []
 
@@ -33,7 +33,7 @@ def test_an_arrow_is_left_out_where_a_longer_way_says_the_same():
 
 
 def test_the_tree_of_the_page_names_every_package_and_module(root, modules):
-    """A stranger finds each package there, and each module outside the large ones."""
+    """A new reader finds each package there, and each module outside the large packages."""
     page = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
     tree = re.findall(r"^```\n(cluster_bus/.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
     folders = {m.name.rpartition("/")[0] for m in modules}

@@ -1,4 +1,4 @@
-"""docs/gateway.md and the table of operations say the same."""
+"""docs/gateway.md and the table of operations agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_page_is_in_step_with_the_tables():
 
 
 def test_the_examples_name_operations_that_exist():
-    """Each path of an example is one of the table."""
+    """Each path in an example is in the table."""
     text = PAGE.read_text(encoding="utf-8").partition(MARK)[0]
     paths = {re.sub(r"\{\w+\}", "[^/ ?']+", row.path) for row in TABLE}
     used = re.findall(r"localhost:8711(/v1/[^ ?'\"\n]*)", text)
@@ -26,7 +26,7 @@ def test_the_examples_name_operations_that_exist():
 
 
 def test_options_of_the_examples_exist():
-    """Also those of the unit."""
+    """This includes the options in the systemd unit."""
     texts = [
         PAGE.read_text(encoding="utf-8"),
         (ROOT / "packaging/systemd/disque-gateway.service").read_text(encoding="utf-8"),

@@ -1,4 +1,4 @@
-"""docs/journal.md says what the code writes: kinds, flags, version, and its example byte by byte."""
+"""docs/journal.md agrees with the code: kinds, flags, version, and the example byte by byte."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def page():
 
 
 def bytes_of(page, name):
-    """The example of this name: from each line the words that are hexadecimal, up to the first that is not."""
+    """Return the bytes of an example: from each line the hexadecimal words up to the first other word."""
     found = bytearray()
     for line in re.search(rf"<!-- {name} -->\n```\n(.*?)\n```", page, re.DOTALL).group(1).splitlines():
         shown = re.split(r" {3,}(?=\D*[A-Za-z])|(?<=\S) {3,}", line.strip())[0]
@@ -37,7 +37,7 @@ def bytes_of(page, name):
 
 
 def rows(page, heading):
-    """Cells of the table with this first line of headings."""
+    """Return the cells of the table with these headings."""
     table = page.partition(heading)[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
@@ -51,7 +51,7 @@ def test_the_example_of_a_header_is_what_is_written(page):
 
 
 def test_the_example_of_a_block_is_what_is_written(page):
-    """One record of each kind, as core/journaling.py packs them."""
+    """The example has one record of each kind, as core/journaling.py packs it."""
     header = HEADER.pack(WALL_MS * 1_000_000, 86_400_000, 300_000, 0, 1, 0, 0, 0)
     base = layouts.BASE_STATE.pack(layouts.IS_QUEUED | layouts.WAS_QUEUED, -1)
     state = layouts.STATE_FIELDS.pack(layouts.IS_DELIVERED | layouts.IS_LEASED, 300_000, 1, 0, 0, 2)
@@ -81,7 +81,7 @@ def test_flags_are_those_of_the_code(page):
 
 
 def test_numbers_and_names_are_those_of_the_code(page):
-    """Version, sizes, limits, files."""
+    """These are version, sizes, limits and names of files."""
     page = " ".join(page.split())
     assert f"version of the format: {records.VERSION}." in page
     assert f"*base state* ({layouts.BASE_STATE.size} bytes)" in page

@@ -1,6 +1,6 @@
-"""One library for each purpose: nodes are reached by the client library, command lines are read by click.
+"""One library for each purpose: the client library connects to nodes, and click reads command lines.
 
-The tables name the modules that may do otherwise, each with its reason. An entry that is no longer needed fails, too.
+The tables name the modules with an exception, each with its reason. An entry that is no longer needed fails, too.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ MAY_WRITE_ESCAPES = {
 
 
 def test_programs_reach_nodes_through_the_client_library(modules):
-    """A second connection class would have its own time limits, login, TLS and errors."""
+    """A second class of connections would have its own time limits, login, TLS and errors."""
     found = {module.name for module in programs(modules) if set(called(module.tree)) & OPENERS}
     assert found == set(MAY_CONNECT)
 
 
 def test_programs_leave_the_wire_format_to_the_client_library(modules):
-    """hiredis is the client library's affair."""
+    """Only the client library uses hiredis."""
     assert {module.name for module in programs(modules) if "hiredis" in imported(module.tree)} == set(MAY_SPEAK_RESP)
 
 
@@ -79,7 +79,7 @@ def test_command_lines_are_read_by_click(modules):
 
 
 def test_colours_come_from_rich_or_click(modules):
-    """Both leave colours out where the output is no terminal."""
+    """Both leave colours out if the output is not a terminal."""
     found = {m.name for m in modules if any(ESCAPE in text or r"\x1b" in text for text in constants(m.tree))}
     assert found == set(MAY_WRITE_ESCAPES)
 
@@ -91,19 +91,19 @@ def test_pages_of_metrics_come_from_prometheus_client(modules):
 
 
 def programs(modules):
-    """The modules that use nodes from outside."""
+    """Return the modules that use nodes from outside."""
     return [module for module in modules if module.name.startswith(PROGRAMS)]
 
 
 def called(tree: ast.AST) -> Iterator[str]:
-    """The names of the functions and methods that are called, without what stands before the dot."""
+    """Return the names of called functions and methods, without the part before the last dot."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
             yield node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
 
 
 def constants(tree: ast.AST) -> Iterator[str]:
-    """The texts in a module, docstrings included."""
+    """Return the texts in a module, including docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -123,7 +123,7 @@ def splits_at_colon(tree: ast.AST, methods: set[str]) -> bool:
 
 
 def imported(tree: ast.AST) -> set[str]:
-    """The top names of the packages that a module imports."""
+    """Return the top-level names of the packages that a module imports."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The log: docs/logs.md says what the table says, and the code uses all of the table and nothing else."""
+"""The log: docs/logs.md agrees with the table, and the code uses all of its messages and no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from disque_py.log_lines import MESSAGES, SECTIONS
 from rewrite_logs_page import MARK, PAGE, in_step
 
 SAYING = {"line", "tell", "note"}
-# Programs and libraries that have no log of a node.
+# Programs and libraries that don't write a node's log.
 OTHERS = tuple(
     f"disque_py/{folder}/"
     for folder in ("client", "cli", "gateway", "integrations", "spark", "simulator", "tasks", "testing")
@@ -20,7 +20,7 @@ LEVELS = {"debug", "verbose", "notice", "warning"}
 
 
 def said(modules):
-    """(where, name) of each message that the code makes."""
+    """Return (place, name) of each message that the code logs."""
     return [
         (f"{module.name}:{call.lineno}", word.value)
         for module in modules
@@ -65,7 +65,7 @@ def test_every_message_of_the_table_is_said(modules):
 
 
 def test_nothing_is_logged_beside_the_table(modules):
-    """A text in a call of log or notice would be in no table."""
+    """A literal text in a call of log or notice would be in no table."""
     found = [
         f"{module.name}:{call.lineno}"
         for module in modules
@@ -73,7 +73,7 @@ def test_nothing_is_logged_beside_the_table(modules):
         for call in ast.walk(module.tree)
         if isinstance(call, ast.Call) and name_of(call.func) in {"log", "_log", "_notice"}
         if call.args and isinstance(call.args[-1], ast.Constant | ast.JoinedStr)
-        if not module.name.startswith("cluster_bus/")  # Messages of the bus come under `bus`.
+        if not module.name.startswith("cluster_bus/")  # Messages of the bus are logged under `bus`.
     ]
     assert found == []
 

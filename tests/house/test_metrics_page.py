@@ -1,4 +1,4 @@
-"""Metrics: docs/metrics.md, the dashboard and the alerts name what the table has, and nothing else."""
+"""Metrics: docs/metrics.md, the dashboard and the alerts name only metrics of the table, and the page names all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES = set(BY_NAME)
 
 @pytest.fixture(scope="module")
 def dashboard():
-    """Its queries, by the titles of panels and the names of variables."""
+    """The dashboard's queries, by the titles of panels and the names of variables."""
     made = json.loads((EXAMPLES / "disque-dashboard.json").read_text(encoding="utf-8"))
     panels = [(panel["title"], target["expr"]) for panel in made["panels"] for target in panel.get("targets", ())]
     variables = made["templating"]["list"]
@@ -40,7 +40,7 @@ def metrics_in(query):
 
 
 def wrong_labels(query):
-    """Labels of a query's selectors that their metric lacks."""
+    """Return labels in a query's selectors that their metric lacks."""
     return [
         (name, label)
         for name, selector in re.findall(r"\b(disque_[a-z_]+)\{([^}]*)\}", query)
@@ -57,7 +57,7 @@ def test_the_page_is_in_step_with_the_table():
 
 
 def test_the_page_names_only_metrics_that_exist():
-    """Also in its introduction and examples."""
+    """This includes its introduction and examples."""
     assert sorted(set(metrics_in(PAGE.read_text(encoding="utf-8"))) - NAMES - {"disque_version"}) == []
 
 
@@ -104,7 +104,7 @@ def test_every_alert_has_a_test_in_which_it_fires():
     ids=" ".join,
 )
 def test_promtool_agrees(words):
-    """Prometheus' own tool; of Debian's package prometheus."""
+    """promtool is Prometheus's own tool, from Debian's package prometheus."""
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed")
     done = subprocess.run(["promtool", *words], cwd=EXAMPLES, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""setup.py has the C compiler optimize the modules that a job passes on its way, and no others."""
+"""setup.py lets the C compiler optimize the modules that run for every job, and no others."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import disque_py
 from disque_py.simulator.clients.connection import words
 from world import World
 
-# Where the code under test is: the checkout, or what is installed.
+# The folder of the code under test: the checkout, or the installed package.
 PACKAGES = Path(disque_py.__file__).resolve().parents[1]
 FEW, MANY = 20, 60
-# Modules that are called less often than once for two further jobs may be slow: those of each turn, for example.
+# Modules with fewer calls than one per two further jobs may be slow, for example modules that run once per turn.
 OFTEN = (MANY - FEW) // 2
 
 
 @pytest.fixture(scope="module")
 def build(root):
-    """The names of setup.py."""
+    """Return the names that setup.py defines."""
     return runpy.run_path(str(root / "setup.py"))
 
 
 def calls_in_files(names, jobs):
-    """The calls in each file, while jobs are added on the first node, and fetched and acknowledged on the last."""
+    """Count the calls in each file while jobs are added on the first node, and fetched and acknowledged on the last."""
     world = World("", events=True, is_prompt=False)
     for name in names:
         world.add(name, journal="everysec")
@@ -55,7 +55,7 @@ def calls_in_files(names, jobs):
 @pytest.mark.plain
 @pytest.mark.parametrize("names", ["abc", "ab"])
 def test_modules_that_every_job_passes_are_optimized(build, names):
-    """Added, copied or handed over, fetched, acknowledged, with a record in the journal and in the log of events."""
+    """The jobs are added, copied or handed over, fetched and acknowledged, with a journal and a log of events."""
     further = calls_in_files(names, MANY) - calls_in_files(names, FEW)
     passed = {name for name in build["modules"]() if further[str(PACKAGES / name)] >= OFTEN}
     assert {"disque_py/core/acks.py", "disque_py/core/journaling.py"} <= passed

@@ -1,4 +1,4 @@
-"""packaging/: images, charts, units and packages fit the project, and say the same as its pages."""
+"""packaging/: images, charts, units and packages fit the project, and agree with its pages."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ RENDERED = {"default": None, "everything": "packaging/helm/examples/everything.y
 
 @pytest.fixture
 def dockerfile(root):
-    """Its text."""
+    """The text of the Dockerfile."""
     return (root / "packaging/image/Dockerfile").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def chart(root):
-    """Its folder."""
+    """The folder of the chart."""
     return root / "packaging/helm/disque"
 
 
@@ -64,7 +64,7 @@ def copied(dockerfile, root, folder):
 
 
 def test_the_image_has_all_that_the_build_needs(dockerfile, root, tmp_path):
-    """setup.py among it, without which the build succeeds and is the slow one."""
+    """This includes setup.py: without it the build succeeds, but makes a slow program."""
     source = tmp_path / "source"
     source.mkdir()
     copied(dockerfile, root, source)
@@ -116,7 +116,7 @@ def test_hadolint_takes_the_dockerfile(root):
 
 
 def test_an_example_of_the_image_is_opened_on_purpose(dockerfile):
-    """protected-mode refuses whatever comes from outside a container."""
+    """protected-mode refuses all connections from outside a container."""
     assert "-e DISQUE_REQUIREPASS=" in dockerfile
 
 
@@ -124,7 +124,7 @@ def test_an_example_of_the_image_is_opened_on_purpose(dockerfile):
 
 
 def check_variables(names):
-    """Each variable names a directive of a node or a setting of the gateway."""
+    """Check that each variable names a directive of a node or a setting of the gateway."""
     known = {f"DISQUE_{name.upper().replace('-', '_')}" for name in BY_NAME}
     known |= {setting.variable for setting in GATEWAY_SETTINGS.values()}
     assert [name for name in names if name.startswith("DISQUE_") and name not in {*known, "DISQUE_PASSWORD"}] == []
@@ -197,7 +197,7 @@ def test_nodes_find_each_other_before_they_are_ready(root):
 
 
 def test_only_a_node_that_is_stuck_is_restarted(root):
-    """A node in the minority is not ready, but it stays."""
+    """A node in the minority is not ready, but it must not be restarted."""
     pod = manifests(root, "default")["StatefulSet", "disque"]["spec"]["template"]["spec"]
     node = pod["containers"][0]
     assert node["readinessProbe"]["exec"]["command"] == ["disque-cli", "--health"]
@@ -260,7 +260,7 @@ def test_nodes_are_drained_before_the_chart_takes_them_away(root, tmp_path):
 
 @pytest.mark.parametrize("name", RENDERED)
 def test_kubernetes_takes_the_manifests(root, name):
-    """By its own schemas; resources of operators have none there."""
+    """The test uses Kubernetes's schemas, which don't include resources of operators."""
     validate = pytest.importorskip("kubernetes_validate")
     for found in manifests(root, name).values():
         if found["apiVersion"].partition("/")[0] not in ("monitoring.coreos.com", "keda.sh"):
@@ -300,7 +300,7 @@ def test_systemd_takes_the_unit(root, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["disque-server@", "disque-gateway", "disque-exporter"])
 def test_units_name_their_documentation(root, name):
-    """Lintian asks for it."""
+    """Lintian requires it."""
     assert (
         "\nDocumentation=file:///usr/share/doc/disque-py\n" in (root / f"packaging/systemd/{name}.service").read_text()
     )

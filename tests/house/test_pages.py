@@ -1,4 +1,4 @@
-"""Everything that the pages name exists: files, headings, directives of the examples, figures to watch."""
+"""Everything that the pages name exists: files, headings, directives in examples, figures to watch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def anchors_of(text: str) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_to_files_and_headings(page):
-    """Also those from one page to a heading of another."""
+    """This includes links from one page to a heading of another."""
     missing = []
     for target, anchor in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
         path = page.parent / target if target else page
@@ -40,14 +40,14 @@ def test_examples_use_directives_that_exist(root, name):
         for line in lines
         if "ExecStart" in line or "docker run" in line
         for word in re.findall(r"(?<=--)[a-z-]+", line)
-        if word not in ("test-config", "read-only", "tmpfs")  # The last two are of docker.
+        if word not in ("test-config", "read-only", "tmpfs")  # The last two are options of docker.
     ]
     assert used or name == "image/Dockerfile"
     assert [word for word in used if word not in BY_NAME] == []
 
 
 def test_figures_to_watch_are_explained(root):
-    """Each field of the table in operations.md stands in info.md."""
+    """Each field in the table of operations.md is in info.md."""
     operations = (root / "docs/operations.md").read_text(encoding="utf-8")
     section = operations.partition("\n## Monitoring\n")[2].partition("\n## ")[0]
     fields = {
@@ -61,7 +61,7 @@ def test_figures_to_watch_are_explained(root):
 
 
 def test_every_design_note_is_listed(root):
-    """In the table of notes, so that it is found."""
+    """The table of notes has it, so that readers find it."""
     text = (root / "docs/design/index.md").read_text(encoding="utf-8")
     assert [note.name for note in (root / "docs/design").glob("[0-9]*.md") if f"]({note.name})" not in text] == []
 

@@ -12,12 +12,12 @@ OWN = {"self", "cls"}
 
 
 def is_private(name):
-    """Whether a name begins with one underscore."""
+    """Return whether a name begins with one underscore."""
     return name.startswith("_") and not name.startswith("__")
 
 
 def made_here(tree):
-    """Private names that the module gives to its own classes: fields, slots and methods."""
+    """Return private names that the module gives to its own classes: fields, slots and methods."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
@@ -26,7 +26,7 @@ def made_here(tree):
 
 
 def is_own(value):
-    """Whether this is an object's access to itself, perhaps as its parent class."""
+    """Return whether an object accesses itself, perhaps through its parent class."""
     if isinstance(value, ast.Call):
         return isinstance(value.func, ast.Name) and value.func.id == "super"
     return isinstance(value, ast.Name) and value.id in OWN

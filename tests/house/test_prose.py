@@ -1,7 +1,7 @@
 """Habits of prose that a regular expression can find: docstrings and comments of Python files, pages, and scenarios.
 
 A sentence has a subject with a name. It does not begin with a headless "What …" or "Who …", and a machine is not called
-"somebody". The rules stand in CONTRIBUTING.md. A name of a test is a sentence, too.
+"somebody". The rules are in CONTRIBUTING.md. The name of a test is a sentence, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HABITS = {
 }
 TEST_NAME = re.compile(r"^test_(?:what|who|whom|whoever|whatever)_|_(?:no|some|every)body(?:_|$)")
 
-# A quick look at a whole file: without one of these words it has no finding.
+# A quick check of a whole file: without one of these words it has no finding.
 CANDIDATE = re.compile(r"\b(?:what|who|whom|whose|whoever|whatever|that which)(?:\b|_)|body\b|body_", re.IGNORECASE)
 
 # Sentences that may stay, by the words they contain: quotations, names, and people.
@@ -71,12 +71,12 @@ def texts_of(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def blank(match: re.Match[str]) -> str:
-    """Return as many empty lines as the match has, so that line numbers stay true."""
+    """Return as many empty lines as the match has, so that line numbers stay right."""
     return "\n" * match[0].count("\n")
 
 
 def comments_of(text: str) -> Iterator[tuple[int, str]]:
-    """Yield blocks of comments: lines that follow on each other make one text."""
+    """Yield blocks of comments: consecutive lines make one text."""
     start, end, column, lines = 0, -1, -1, list[str]()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type != tokenize.COMMENT:
@@ -102,7 +102,7 @@ def habits_of(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def findings_in(path: Path) -> Iterator[Finding]:
-    """Yield (place, habit, words) for each finding in a file, names of tests included."""
+    """Yield (place, habit, words) for each finding in a file, including names of tests."""
     name = path.relative_to(ROOT).as_posix()
     if not CANDIDATE.search(path.read_text(encoding="utf-8")):
         return
@@ -118,19 +118,19 @@ def findings_in(path: Path) -> Iterator[Finding]:
 
 @pytest.fixture(scope="module")
 def findings() -> list[Finding]:
-    """All findings in the checkout."""
+    """Return all findings in the checkout."""
     paths = [path for place in PLACES for path in (ROOT / place).rglob("*.py")]
     paths += [path for pattern in (*PAGES, SCENARIOS) for path in ROOT.glob(pattern)]
     return [found for path in sorted({*paths}) if path.name != "test_prose.py" for found in findings_in(path)]
 
 
 def test_sentences_have_a_subject_with_a_name(findings):
-    """In every file of the checkout."""
+    """This checks every file of the checkout."""
     assert findings == []
 
 
 def test_comments_of_scenarios_are_read(tmp_path):
-    """Each block of comments is a text; the conversation below it is none."""
+    """Each block of comments is a text. The conversation below it is not."""
     path = tmp_path / "story.txt"
     path.write_text("# A story.\n\n# One node\n# answers.\ncluster a b\n", encoding="utf-8")
     assert list(texts_of(path)) == [(1, "A story.\n"), (3, "One node\nanswers.\n")]
@@ -152,5 +152,5 @@ def test_comments_of_scenarios_are_read(tmp_path):
     ],
 )
 def test_each_habit_is_found(text, count):
-    """And nothing else is."""
+    """Other sentences give no finding."""
     assert len(list(habits_of(text))) == count

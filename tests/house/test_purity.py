@@ -1,7 +1,7 @@
 """The core is deterministic: the same calls with the same clock and chance give the same bytes.
 
-Imports between floors are checked by import contracts (pyproject.toml); here is what contracts
-cannot see. The checks read the syntax tree, so they find the usual slips, not every way around.
+Import contracts (pyproject.toml) check imports between floors. These tests check the rest. They read the syntax tree,
+so they find the usual slips, not every possible way around the rules.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ FORBIDDEN_IMPORTS = {
     "tempfile", "threading", "time", "uuid", "uvloop",
 }  # fmt: skip
 FORBIDDEN_CALLS = {"open", "print", "input", "hash", "id"}
-# Calls that an unordered walk may feed without its order being seen.
+# Calls whose result does not depend on the order of their argument.
 ORDERLESS = {"sorted", "set", "frozenset", "sum", "len", "min", "max", "any", "all"}
 EXCUSE = "# any order:"
 
 
 def pure(modules):
-    """The modules these rules hold for."""
+    """The modules to which these rules apply."""
     return [module for module in modules if module.is_pure]
 
 
 def test_pure_modules_import_no_outside(modules):
-    """Time, chance, sockets, files and threads come in through ports, or not at all."""
+    """Time, chance, sockets, files and threads come only through ports."""
     found = [
         f"{module.name}:{line}: {name}"
         for module in pure(modules)
@@ -36,7 +36,7 @@ def test_pure_modules_import_no_outside(modules):
 
 
 def test_pure_modules_do_not_call_the_outside_through_builtins(modules):
-    """`hash` and `id` differ from run to run; `open`, `print` and `input` are the world."""
+    """`hash` and `id` differ from run to run; `open`, `print` and `input` use the outside."""
     found = [
         f"{module.name}:{node.lineno}: {node.func.id}()"
         for module in pure(modules)
@@ -47,15 +47,15 @@ def test_pure_modules_do_not_call_the_outside_through_builtins(modules):
 
 
 def test_chance_is_handed_in(modules):
-    """`random.Random` may be named as a type; a generator of one's own, or the module's, may not be used."""
+    """`random.Random` may be named as a type. A module may not make a generator, or use the module's functions."""
     assert [f"{module.name}:{line}" for module in pure(modules) for line in own_chance(module.tree)] == []
 
 
 def test_no_walk_over_a_set_decides_anything(modules):
     """
-    Sets of nodes are ordered by address, sets of bytes by a random seed: walking one in
-    another order would send other messages. Sort it, or say why the order cannot show
-    with `# any order: …` on that line.
+    The order of a set of nodes depends on addresses, that of a set of bytes on a random seed. A walk in another order
+    would send other messages. Sort the set, or say in a comment `# any order: …` on that line why the order can't
+    matter.
     """
     found = [
         f"{module.name}:{line}"
@@ -68,8 +68,8 @@ def test_no_walk_over_a_set_decides_anything(modules):
 
 def test_only_the_lifecycle_changes_the_state_of_a_job(modules):
     """
-    One file alone writes `job.state`, so a job's life can be read in one place. Restoring makes jobs
-    out of records before anybody is served; what tools call a job (persistence) is another thing.
+    Only one file writes `job.state`, so a job's life can be read in one place. There are two exceptions: restoring
+    makes jobs from records before clients are served, and the jobs of the tools (persistence) are other objects.
     """
     found = [
         f"{module.name}:{node.lineno}"
@@ -84,7 +84,7 @@ def test_only_the_lifecycle_changes_the_state_of_a_job(modules):
 
 
 def test_no_module_swallows_every_error(modules):
-    """A bare `except`, or one of `BaseException`, also catches what we did wrong ourselves."""
+    """A bare `except`, or `except BaseException`, would also catch errors of the module itself."""
     found = [
         f"{module.name}:{node.lineno}"
         for module in modules
@@ -97,7 +97,7 @@ def test_no_module_swallows_every_error(modules):
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Absolute names of imported modules, with their lines."""
+    """Return the absolute names of imported modules, with their lines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -106,7 +106,7 @@ def imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def own_chance(tree: ast.Module) -> Iterator[int]:
-    """Lines that use the random module for more than the name of the type."""
+    """Return the lines that use the random module for more than the name of the type."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "random":
             yield from (node.lineno for alias in node.names if alias.name != "Random")
@@ -118,7 +118,7 @@ def own_chance(tree: ast.Module) -> Iterator[int]:
 
 
 def walks_over_sets(tree: ast.Module) -> Iterator[int]:
-    """Lines that walk a set, or turn one into a sequence, where the order may matter."""
+    """Return the lines that walk a set, or turn one into a sequence, where the order may matter."""
     names = set(set_names(tree))
     harmless = {
         argument
@@ -143,12 +143,12 @@ def walks_over_sets(tree: ast.Module) -> Iterator[int]:
 
 
 def called(node: ast.Call) -> str:
-    """The last word of what is called."""
+    """Return the last word of the called name."""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def is_set(node: ast.expr, names: set[str]) -> bool:
-    """Whether an expression is a set, as far as the text of its module tells."""
+    """Return whether an expression is a set, as far as the text of its module shows."""
     if isinstance(node, ast.Set | ast.SetComp):
         return True
     if isinstance(node, ast.Call):
@@ -159,7 +159,7 @@ def is_set(node: ast.expr, names: set[str]) -> bool:
 
 
 def set_names(tree: ast.Module) -> Iterator[str]:
-    """Last words of names and fields that are annotated as, or assigned, sets in this module."""
+    """Return the last words of names and fields that this module annotates as sets, or to which it assigns sets."""
     for node in ast.walk(tree):
         if isinstance(node, ast.AnnAssign) and annotates_a_set(node.annotation):
             yield ast.unparse(node.target).rpartition(".")[2]
@@ -170,13 +170,13 @@ def set_names(tree: ast.Module) -> Iterator[str]:
 
 
 def annotates_a_set(annotation: ast.expr) -> bool:
-    """`set[...]`, `frozenset[...]` and their abstract kin, also as `… | None`."""
+    """Return whether an annotation is `set[...]`, `frozenset[...]` or an abstract set, also as `… | None`."""
     words = ast.unparse(annotation).strip("'\"").split("|")
     return any(word.strip().partition("[")[0] in {"set", "frozenset", "Set", "AbstractSet"} for word in words)
 
 
 def test_the_search_for_walks_finds_the_usual_slips():
-    """The checker itself: each of these lines would make two runs differ."""
+    """Each of these lines would make two runs differ."""
     slips = (
         "for x in {1, 2}: pass",
         "y = [f(x) for x in set(z)]",
@@ -189,7 +189,7 @@ def test_the_search_for_walks_finds_the_usual_slips():
 
 
 def test_the_search_for_walks_lets_ordered_and_orderless_ones_pass():
-    """Sorting, counting and asking whether any are how a set is meant to be used."""
+    """Sorting, counting and `any` don't depend on the order."""
     fine = (
         "a = {1}\nfor x in sorted(a): pass",
         "a = {1}\nb = sum(x for x in a)",

@@ -10,7 +10,7 @@ KNOWN = {"index.md", "architecture.md", "commands.md", "spec/acks.md", "examples
 
 
 def test_every_page_stands_in_the_navigation(root):
-    """A page that is in no menu is found by search alone."""
+    """Readers would find a page that is in no menu only by search."""
     nav = (root / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     listed = re.findall(r"[\w./-]+\.md", nav)
     pages = {page.relative_to(root / "docs").as_posix() for page in (root / "docs").rglob("*.md")}
@@ -26,7 +26,7 @@ def test_a_link_of_the_readme_leads_to_a_page_of_the_site():
 
 
 def test_a_link_out_of_docs_leads_to_a_page_of_the_site():
-    """Pages of docs/ are where they were, one folder nearer to the root."""
+    """Pages of docs/ keep their places, one folder nearer to the root."""
     text = "[a](../../README.md) [b](../commands.md)"
     assert relinked(text, "docs/spec/acks.md", "spec/acks.md", KNOWN) == "[a](../index.md) [b](../commands.md)"
 

@@ -1,7 +1,7 @@
 """All state that can grow is in a table with its bound: docs/operations.md, "Limits on memory", or BESIDES.
 
-Peers and clients may make a node keep only what has a bound. So a new container of the broker, the bus, the storage or
-the server fails here until a table has its bound. The tests of the bounds are where the bounds live, and in
+Peers and clients may make a node keep only state that has a bound. So a new container of the broker, the bus, the
+storage or the server fails here until a table has its bound. The tests of a bound are beside its module's tests, or in
 tests/unit/test_bounds.py.
 """
 
@@ -36,7 +36,7 @@ NAMES = (
     "set",
 )
 
-# Bounds that need no row for operators, and why the container stays small.
+# Bounds that need no row for operators, each with the reason why the container stays small.
 BESIDES = {
     "one turn": "emptied at the end of the turn; frames and requests bound what a turn reads",
     "one command": "gone with the long command that made it; the words of a command are bounded",
@@ -363,7 +363,7 @@ BOUNDS = {
     """,
 }
 
-# Rows whose state is in no container of these packages, but in a buffer, in a value, or in what another row counts.
+# Rows whose state is not in a container of these packages, but in a buffer, in a value, or counted by another row.
 VALUES = {
     "queues that never had a job, where there are more than 1,000",
     "queues paused from here",
@@ -414,7 +414,7 @@ def is_container(node: ast.Assign | ast.AnnAssign) -> bool:
 
 
 def reachable(root: object) -> Iterator[tuple[str, str]]:
-    """Yield class and attribute of each container of our objects that can be reached from this one."""
+    """Yield class and attribute of each container that can be reached from this object."""
     seen: set[int] = set()
     to_look = [root]
     while to_look:
@@ -443,12 +443,12 @@ def rows() -> set[str]:
 
 
 def test_each_container_that_can_grow_has_a_bound():
-    """Add the attribute to BOUNDS, under the bound that holds for it, with a test of that bound."""
+    """If this fails, add the attribute to BOUNDS, under its bound, with a test of that bound."""
     assert sorted(set(in_source()) - set(named())) == []
 
 
 def at_work() -> Broker:
-    """Return a broker that does a bit of everything."""
+    """Return a broker that has done a little of everything."""
     broker = make_broker()
     add_node(broker)
     for words in (
@@ -466,7 +466,7 @@ def at_work() -> Broker:
 
 @pytest.mark.plain
 def test_all_containers_that_a_broker_at_work_reaches_are_named():
-    """Also those that are inherited, or made by a function."""
+    """This includes containers that are inherited or made by a function."""
     reached = {(owner, attribute) for owner, attribute in reachable(at_work()) if owner not in OPTIONS}
     assert sorted(reached - set(named())) == []
 
@@ -481,6 +481,6 @@ OPTIONS = ("FetchOptions", "Settings")
 
 
 def test_each_bound_is_a_row_for_operators_or_has_a_reason():
-    """And each row is about something that there is."""
+    """Each row is about existing state."""
     assert set(BOUNDS) <= rows() | set(BESIDES)
     assert rows() - set(BOUNDS) == VALUES

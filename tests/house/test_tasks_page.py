@@ -1,4 +1,4 @@
-"""docs/tasks.md has a row for each option of tasks and of disque-worker, and each name of the package is somewhere."""
+"""docs/tasks.md has a row for each option of tasks and of disque-worker, and mentions each name of the package."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(page, title):
 
 
 def test_each_option_of_a_task_has_a_row(page):
-    """`batch` is set by groups."""
+    """The option `batch` needs none, because only groups set it."""
     both = set(tasks.TaskOptions.__annotations__) | NAMES
     assert rows(page, "Options") - {"@app.task"} == both - {"batch"}
 

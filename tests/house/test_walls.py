@@ -1,4 +1,4 @@
-"""Every module stands behind a wall: an import contract in pyproject.toml names it, or the package it lies in."""
+"""Every module is covered by an import contract in pyproject.toml, which names the module or its package."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def contracts(root):
 
 
 def dotted(module):
-    """The name a module is imported by."""
+    """Return the name by which a module is imported."""
     return module.name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def named_by(contracts):
-    """All packages and modules that a layer or a list of sources names."""
+    """Return all packages and modules that a layer or a list of sources names."""
     for contract in contracts:
         containers = [f"{container}." for container in contract.get("containers", [])] or [""]
         for layer in contract.get("layers", []):
@@ -41,7 +41,7 @@ def test_every_module_is_named_by_a_contract(contracts, modules):
 
 
 def test_every_module_of_a_split_package_stands_on_a_floor(contracts, modules):
-    """node/ and storage/ use each other, so their floors are told module by module."""
+    """node/ and storage/ use each other, so the contracts list their modules one by one."""
     floors = next(contract for contract in contracts if contract["name"].startswith("Floors"))
     names = set(named_by([floors]))
     split = [m for m in modules if m.name.startswith(("disque_py/node/", "disque_py/storage/"))]
@@ -49,6 +49,6 @@ def test_every_module_of_a_split_package_stands_on_a_floor(contracts, modules):
 
 
 def test_contracts_name_only_what_exists(contracts, modules):
-    """A name that was left behind by a move guards nothing."""
+    """An old name that remains after a move would protect nothing."""
     there = {dotted(module) for module in modules}
     assert sorted(set(named_by(contracts)) - there) == []

@@ -1,4 +1,4 @@
-"""The project speaks of itself alone: no place it was written at, and no tool it was written with."""
+"""The project describes only itself: not the place where it was written, nor the tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SKIPPED_FOLDERS = {
 }  # fmt: skip
 # Paths that exist on one machine only. /tmp, /var and /etc belong to every machine.
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|root|Users|work|farm|opt/(?:dev|wheels|pypi))/\w")
-# Bracketed, so that this file does not say the words itself.
+# Each word has brackets, so that this file does not contain the words itself.
 WORDS = re.compile(
     r"\b(?:c[l]aude|g[p]t|l[l]ms?|co[p]ilot|cha[t]bots?|(?:sub|a[i] |coding )[a]gents?)\b", re.IGNORECASE
 )
@@ -21,7 +21,7 @@ UNFINISHED = re.compile(r"\b(?:T[O]DO|F[I]XME|X[X]X|H[A]CK|Not[I]mplementedError
 
 
 def written_files(root: Path) -> list[Path]:
-    """Return every file that was written by hand, which is every file that is text."""
+    """Return every text file, because text files are written by hand."""
     found = []
     for path in sorted(root.rglob("*")):
         folders = path.relative_to(root).parts
@@ -33,7 +33,7 @@ def written_files(root: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def lines(root):
-    """(place, text) of every line in the checkout."""
+    """Return (place, text) of every line in the checkout."""
     found = []
     for path in written_files(root):
         text = path.read_bytes()
@@ -49,12 +49,12 @@ def test_no_path_of_one_machine(lines):
 
 
 def test_no_word_about_how_it_was_made(lines):
-    """Readers want to know what it does."""
+    """Readers want to know what the project does."""
     assert [place for place, line in lines if WORDS.search(line)] == []
 
 
 def test_nothing_is_left_for_later(lines):
-    """Missing work stands in an issue, not in the middle of a function."""
+    """Missing work belongs in an issue, not in the middle of a function."""
     code = (".py", ".sh", ".toml", "Makefile", "bin/", ".ci/")
     found = [place for place, line in lines if UNFINISHED.search(line) and any(word in place for word in code)]
     assert found == []

@@ -14,7 +14,7 @@ from servers import Cluster, Server
 
 @pytest.fixture
 def make_server(tmp_path):
-    """Makes nodes, not started yet: make_server(*options, config=[lines])."""
+    """Make nodes that are not started yet: make_server(*options, config=[lines])."""
     made = []
 
     def make(*options, config=(), port=None):
@@ -29,13 +29,13 @@ def make_server(tmp_path):
 
 @pytest.fixture
 def server(make_server):
-    """One node, running."""
+    """One running node."""
     return make_server().start()
 
 
 @pytest.fixture
 def make_cluster(tmp_path):
-    """Makes clusters, started and joined: make_cluster(count, *options)."""
+    """Make clusters of started and joined nodes: make_cluster(count, *options)."""
     made = []
 
     def make(count=3, *options):
@@ -56,6 +56,6 @@ def cluster(make_cluster):
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory):
-    """Three nodes to which nothing bad happens, shared; each test has queues of its own."""
+    """Three shared nodes without faults. Each test uses its own queues."""
     with Cluster(tmp_path_factory.mktemp("healthy"), 3) as cluster:
         yield cluster

@@ -1,4 +1,4 @@
-"""Recorded histories of what is held by one holder at a time: locks, and jobs of exclusive queues."""
+"""Recorded histories of things that only one holder may have at a time: locks, and jobs of exclusive queues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Held(NamedTuple):
-    """A time in which something was held, as its holder saw it by one clock of the machine, in seconds."""
+    """A span in which its holder had something, in seconds of one clock of the machine."""
 
     name: bytes
     fence: int
@@ -17,7 +17,7 @@ class Held(NamedTuple):
 
 
 def overlaps(history: Collection[Held]) -> list[tuple[Held, Held]]:
-    """Return neighbours of one name that were held at the same time, or whose fences are in a wrong order."""
+    """Return successive spans of one name that overlap, or whose fences are in the wrong order."""
     found = []
     for name in {held.name for held in history}:
         ordered = sorted((held for held in history if held.name == name), key=lambda held: held.began)

@@ -2,10 +2,10 @@
 
     python tests/integration/journal_rounds.py --rounds 20
 
-A round: producers and consumers work on all nodes of a cluster; SIGKILL hits one node, some, or all at once; they
-start again from their journals; the producers end, and everything that is owed is fetched. Owed is every job whose
-ADDJOB was answered and for which no ACKJOB was ever sent. At-most-once jobs are counted over all rounds: none may
-come twice. The same folders serve all rounds, so each start reads the history of those before.
+In each round, producers and consumers work on all nodes of a cluster. SIGKILL hits one node, some, or all at the same
+time. The nodes start again from their journals. Then the producers end, and consumers fetch every job that is owed: a
+job whose ADDJOB was answered and for which no ACKJOB was ever sent. At-most-once jobs are counted over all rounds, and
+none may come twice. All rounds use the same folders, so each start reads the history of earlier rounds.
 
 test_journal_crash.py runs one round of each kind. This program runs long series.
 """
@@ -36,7 +36,7 @@ RETRY_S = 2
 TTL_S = 1000
 PIPELINE = 20
 BODY = "x" * 100
-# Requeued after RETRY, and asked for before that; a busy machine takes its time.
+# Jobs are queued again after RETRY and some questions to other holders. A busy machine needs more time.
 DRAIN_SECONDS = 60.0
 NODE_OPTIONS = ("--appendonly", "yes", "--cluster-node-timeout", 1000, "--auto-aof-rewrite-min-size", "256kb")
 
@@ -46,9 +46,9 @@ Work = Callable[[threading.Event], None]
 class Oracle:
     """The knowledge of producers and consumers over all rounds. Sets grow under the interpreter's lock.
 
-    added       ids that ADDJOB answered with
-    ack_sent    ids that an ACKJOB was sent for; acked: … and answered
-    got         id -> deliveries
+    added       ids in replies to ADDJOB
+    ack_sent    ids for which an ACKJOB was sent; acked: ids whose ACKJOB was also answered
+    got         id -> number of deliveries
     again       ids that were delivered although their ACKJOB had been answered
     """
 
@@ -65,12 +65,12 @@ class Oracle:
         return self.added - self.ack_sent - self.once
 
     def doubled(self) -> list[str]:
-        """At-most-once jobs that came twice."""
+        """Return at-most-once jobs that came twice."""
         return sorted(id for id in self.once if self.got[id] > 1)
 
 
 def producer(server: Server, oracle: Oracle, *options: str | int, once: bool = False) -> Work:
-    """Adds jobs, PIPELINE at a time; a dead node is tried again."""
+    """Return a function that adds jobs, PIPELINE at a time, until its event is set. It retries a dead node."""
     words = ("ADDJOB", ONCE_QUEUE if once else QUEUE, BODY, 5000, "RETRY", 0 if once else RETRY_S, "TTL", TTL_S)
 
     def produce(over: threading.Event) -> None:
@@ -95,7 +95,7 @@ def producer(server: Server, oracle: Oracle, *options: str | int, once: bool = F
 
 
 def consumer(server: Server, oracle: Oracle, ack_share: float) -> Work:
-    """Takes jobs of both queues and acknowledges this share of them; what it keeps comes back after RETRY."""
+    """Return a function that takes jobs of both queues until its event is set, and acknowledges this share of them."""
 
     def consume(over: threading.Event) -> None:
         rng = random.Random(server.port)
@@ -121,7 +121,7 @@ def consumer(server: Server, oracle: Oracle, ack_share: float) -> Work:
 
 
 def load(servers: Sequence[Server], oracle: Oracle, ack_share: float) -> list[Work]:
-    """Return producers and a consumer for every node: copies on all, on two, on one, and at most once."""
+    """Return a consumer and producers for every node: with copies on all, two or one node, and at most once."""
     count = len(servers)
     functions: list[Work] = []
     for number, server in enumerate(servers):
@@ -163,7 +163,7 @@ def play_round(
 
 
 def main() -> int:
-    """Rounds with one, two and three victims in turn."""
+    """Run rounds with one, two and three killed nodes in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--policy", choices=("always", "everysec", "no"), default="always")

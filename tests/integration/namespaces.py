@@ -1,11 +1,11 @@
-"""Nodes with network stacks of their own, whose links can be cut: namespaces of Linux on one bridge.
+"""Nodes with separate network stacks, whose links can be cut: namespaces of Linux on one bridge.
 
     with SeparateCluster(tmp_path) as cluster:
         with cluster.cut([0], [1, 2]):
             …
 
-A cut link loses packets in silence, as a broken switch does: connections stay open, and no error is heard. Both nodes
-send their frames to a hardware address that no machine has. The test itself has an address on the bridge, so it reaches
+A cut link loses packets silently, like a broken switch: connections stay open, and there is no error. Both nodes send
+their frames to a hardware address that no machine has. The test itself has an address on the bridge, so it reaches
 nodes on both sides of a cut.
 
 Needs root, network namespaces and the program `ip`; `why_not` says what is missing.
@@ -44,7 +44,7 @@ def why_not() -> str | None:
 
 
 class SeparateCluster(Cluster):
-    """Nodes in namespaces of their own, at one bridge."""
+    """Nodes in separate namespaces, on one bridge."""
 
     def __init__(self, folder: Path, count: int = 3, options: Iterable[str] = ()) -> None:
         super().__init__(folder, count, tuple(options))
@@ -73,7 +73,7 @@ class SeparateCluster(Cluster):
         super().close()
         for number, space in enumerate(self._spaces):
             with suppress(OSError):
-                _ip("link", "del", self._outer(number))  # A namespace ends later than its deletion.
+                _ip("link", "del", self._outer(number))  # The namespace ends only some time after its deletion.
             with suppress(OSError):
                 _ip("netns", "del", space)
         with suppress(OSError):
@@ -83,7 +83,7 @@ class SeparateCluster(Cluster):
     def cut(self, one_side: Iterable[int], other_side: Iterable[int], *, both_ways: bool = True) -> Iterator[None]:
         """Lose all packets between nodes of the two sides (indices of servers).
 
-        both_ways   otherwise only packets from the first side to the other one are lost
+        both_ways   False: only packets from the first side to the other one are lost
         """
         pairs = [(one, other) for one in one_side for other in other_side]
         if both_ways:
@@ -97,7 +97,7 @@ class SeparateCluster(Cluster):
                 self._aim(sender, receiver, self._hardware[receiver])
 
     def _aim(self, sender: int, receiver: int, hardware: str) -> None:
-        """Set the hardware address to which one node sends what is for another one."""
+        """Set the hardware address to which one node sends its packets for another one."""
         to = self.servers[receiver].host
         self._inside(sender, "neigh", "replace", to, "lladdr", hardware, "nud", "permanent", "dev", "eth0")
 

@@ -1,4 +1,4 @@
-"""Real nodes for integration tests: processes on free loopback ports, each with a folder of its own.
+"""Real nodes for integration tests: processes on free loopback ports, each with its own folder.
 
     with Cluster(tmp_path, 3) as cluster:
         a, b, c = cluster.servers
@@ -8,8 +8,8 @@
         cluster.wait_whole()
 
 `Server` is one process: start, stop, kill, restart, pause (SIGSTOP), resume. `command` sends one command and returns
-the reply as hiredis reads it (bytes, int, list, None); error replies are raised as hiredis.ReplyError. `connect` gives
-a connection of one's own, for blocking commands, pipelines and raw bytes.
+the reply as hiredis reads it (bytes, int, list, None). Error replies are raised as hiredis.ReplyError. `connect`
+returns a separate connection, for blocking commands, pipelines and raw bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import disque_py
 from disque_py.loopback_ports import HOST, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-# Where the package under test is: an installed wheel, or the checkout.
+# The folder of the package under test: an installed wheel, or the checkout.
 INSTALLED = Path(disque_py.__file__).resolve().parents[1]
 PORT_TRIES = 5
 PORT_TAKEN = "Address already in use"
@@ -67,7 +67,7 @@ class Connection:
         return reply
 
     def send(self, *words: Word) -> None:
-        """Send a command and go on."""
+        """Send a command, without waiting for the reply."""
         self.send_raw(hiredis.pack_command(cast(Any, words)))
 
     def send_raw(self, data: bytes) -> None:
@@ -75,7 +75,7 @@ class Connection:
         self.sock.sendall(data)
 
     def read(self) -> Any:
-        """Return the next reply, also an error reply. Raises EOFError if the node hangs up, and TimeoutError."""
+        """Return the next reply, perhaps an error reply. Raises EOFError if the node hangs up, and TimeoutError."""
         while (reply := self._reader.gets()) is False:
             data = self.sock.recv(1 << 16)
             if not data:
@@ -96,19 +96,20 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.sock.close()
 
 
 class Server:
     """One node.
 
-    folder    its working directory; `output` inside gets what it prints, log included
-    port      for clients; the bus listens BUS_PORT_DISTANCE above
+    folder    the working directory; the file `output` in it gets the printed text, including the log
+    port      the port for clients; the port of the bus is BUS_PORT_DISTANCE above it
     options   further words of the command line, `--name value …`
-    config    lines of a config file, `disque.conf` inside the folder; without any there is no file
-    environment   variables of the process, besides ours
-    host      its address; `prefix` are words before its command line (namespaces.py)
+    config    lines of the config file `disque.conf` in the folder; without lines there is no file
+    environment   variables of the process, in addition to those of this process
+    host      the address
+    prefix    words before the command line (namespaces.py)
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Server:
 
     @property
     def words(self) -> list[str]:
-        """Its command line. The node listens on `host`, with its folder as `dir`, unless `options` say otherwise."""
+        """Return the command line. The node listens on `host`, with its folder as `dir`, unless `options` differ."""
         words = [*self.prefix, sys.executable, "-m", "disque_py.server.main"]
         if self.config_path.exists():
             words.append(str(self.config_path))
@@ -146,17 +147,17 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The id of the running process."""
+        """Return the id of the running process."""
         assert self.process is not None
         return self.process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Return whether the process runs."""
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> Server:
-        """Start the process and wait until it answers. Raises AssertionError with its output if it doesn't."""
+        """Start the process, and wait until it answers. Raises AssertionError with its output if it doesn't."""
         self.launch()
         return self.wait_started()
 
@@ -172,7 +173,7 @@ class Server:
         raise AssertionError(f"the node on port {self.port} did not start:\n{self.output()}")
 
     def launch(self) -> None:
-        """Start the process, and don't wait."""
+        """Start the process, without waiting for it."""
         assert not self.is_running
         path = os.pathsep.join(filter(None, (str(INSTALLED), os.environ.get("PYTHONPATH", ""))))
         with (self.folder / "output").open("ab") as output:
@@ -212,7 +213,7 @@ class Server:
             raise AssertionError(f"the node on port {self.port} did not end:\n{self.output()}") from None
 
     def kill(self) -> None:
-        """Send SIGKILL: the process ends without a farewell."""
+        """Send SIGKILL: the process ends immediately."""
         self._hang_up()
         if self.process is not None:
             self.process.kill()
@@ -222,7 +223,7 @@ class Server:
         """Start again with the same port and folder. Stop the process first if it runs."""
         if self.is_running:
             self.stop()
-        self._may_move = False  # The others know this port.
+        self._may_move = False  # Other nodes know this port.
         return self.start()
 
     def pause(self) -> None:
@@ -230,7 +231,7 @@ class Server:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
@@ -245,7 +246,7 @@ class Server:
     # -- talking to it ----------------------------------------------------------------------------
 
     def command(self, *words: Word) -> Any:
-        """Send one command on a kept connection. Raises hiredis.ReplyError. Not for use after REPLY OFF."""
+        """Send one command on a kept connection. Raises hiredis.ReplyError. Don't use it after CLIENT REPLY OFF."""
         if self._connection is None:
             self._connection = self.connect()
         try:
@@ -255,7 +256,7 @@ class Server:
             raise
 
     def connect(self, timeout_s: float = REPLY_SECONDS, tls: ssl.SSLContext | None = None) -> Connection:
-        """A new connection; OSError."""
+        """Return a new connection. Raises OSError."""
         sock = socket.create_connection((self.host, self.port), timeout_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -265,7 +266,7 @@ class Server:
             raise
 
     def answers(self) -> bool:
-        """Return whether it serves: it replies to PING, perhaps with -NOAUTH, and has read its journal."""
+        """Return whether the node serves clients: it has read its journal, and replies to PING (perhaps -NOAUTH)."""
         try:
             with self.connect(1.0) as connection:
                 connection.send("PING")
@@ -274,26 +275,26 @@ class Server:
             return False
 
     def info(self, section: str = "all") -> dict[str, str]:
-        """The fields of INFO."""
+        """Return the fields of INFO."""
         lines = self.command("INFO", section).decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
     @property
     def node_id(self) -> str:
-        """40 hex characters."""
+        """Return the node's id, 40 hexadecimal characters."""
         return str(self.command("CLUSTER", "MYID").decode())
 
     def nodes(self) -> dict[str, list[str]]:
-        """CLUSTER NODES: id -> the further fields (address, flags, ping, pong, link)."""
+        """Return CLUSTER NODES: id -> the other fields (address, flags, ping, pong, link)."""
         lines = self.command("CLUSTER", "NODES").decode().splitlines()
         return {line.split()[0]: line.split()[1:] for line in lines}
 
     def meet(self, other: Server) -> None:
-        """CLUSTER MEET."""
+        """Send CLUSTER MEET."""
         self.command("CLUSTER", "MEET", other.host, other.port)
 
     def sees_well(self, count: int) -> bool:
-        """Return whether it knows `count` nodes, itself included, all of them linked and without a fault.
+        """Return whether it knows `count` nodes, including itself, all of them linked and neither suspected nor failed.
 
         Handshakes in progress don't count.
         """
@@ -347,7 +348,7 @@ class Cluster:
         self.wait_whole()
 
     def wait_whole(self, seconds: float = START_SECONDS) -> None:
-        """Wait until every running node sees every node of the cluster well."""
+        """Wait until every running node is linked to every node of the cluster, and suspects none."""
         count = len(self.servers)
         until(lambda: all(server.sees_well(count) for server in self.servers if server.is_running), seconds)
 
@@ -361,5 +362,5 @@ def until(condition: Callable[[], object], seconds: float = START_SECONDS) -> No
     """Check the condition repeatedly until it is true. Raises AssertionError after the time limit."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come true in time"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(LOOK_AGAIN_SECONDS)

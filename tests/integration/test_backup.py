@@ -1,4 +1,4 @@
-"""Backups, restores and moving in, with real nodes and the real programs."""
+"""Backups, restores and imports of the original's journal, with real nodes and the real programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOURNAL = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 def run(program: str, *words: object) -> subprocess.CompletedProcess[str]:
-    """A program of the checkout."""
+    """Run a program of the checkout."""
     command = [sys.executable, str(ROOT / "bin" / program), *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
@@ -31,7 +31,7 @@ def done(program: str, *words: object) -> str:
 
 
 class Load(threading.Thread):
-    """Adds jobs until it is stopped; `acknowledged` are those that were answered, in order."""
+    """A thread that adds jobs until it is stopped. `acknowledged` has the jobs whose ADDJOB was answered, in order."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(daemon=True)
@@ -52,7 +52,7 @@ class Load(threading.Thread):
 
 
 def fetch_all(server: Server, count: int, seconds: float = 20.0) -> set[bytes]:
-    """Bodies of this many different jobs, acknowledged."""
+    """Fetch and acknowledge this many different jobs, and return their bodies."""
     found: set[bytes] = set()
     deadline = time.monotonic() + seconds
     while len(found) < count and time.monotonic() < deadline:
@@ -120,7 +120,7 @@ def test_a_node_that_runs_is_not_restored_over(make_server, tmp_path):
 
 
 def loadjob(number: int, node: str, retry_s: int) -> bytes:
-    """A record of the original's journal: a queued job of one holder."""
+    """Return a record of the original's journal: a queued job of one holder."""
     job_id = b"D-%b-%024d-05a%d" % (node[:8].encode(), number, 1 if retry_s else 0)
     now_s = int(time.time())
     body = b"old-%d" % number
@@ -132,7 +132,7 @@ def loadjob(number: int, node: str, retry_s: int) -> bytes:
 
 @pytest.fixture
 def moving(make_server) -> Server:
-    """A node in whose directory the original's journal lies, with three jobs and an at-most-once one."""
+    """A node whose directory has the original's journal, with three jobs and an at-most-once job."""
     server: Server = make_server("--appendonly", "yes")
     records = [loadjob(number, "ab" * 20, 1) for number in range(3)] + [loadjob(7, "ab" * 20, 0)]
     (server.folder / "disque.aof").write_bytes(b"".join(records))

@@ -23,7 +23,7 @@ def run(*words):
 
 
 def children_of(pid):
-    """Processes that descend from this one."""
+    """Return the processes that descend from this one."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -37,7 +37,7 @@ def children_of(pid):
 
 
 def test_a_quick_run_measures_a_real_node_in_turns(tmp_path):
-    """All ways out: the tables, a file of samples, and a status."""
+    """The test checks all output: the tables, a file of samples, and the exit status."""
     json_file = tmp_path / "found.json"
     tests = ("ping", "cycle", "wakeup", "latency")
     status, output, errors = run(
@@ -60,7 +60,7 @@ def test_nodes_that_need_each_other_are_measured(tmp_path):
     assert status == 0
     assert re.search(r"^\| p=4 \| disque-py \|", output, re.MULTILINE)
     found = {one["test"]: one["values"] for one in json.loads(json_file.read_text())["samples"]}
-    # Two other nodes must say that they have a copy, so each job costs messages.
+    # Two other nodes must confirm their copies, so each job costs messages.
     assert found["replicate"]["messages"] > 1
 
 

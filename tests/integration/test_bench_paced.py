@@ -26,7 +26,7 @@ def test_every_request_of_a_fixed_rate_has_a_latency(server, lines):
 
 
 def test_a_stall_is_in_the_latencies_of_all_requests_that_it_held_up(server, lines):
-    """The node rests for half a second; a generator that waits for replies would have sent one request meanwhile."""
+    """The node stops for half a second. A generator that waits for replies would have sent one request meanwhile."""
     server.command("ADDJOB", "q", "x", 0)
     request = DISQUE.add("q", b"x")
     lines[0].request(request)

@@ -46,7 +46,7 @@ def test_several_nodes_are_joined_and_tell_their_messages():
 
 
 def test_a_running_server_is_measured_and_left_alone(server):
-    """No flush, no stop; its process is known by its own word."""
+    """It is not flushed and not stopped. The server itself reports its process id."""
     server.command("ADDJOB", "q", "body", 0)
     with Servers() as servers:
         running = servers.start(Contestant("there", DISQUE, port=server.port))

@@ -1,4 +1,4 @@
-"""bin/disque-*: programs that run from a checkout, or say what is missing."""
+"""bin/disque-*: programs that run from a checkout, or report missing packages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_programs_look_for_all_that_the_package_depends_on():
 
 
 def fake_python(path, output):
-    """An interpreter that says what it is asked to run."""
+    """Make an interpreter that prints the program that it should run."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{output}\n")
     path.chmod(0o755)
@@ -81,7 +81,7 @@ def fake_python(path, output):
 
 
 def run_in(checkout):
-    """Its program, by this interpreter, with nothing prepared elsewhere."""
+    """Run the checkout's program with this interpreter, without any prepared environment."""
     return output_of(sys.executable, checkout / "bin" / "disque-cli", "PING", "x", DISQUE_VENV="")
 
 
@@ -100,7 +100,7 @@ def test_a_fresh_clone_prepares_itself_and_goes_on(checkout):
 
 
 def test_an_environment_that_lacks_a_new_dependency_is_brought_up_to_date(checkout):
-    """`git pull`, and pyproject.toml names one more package: the second attempt has it."""
+    """After a `git pull`, pyproject.toml may name a new package. The second attempt has it."""
     python = checkout / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
@@ -111,7 +111,7 @@ def test_an_environment_that_lacks_a_new_dependency_is_brought_up_to_date(checko
 
 @pytest.mark.parametrize("prepare", ["exit 1", "echo " + sys.executable, "echo nowhere"])
 def test_a_package_that_stays_missing_is_reported_with_a_remedy(checkout, prepare):
-    """Preparing happens once, whether it fails or does not help."""
+    """The environment is prepared only once, even if that fails or does not help."""
     fake_python(checkout / "bin" / "prepare", f"echo Preparing >&2; {prepare}")
     status, output, errors = run_in(checkout)
     assert (status, output, errors.count("Preparing")) == (1, "", 1)

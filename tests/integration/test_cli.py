@@ -29,7 +29,7 @@ JOB_ID = r"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}"
 
 
 def run(program, *words, text=None, status=0, **environment):
-    """The output of a program, whose exit status must be `status`, None: any; errors follow the output."""
+    """Return the output of a program, followed by its errors. The exit status must be `status`; None: any."""
     ended = subprocess.run(
         [*program, *map(str, words)],
         input=text,
@@ -48,21 +48,21 @@ def run(program, *words, text=None, status=0, **environment):
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    """One node for all tests that don't end it; each has queues of its own."""
+    """One node for all tests that don't end it. Each test uses its own queues."""
     with Server(tmp_path_factory.mktemp("node")) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory):
-    """Three nodes that know each other, for tests that only look."""
+    """Three nodes that know each other, for tests that change nothing."""
     with Cluster(tmp_path_factory.mktemp("three"), 3) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def cli(node):
-    """disque-cli that talks to the node."""
+    """Run disque-cli against the node."""
 
     def call(*words, **options):
         return run(CLI, "-p", node.port, *words, **options)
@@ -112,7 +112,7 @@ def test_a_dead_address_is_exit_status_1():
 
 
 def test_the_body_may_come_from_standard_input(cli):
-    """-x puts it last, -X where it is wanted."""
+    """-x puts the body last, -X at the place of a given word."""
     assert cli("-X", "BODY", "ADDJOB", "stdin", "BODY", "0", text="from\nstdin").startswith("D-")
     assert cli("-x", "QLEN", text="stdin") == "1\n"
     assert cli("GETJOB", "FROM", "stdin").endswith("\nfrom\nstdin\n")
@@ -212,7 +212,7 @@ def test_the_queues_of_a_cluster_are_one_table(three):
 
 
 def test_the_table_of_queues_stays_in_its_place(node):
-    """Until Ctrl-C, which leaves the last one."""
+    """It is redrawn until Ctrl-C, and the last table stays on the screen."""
     node.command("ADDJOB", "watched", "x", 0)
     front, back = pty.openpty()
     fcntl.ioctl(back, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
@@ -222,7 +222,7 @@ def test_the_table_of_queues_stays_in_its_place(node):
     seen = b""
     while seen.count(b"watched") < 2:
         seen += os.read(front, 4096)
-    assert b"\x1b[?1049h" in seen  # Another screen, as `top` has.
+    assert b"\x1b[?1049h" in seen  # It uses the alternate screen, like `top`.
     process.send_signal(signal.SIGINT)
     with contextlib.suppress(OSError):
         while more := os.read(front, 4096):
@@ -417,15 +417,17 @@ def test_a_node_that_does_not_answer_is_reported(three):
 
 
 def test_a_node_is_removed_when_its_jobs_are_elsewhere(make_cluster):
-    """A lease keeps it a while; each change is a line, with the reason; then it is forgotten and its process ends."""
+    """A lease delays the end. Each change is a line with the reason. In the end the node is forgotten and stopped."""
     a, b, c = make_cluster(3).servers
     for number in range(40):
         c.command("ADDJOB", "q", number, 3000, "REPLICATE", 1 + number % 3)
     c.command("ADDJOB", "leased", "x", 3000, "RETRY", 4, "REPLICATE", 1)
     assert c.command("GETJOB", "FROM", "leased")
     lines = run(CLUSTER, "remove-node", address(c), "--shutdown").splitlines()
-    counts = [int(line.split()[0]) for line in lines if re.match(r"\d+ jobs? left", line)]  # Behind it, the reasons.
-    assert counts[-1] == 0  # A quick machine is done before the first look.
+    counts = [
+        int(line.split()[0]) for line in lines if re.match(r"\d+ jobs? left", line)
+    ]  # The reasons follow the number.
+    assert counts[-1] == 0  # On a fast machine the first count is already 0.
     assert any("worker" in line for line in lines)
     assert lines[-1].endswith("is out of the cluster")
     assert c.wait_ended() == 0

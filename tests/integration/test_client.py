@@ -1,4 +1,4 @@
-"""The client library against three real nodes, of which some leave and some are killed."""
+"""The client library against three real nodes. Some nodes leave, and some are killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from disque_py.client import (
 )
 from disque_py.loopback_ports import free_port
 
-# Longer than the slowest delivery in a cluster, because these tests judge the client.
+# Longer than the slowest delivery in a cluster, because these tests are about the client.
 PATIENT_MS = 45_000
 UNKNOWN = "D-ffffffff-" + "x" * 24 + "-05a1"
 
@@ -56,7 +56,7 @@ class RealNode:
 
 
 class ThreeNodes:
-    """A cluster; `clients()` name all nodes."""
+    """A cluster. The clients that `clients()` makes know all nodes."""
 
     def __init__(self, folder):
         self.nodes = [RealNode(folder(f"node-{letter}")) for letter in "abc"]
@@ -80,7 +80,7 @@ class ThreeNodes:
 
 
 def is_joined(client):
-    """Whether a node knows three, all well."""
+    """Return whether a node knows three nodes without faults."""
     nodes = client.hello().nodes
     return len(nodes) == 3 and all(node.priority == 1 for node in nodes)
 
@@ -104,14 +104,14 @@ def three_nodes(folder):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Three nodes for the tests that break nothing."""
+    """Three nodes for tests without faults."""
     with three_nodes(tmp_path_factory.mktemp) as nodes:
         yield nodes
 
 
 @pytest.fixture
 def fragile(tmp_path_factory):
-    """Three nodes for one test that does."""
+    """Three nodes for one test with faults."""
     with three_nodes(tmp_path_factory.mktemp) as nodes:
         yield nodes
 
@@ -254,7 +254,7 @@ def test_a_worker_handles_every_job_once(cluster):
                     await producer.add_jobs("worked", [f"{address}/{number}" for number in range(300)])
             worker = Worker(disque, ["worked"], handle, concurrency=20)
             serving = asyncio.ensure_future(worker.serve())
-            until = time.monotonic() + 60  # Other tests limit the time of a cluster.
+            until = time.monotonic() + 60  # A generous limit, because other tests check a cluster's speed.
             while len(done) < 600 and time.monotonic() < until:
                 await asyncio.sleep(0.02)
             worker.stop()
@@ -325,7 +325,7 @@ def test_a_job_that_always_fails_rests_and_is_given_up(cluster):
 
 
 def test_jobs_that_an_iterator_does_not_hand_out_go_to_other_consumers(client):
-    """At once, and for every node."""
+    """They go back immediately, at every node."""
     client.add_jobs("batch", [b"%d" % number for number in range(10)], retry=300)
     first = next(iter(client.jobs("batch", count=10, idle_ms=5_000)))
     rest = []
@@ -356,7 +356,7 @@ def test_a_consumer_moves_to_the_node_that_makes_its_jobs(cluster):
 
 
 def test_producers_and_consumers_survive_a_killed_node(fragile):
-    """Every job that was acknowledged to its producer arrives; callers get errors of type DisqueError only."""
+    """Every job whose producer got an id arrives. Callers get only errors of type DisqueError."""
     added, found, errors = set(), set(), []
 
     async def produce(disque, number):

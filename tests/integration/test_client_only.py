@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-# A finder that refuses all but the standard library and this project's client library, on a system like Windows.
+# A finder that refuses all modules except the standard library and this project's client library, as if on Windows.
 PROGRAM = """
 import asyncio, select, signal, socket, sys
 

@@ -1,4 +1,4 @@
-"""Clusters of real nodes: killed, frozen, moved, drained, and the promises that hold meanwhile."""
+"""Clusters of real nodes that are killed, frozen, moved and drained, and the promises that they keep meanwhile."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from workers import consumer, flags_of, is_refused, jobs_of, knows, producer, ru
 
 FAST_FAILURES = ("--cluster-node-timeout", 1000)
 NODES_FILE = "nodes.conf"
-# A latency is judged by the best of some rounds: a busy machine spoils one of them, a defect all.
+# A latency is judged by the best of some rounds: a busy machine spoils one of them, but a defect spoils all.
 ROUNDS = 3
-# Of a machine that others use as well.
+# The limit on a machine that others use as well.
 SLOWNESS = 1.5
 
 
@@ -30,7 +30,7 @@ SLOWNESS = 1.5
 
 @pytest.mark.timeout(300)
 def test_a_killed_node_loses_nothing_that_was_acknowledged(make_cluster):
-    """Two copies survive kill -9 of one node under load, in the middle of it and after its return."""
+    """With two copies, jobs survive kill -9 of one node under load, while it is away and after its return."""
     cluster = make_cluster(3, *FAST_FAILURES)
     a, b, c = cluster.servers
     added, got = [], [Counter(), Counter(), Counter()]
@@ -50,12 +50,13 @@ def test_a_killed_node_loses_nothing_that_was_acknowledged(make_cluster):
             until(lambda: len(added) > count + 50)
         until(lambda: not set(added) - set().union(*got), 20)
     assert len(added) == len(set(added))
-    # An ack whose answer was lost with the connection is asked for again after three minutes at most (semantics, 3).
+    # If the answer to an ack was lost with the connection, it is asked for again after at most three minutes
+    # (semantics, 3).
     until(lambda: jobs_of(a) == jobs_of(b) == jobs_of(c) == 0, 200)
 
 
 def test_a_crash_of_one_of_three_costs_producers_with_the_default_a_second(make_cluster):
-    """With the default node timeout; a producer that asks for three copies is refused, as it has to be."""
+    """This is with the default node timeout. A producer that asks for three copies must be refused."""
     a, b, c = make_cluster(3).servers
     a.command("ADDJOB", "q", "before", 1000)
     b.kill()
@@ -76,7 +77,7 @@ def test_a_crash_of_one_of_three_costs_producers_with_the_default_a_second(make_
 
 
 def test_two_nodes_that_are_killed_right_after_a_meeting_find_the_cluster_again(make_cluster):
-    """Reset, met, linked, and two gone in the same moment: what they told the others is in their files."""
+    """The nodes are reset, met and linked, and two are killed. Their files have all that they told the others."""
     cluster = make_cluster(5)
     for server in cluster.servers:
         server.command("CLUSTER", "RESET", "HARD")
@@ -118,7 +119,7 @@ def test_a_wiped_node_and_the_others_say_in_their_logs_what_helps(make_cluster):
 
 
 def test_jobs_without_an_ack_come_back_although_their_consumer_and_node_died(make_cluster):
-    """Every job taken on a node that is killed then is delivered again by the other holder."""
+    """The other holder delivers every job again that a consumer had taken on the killed node."""
     a, b, c = make_cluster(3, *FAST_FAILURES).servers
     ids = {a.command("ADDJOB", "q", number, 1000, "REPLICATE", 3, "RETRY", 1) for number in range(30)}
     ids = {str(job_id) if isinstance(job_id, str) else job_id.decode() for job_id in ids}
@@ -131,12 +132,14 @@ def test_jobs_without_an_ack_come_back_although_their_consumer_and_node_died(mak
 
 
 def test_a_frozen_node_is_failed_and_healed(make_cluster):
-    """SIGSTOP beyond the node time-out: a suspicion refuses, a failure is not counted, and SIGCONT ends it."""
+    """It is stopped for longer than the node timeout. While it is only suspected, ADDJOBs are refused. When it counts
+    as failed, they don't need it. SIGCONT ends the failure.
+    """
     cluster = make_cluster(3, *FAST_FAILURES)
     a, b, c = cluster.servers
     c_id = c.node_id
     c.pause()
-    # Not yet failed, it counts: a default ADDJOB promises three copies or nothing.
+    # As long as it has not failed, it counts: a default ADDJOB promises three copies or nothing.
     assert "NOREPL" in is_refused(a, "ADDJOB", "q", "early", 50)
     until(lambda: flags_of(a, c_id) == "fail" and flags_of(b, c_id) == "fail", 10)
     job_id = a.command("ADDJOB", "q", "late", 3000)
@@ -150,7 +153,7 @@ def test_a_frozen_node_is_failed_and_healed(make_cluster):
 
 
 def test_a_node_killed_right_after_it_joined_starts_again(make_server):
-    """The nodes file is there and whole at every moment, and written as soon as the table changes (spec Q36)."""
+    """The nodes file is complete at every moment, and it is written as soon as the table changes (spec Q36)."""
     a, b = make_server().start(), make_server().start()
     a.meet(b)
     a_id, b_id = a.node_id, b.node_id
@@ -177,7 +180,7 @@ def test_a_damaged_nodes_file_is_reported_and_left_alone(make_server):
 
 
 def test_a_node_killed_while_it_joins_starts_again(make_server):
-    """At whatever moment of the handshake it died; a second MEET completes it."""
+    """It may die at any moment of the handshake. A second MEET completes the join."""
     a, b = make_server().start(), make_server().start()
     for pause_s in (0.0, 0.05, 0.15):
         a.meet(b)
@@ -189,7 +192,7 @@ def test_a_node_killed_while_it_joins_starts_again(make_server):
 
 
 def test_a_node_that_comes_back_on_another_port_is_found(make_cluster):
-    """It knows the others, and tells them where it is now."""
+    """It knows the others, and tells them its new address."""
     cluster = make_cluster(3)
     a, b, c = cluster.servers
     c_id = c.node_id
@@ -206,7 +209,7 @@ def test_a_node_that_comes_back_on_another_port_is_found(make_cluster):
 
 
 def test_seven_nodes_join_by_one_meeting_each_and_one_leaves(make_server):
-    """A chain of introductions becomes a whole mesh; who leaves gives away all it has, and is forgotten."""
+    """A chain of MEETs becomes a whole mesh. The leaving node gives away all its jobs, and is forgotten."""
     servers = [make_server() for _ in range(7)]
     for server in servers:
         server.launch()
@@ -231,7 +234,7 @@ def test_seven_nodes_join_by_one_meeting_each_and_one_leaves(make_server):
 
 
 def test_a_leaving_node_is_drained_to_zero_whatever_its_jobs_are(make_cluster):
-    """Queued, delayed, leased, at-most-once: each goes on elsewhere, once, and nothing stays."""
+    """Queued, delayed, leased and at-most-once jobs go on at other nodes, each once, and no job stays."""
     a, b, c = make_cluster(3).servers
     for number in range(30):
         a.command("ADDJOB", "queued", number, 3000, "REPLICATE", 1 + number % 3)
@@ -258,7 +261,7 @@ def test_a_leaving_node_is_drained_to_zero_whatever_its_jobs_are(make_cluster):
 
 
 def test_a_delayed_job_of_a_leaving_node_is_not_late(make_cluster):
-    """The taker queues it when it is due, also when RETRY is the default of minutes."""
+    """The taker queues it when it is due, even if RETRY is the default of minutes."""
     a, b, _ = make_cluster(3).servers
     a.command("ADDJOB", "q", "due", 3000, "DELAY", 1, "REPLICATE", 1)
     a.command("CLUSTER", "LEAVING", "yes")
@@ -267,7 +270,7 @@ def test_a_delayed_job_of_a_leaving_node_is_not_late(make_cluster):
 
 
 def test_a_leaving_node_waits_for_a_silent_holder_and_names_it(make_cluster):
-    """Its copies stay until the holder answers; then they go, and no job is lost."""
+    """Its copies stay until the holder answers. Then they are dropped, and no job is lost."""
     a, b, c = make_cluster(3, *FAST_FAILURES).servers
     for number in range(5):
         a.command("ADDJOB", "q", number, 3000, "REPLICATE", 3, "RETRY", 1)
@@ -283,7 +286,7 @@ def test_a_leaving_node_waits_for_a_silent_holder_and_names_it(make_cluster):
 
 
 def test_a_leaving_node_is_still_leaving_after_a_crash(make_cluster):
-    """The others need not wait for it to say so again."""
+    """The other nodes remember it, without a new announcement."""
     cluster = make_cluster(2)
     a, b = cluster.servers
     a.command("CLUSTER", "LEAVING", "yes")
@@ -298,7 +301,7 @@ def test_a_leaving_node_is_still_leaving_after_a_crash(make_cluster):
 
 
 def test_producers_on_the_others_go_on_while_a_node_leaves(make_cluster):
-    """The default of three copies counts only who stays (spec Q13); a job given to the leaver goes on elsewhere."""
+    """The default of three copies counts only nodes that stay (spec Q13). A job of the leaver goes on elsewhere."""
     a, b, _ = make_cluster(3).servers
     a.command("CLUSTER", "LEAVING", "yes")
     until(lambda: "leaving" in flags_of(b, a.node_id))
@@ -309,7 +312,7 @@ def test_producers_on_the_others_go_on_while_a_node_leaves(make_cluster):
 
 
 def test_only_who_knows_the_secret_becomes_part_of_the_cluster(make_server):
-    """Two with the right secret share jobs; one with a wrong secret, one without, and bare frames stay outside."""
+    """Two nodes with the right secret share jobs. Nodes with a wrong secret or none, and bare frames, stay outside."""
     a, b = (make_server("--cluster-secret", "right").start() for _ in range(2))
     wrong = make_server("--cluster-secret", "wrong").start()
     without = make_server().start()
@@ -340,14 +343,14 @@ def test_every_job_is_delivered_exactly_once_when_nothing_fails(healthy):
             until(lambda: sum(map(len, added)) > 2000)
         ids = added[0] + added[1]
         until(lambda: sum(count.total() for count in got) >= len(ids))
-        time.sleep(0.5)  # For a second delivery, if there were any.
+        time.sleep(0.5)  # Time for a second delivery, if there were any.
     assert sum(got, Counter()) == Counter(ids)
     assert all(sum(count.total() for count in pair) for pair in (got[:2], got[2:]))
     until(lambda: sum(jobs_of(server) for server in healthy.servers) == 0)
 
 
 def crossing_ms(producing, waiting, queue):
-    """How long a job takes from its ADDJOB to a client that waits for it on another node."""
+    """Return the milliseconds from an ADDJOB until the job reaches a waiting client on another node."""
     waiting.send("GETJOB", "FROM", queue)
     time.sleep(0.01)
     begun = time.monotonic()
@@ -357,7 +360,7 @@ def crossing_ms(producing, waiting, queue):
 
 
 def test_a_job_finds_a_waiting_consumer_of_another_node_at_once(healthy):
-    """Within 50 ms in 99 of 100 cases."""
+    """It takes at most 50 ms in 99 of 100 cases."""
     a, b, _ = healthy.servers
     rounds = []
     with a.connect() as producing, b.connect() as waiting:
@@ -367,7 +370,7 @@ def test_a_job_finds_a_waiting_consumer_of_another_node_at_once(healthy):
 
 
 def test_a_queue_that_was_silent_is_as_fast(healthy):
-    """Interest does not grow old: consumers that waited for seconds are found at once, too."""
+    """Interest does not expire, so consumers that have waited for seconds are found immediately, too."""
     a, b, c = healthy.servers
     rounds = []
     while len(rounds) < 2 and (not rounds or rounds[-1] >= 50):

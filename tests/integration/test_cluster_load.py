@@ -24,7 +24,7 @@ HICCUP_S = 1.0
 
 
 def fill(server, share, *options, body=b"x" * 5000):
-    """Add jobs until this share of maxmemory is used; their ids."""
+    """Add jobs until this share of maxmemory is used, and return their ids."""
     limit = int(server.info("memory")["maxmemory"])
     ids = []
     while int(server.info("memory")["used_memory"]) < share * limit:
@@ -33,7 +33,7 @@ def fill(server, share, *options, body=b"x" * 5000):
 
 
 def test_above_three_quarters_of_its_memory_a_node_keeps_no_copy_if_others_can(make_cluster):
-    """The job is accepted, held elsewhere, and delivered here all the same."""
+    """The job is accepted, kept on other nodes, and still delivered here."""
     a, b, c = make_cluster(3).servers
     a.command("CONFIG", "SET", "maxmemory", "1mb")
     until(lambda: int(a.info("memory")["maxmemory"]) == 1 << 20)
@@ -62,7 +62,7 @@ def test_a_lone_node_can_be_filled_up_and_acks_make_room(make_server):
 
 
 def test_above_95_percent_finished_jobs_make_room_for_new_ones(make_server):
-    """Delivered at-most-once jobs are of no further use. Queued ones are not touched."""
+    """Delivered at-most-once jobs are no longer needed. Queued ones stay."""
     server = make_server("--maxmemory", "1mb").start()
     fill(server, 0.5, "RETRY", 0)
     delivered = server.command("GETJOB", "COUNT", 1000, "FROM", "filling")
@@ -77,7 +77,7 @@ def test_above_95_percent_finished_jobs_make_room_for_new_ones(make_server):
 
 
 def test_garbage_on_both_ports_does_not_disturb_other_connections(healthy):
-    """Random bytes, half requests, huge lengths, other protocols, again and again on many connections."""
+    """The garbage is random bytes, half requests, huge lengths and other protocols, on many connections."""
     a = healthy[0]
     pieces = [
         os.urandom(20_000),
@@ -113,7 +113,7 @@ def test_garbage_on_both_ports_does_not_disturb_other_connections(healthy):
 
 
 def test_unread_replies_do_not_fill_the_memory(make_server):
-    """Clients that pipeline GETJOBs and never read get about 1 MiB ahead each; the jobs stay for others (spec Q41)."""
+    """A client that pipelines GETJOBs and never reads gets about 1 MiB. The other jobs stay for others (spec Q41)."""
     server = make_server().start()
     for _ in range(120):
         server.command("ADDJOB", "q", b"x" * 500_000, 0)
@@ -134,7 +134,7 @@ def test_unread_replies_do_not_fill_the_memory(make_server):
 
 
 def test_a_reply_that_is_asked_for_again_and_again_does_not_fill_the_memory(make_server):
-    """The same job shown a thousand times would be a gigabyte."""
+    """A thousand replies with the same job would take a gigabyte."""
     server = make_server().start()
     job_id = server.command("ADDJOB", "q", b"x" * 1_000_000, 0)
     before = rss_of(server)
@@ -147,10 +147,10 @@ def test_a_reply_that_is_asked_for_again_and_again_does_not_fill_the_memory(make
 
 @pytest.mark.parametrize("body_bytes", [1_000, 1_000_000])
 def test_a_node_that_does_not_read_for_seconds_delays_no_other(make_cluster, body_bytes):
-    """The node is stopped and not suspected yet, so others send to it as before.
+    """The node is stopped and not suspected yet, so the other nodes send to it as before.
 
-    They keep unread data for it up to a limit. Then they cut the link, and again if it goes on. The others are not
-    delayed, and the node catches up when it is back (spec Q34).
+    They keep unread data for it up to a limit. Then they cut the link, as often as needed. The other nodes are not
+    delayed, and the stopped node catches up when it goes on (spec Q34).
     """
     cluster = make_cluster(3, "--cluster-node-timeout", 60_000, "--proto-max-bulk-len", "2mb")
     a, b, c = cluster.servers
@@ -159,7 +159,7 @@ def test_a_node_that_does_not_read_for_seconds_delays_no_other(make_cluster, bod
 
     def is_enough():
         memory = a.info("memory")
-        peak[0] = max(peak[0], int(memory["used_memory_rss"]) - int(memory["used_memory"]))  # Jobs of its own apart.
+        peak[0] = max(peak[0], int(memory["used_memory_rss"]) - int(memory["used_memory"]))  # Without its own jobs.
         is_cut = "cluster_links_rejected_too_much_unsent" in a.info("cluster")
         return len(added) >= (1_000 if body_bytes == 1_000 or is_cut else 5_000)
 
@@ -180,7 +180,7 @@ def test_a_node_that_does_not_read_for_seconds_delays_no_other(make_cluster, bod
 
 
 def stranger(server):
-    """A connection to the bus that has completed the handshake as an unknown node. Its port is 1."""
+    """Return a connection to the bus that has completed the handshake as an unknown node, with port 1."""
     sock = socket.create_connection((HOST, server.port + BUS_PORT_DISTANCE), 5)
     shake = Handshake(DIALER, Hello(os.urandom(20), os.urandom(8), "", 1, 1), os.urandom(16), b"")
     decoder = Decoder(versions=(HANDSHAKE_VERSION, HANDSHAKE_VERSION))
@@ -192,7 +192,7 @@ def stranger(server):
 
 
 def test_many_unknown_nodes_cost_little_and_keep_no_node_out(make_server):
-    """Without a secret, any process may send MEET, begin a frame or hold a connection, under any name."""
+    """Without a secret, any process may send MEET, begin a frame or keep a connection, under any id."""
     a, b = make_server().start(), make_server().start()
     header = {"host": "", "port": 1, "bus_port": 1, "flags": 0}
     meet = frame(PROTOCOL_MAX, [encode_run(MEET, [(header, [])])])

@@ -1,4 +1,4 @@
-"""bin/demo's program with real nodes and a small data set of the same shape."""
+"""The program of bin/demo with real nodes and a small data set of the same form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from pauses import LongestPause
 
 FLIGHTS = 4000
-# A crash costs a producer a second. A machine that others use, too, may add some of its own pauses.
+# A crash delays a producer by a second. A machine that others use, too, may add pauses.
 CRASH_SECONDS = 1.2
 PAUSES_IN_A_ROW = 10
 
@@ -46,7 +46,7 @@ def start(sdist, *options):
 
 
 def nodes_of(output):
-    """The ports it printed."""
+    """Return the ports that the program printed."""
     return [int(port) for port in re.findall(r"on port (\d+)", output)]
 
 

@@ -12,7 +12,7 @@ from servers import Connection, Server
 
 
 class Unbound(Server):
-    """A node without `bind`."""
+    """A node without the directive `bind`."""
 
     @property
     def words(self):
@@ -34,7 +34,7 @@ def own_address():
 
 @pytest.fixture
 def foreign():
-    """The address, as other machines see it."""
+    """An address of this machine for other machines."""
     return own_address() or pytest.skip("this machine has no other address than loopback")
 
 
@@ -76,7 +76,7 @@ def test_a_unix_socket_counts_as_local(tmp_path):
 
 
 def test_the_default_pipeline_of_redis_py_adds_nothing(tmp_path, client):
-    """It is a transaction; half of one must not be there when it raises."""
+    """It is a transaction, so it must not be half done when it raises an error."""
     with Server(tmp_path) as server:
         pipeline = client(server).pipeline()
         for number in range(3):

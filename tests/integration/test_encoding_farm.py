@@ -42,7 +42,7 @@ def three(tmp_path_factory):
 
 
 def client_of(cluster):
-    """A client that adds its jobs at the first node."""
+    """Return a client that adds its jobs at the first node."""
     return Disque(f"{HOST}:{cluster[0].port}", *nodes_of(cluster)[1:], follow=False)
 
 
@@ -51,7 +51,7 @@ def nodes_of(cluster):
 
 
 class Workers:
-    """Workers of the given kinds, a process each."""
+    """Worker processes of the given kinds."""
 
     def __init__(self, cluster, folder, kinds):
         self.folder = folder
@@ -87,7 +87,7 @@ def outcomes(client, ids):
 
 
 def gone_back(history):
-    """Return the accepted events of a project whose fence is older than that of the event before: two jobs ran."""
+    """Return the accepted events of a project with an older fence than the event before: then two jobs ran."""
     newest, found = {}, []
     for event in history:
         if event.fence < newest.get(event.project, 0):
@@ -97,7 +97,7 @@ def gone_back(history):
 
 
 def begun_while_busy(history):
-    """Return the events with which a job began while another one of its project had begun and had not ended."""
+    """Return the events of jobs that began before another job of their project had ended."""
     busy, found = set(), []
     for event in history:
         if event.what == "begin":
@@ -123,7 +123,7 @@ def test_the_checks_of_a_history_find_two_running_jobs():
 
 
 def test_the_earliest_deadline_is_first_for_each_kind(three, tmp_path):
-    """All projects are free, and there is a worker of each kind: it takes the jobs of its kind by deadline."""
+    """All projects are free, and there is one worker of each kind. It takes the jobs of its kind by deadline."""
     wanted = [farm.Encoding(f"p{n}", f"edf-{n}", farm.KINDS[n % 2], DEADLINE + n, 1) for n in range(20)]
     with client_of(three) as client:
         ids = submit_by_program(three, random.Random(4).sample(wanted, len(wanted)))
@@ -153,7 +153,7 @@ def test_a_job_of_a_busy_project_is_passed_by_later_deadlines(three, tmp_path):
 
 
 def test_a_project_has_one_running_job_and_a_worker_gets_its_kind(three, tmp_path):
-    """Two workers of each kind, four projects, and a source that can't be read: its job is errored in the end."""
+    """There are two workers of each kind, four projects, and an unreadable source, whose job becomes errored."""
     wanted = [
         farm.Encoding(f"q{project}", f"busy-{project}-{n}", farm.KINDS[n % 2], DEADLINE + 10 * project + n)
         for project in range(4)
@@ -193,7 +193,7 @@ def test_a_failure_loses_no_encoding_and_a_late_write_is_refused(three, tmp_path
         until(lambda: set(storage.segments()) == {(each.project, each.title) for each in wanted}, SECONDS)
         until(lambda: ended_titles(storage) == {each.title for each in wanted}, SECONDS)
         if victim == "killed":
-            # The dead worker sent it before its end, and the network delivers it now.
+            # The network delivers now a write that the dead worker had sent before its end.
             with pytest.raises(farm.OlderFenceError):
                 storage.note(late, (0, "late"))
         elif victim == "stopped":

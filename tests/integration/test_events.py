@@ -14,7 +14,7 @@ from servers import ROOT, Server, until
 
 
 def position(server: Server) -> tuple[str, int, int]:
-    """Log id, first and next number."""
+    """Return log id, first and next number."""
     reply = server.command("EVENTS", "INFO")
     return reply[1].decode(), reply[3], reply[5]
 
@@ -32,7 +32,7 @@ def events(server: Server, count: int) -> list[dict[str, Any]]:
 
 
 def test_a_killed_process_has_lost_no_event_of_what_it_answered(make_server):
-    """Killed right after its replies, long before a sync; the same log goes on after the restart."""
+    """It is killed right after its replies, long before a sync. The same log goes on after the restart."""
     server = make_server().start()
     log_id, *_ = position(server)
     with server.connect() as connection:
@@ -94,7 +94,7 @@ def test_a_node_that_can_not_write_its_log_serves(make_server, tmp_path):
 
 
 def test_nodes_without_journals_may_share_a_directory_and_have_separate_logs(make_server, tmp_path):
-    """The nodes of conf/cluster do so. When one is gone for good, the other does not take over its log."""
+    """The nodes of conf/cluster share one. When a node is gone for good, the other one does not take over its log."""
     one, two = (make_server("--dir", tmp_path, "--cluster-config-file", f"{name}.conf").start() for name in "ab")
     logs = [position(server)[0] for server in (one, two)]
     assert logs[0] != logs[1]

@@ -1,4 +1,4 @@
-"""Exclusive queues at three real nodes: a node that stands still with a claim, and a history of many workers."""
+"""Exclusive queues at three real nodes: a node that is stopped while it has a claim, and a history of many workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add(server, user, retry_ms=2_000):
 
 
 def get(server, timeout_ms):
-    """Fetch a job → id, value, ms of the lease, fence; None without one."""
+    """Fetch a job, and return id, value, milliseconds of the lease and fence; None if there is no job."""
     reply = server.command("GETJOB", "TIMEOUT", timeout_ms, "WITHLEASE", "FROM", "q")
     return None if reply is None else (reply[0][1], reply[0][2], reply[0][4], reply[0][8])
 
@@ -58,7 +58,7 @@ def test_a_node_that_stands_still_beyond_its_lease_is_fenced(three):
 
 
 def test_no_two_workers_have_jobs_of_one_value(three):
-    """Spec EX3: a history of workers at three nodes, one of which stands still for longer than a lease."""
+    """Spec EX3: a history of workers at three nodes, one of which is stopped for longer than a lease."""
     history = []
     until = time.monotonic() + SECONDS
     is_stopped = threading.Event()

@@ -68,7 +68,7 @@ def wait_until(condition, seconds=15):
 
 
 def test_every_metric_comes_from_a_real_node(make_cluster, exporter):
-    """A row without a source would stay empty. Those with a prefix need a reason or a reader."""
+    """A row without a source would stay empty. Rows that a prefix of INFO makes need a reason or a reader first."""
     cluster = make_cluster(2, "--appendonly", "yes")
     first = cluster.servers[0]
     first.command("ADDJOB", "mail", "x", 1000)

@@ -1,4 +1,4 @@
-"""The judge of recorded histories finds what it looks for."""
+"""The check of recorded histories (histories.py) finds violations."""
 
 from __future__ import annotations
 

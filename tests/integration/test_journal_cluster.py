@@ -26,7 +26,7 @@ def pair(make_cluster):
 
 @pytest.mark.parametrize("retry", [0, 300])
 def test_a_job_that_was_handed_over_stays_with_its_new_node(pair, retry):
-    """Both nodes die at once after B's client has taken a job of A's: no second delivery, no loss."""
+    """Both nodes die at the same time after B's client has taken a job of A. It is not delivered again and not lost."""
     a, b = pair.servers
     job_id = a.command("ADDJOB", "q", "body", 5000, "RETRY", retry, "REPLICATE", 1)
     assert b.command("GETJOB", "TIMEOUT", 5000, "FROM", "q")[0][1] == job_id
@@ -42,7 +42,7 @@ def test_a_job_that_was_handed_over_stays_with_its_new_node(pair, retry):
 
 
 def test_all_nodes_die_and_every_job_is_delivered_once(pair):
-    """Copies on both, journals on both: after the restart they agree on who queues each job."""
+    """Both nodes have copies and journals. After the restart they agree which node queues each job."""
     a, b = pair.servers
     ids = {a.command("ADDJOB", "q", f"body {n}", 5000, "RETRY", 300, "REPLICATE", 2) for n in range(200)}
     for server in pair.servers:
@@ -75,12 +75,12 @@ def test_pauses_set_with_bcast_survive_the_restart_of_all(pair):
 
 
 def test_a_drained_node_has_no_jobs_after_a_restart(pair):
-    """Its journal must not bring back what it gave away."""
+    """Its journal must not bring back jobs that it gave away."""
     a, b = pair.servers
     ids = {a.command("ADDJOB", "q", "body", 5000, "RETRY", 300, "REPLICATE", 1) for _ in range(100)}
     a.command("CLUSTER", "LEAVING", "yes")
     until(lambda: a.info("jobs")["registered_jobs"] == "0", 15)
-    a.command("PAUSE", "other", "in")  # INFO waits for no record; this one's is behind all others.
+    a.command("PAUSE", "other", "in")  # INFO waits for no record. The record of this PAUSE comes after all others.
     a.kill()
     a.restart()
     assert a.info("jobs")["registered_jobs"] == "0"
@@ -88,7 +88,7 @@ def test_a_drained_node_has_no_jobs_after_a_restart(pair):
 
 
 def test_copies_that_came_from_others_are_journaled(pair):
-    """The node that added the job is gone for good; the other one was restarted meanwhile."""
+    """The node that added the job is gone for good, and the other one was restarted meanwhile."""
     a, b = pair.servers
     job_id = a.command("ADDJOB", "q", "body", 5000, "RETRY", 2, "REPLICATE", 2)
     b.kill()

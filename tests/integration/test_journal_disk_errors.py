@@ -23,7 +23,7 @@ BODY = b"x" * 10_000
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of its own with DISK_SIZE bytes."""
+    """A separate file system with DISK_SIZE bytes."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
@@ -37,9 +37,9 @@ def small_disk(tmp_path):
 
 @pytest.fixture
 def small_disk_node(small_disk):
-    """Makes a node whose folder is on the small disk; it ends before the disk goes.
+    """Make a node whose folder is on the small disk. It ends before the disk is removed.
 
-    The journal has the disk to itself: a log of events gives room back at a start, and takes some.
+    The node keeps no log of events, because that would free and take room on the disk.
     """
     made = []
 
@@ -86,7 +86,7 @@ def answered(waiting):
 
 
 def accepts(server):
-    """Whether it takes a job."""
+    """Return whether the node accepts a job."""
     try:
         server.command("ADDJOB", "again", "body", 0)
     except hiredis.ReplyError:
@@ -141,14 +141,14 @@ def test_a_node_with_a_full_disk_refuses_jobs_but_delivers_and_acknowledges(smal
     assert "The journal is written again" in server.output()
     server.kill()
     server.restart()
-    assert server.command("SHOW", got[0]) is None  # Acks of that time are on disk now.
+    assert server.command("SHOW", got[0]) is None  # Acks from the time of the full disk are on disk now.
     assert all(server.command("SHOW", job_id) is not None for job_id in (*first[10:], *ids))
     if options is ALWAYS:
         assert server.command("GETJOB", "NOHANG", "FROM", "once")[0][1] == once
 
 
 def test_acks_of_a_full_disk_survive_a_kill_under_always(small_disk_node, small_disk):
-    """They are in the reserved file."""
+    """The reserved file has room for them."""
     server = small_disk_node(*ALWAYS)
     until(lambda: (server.folder / FOLDER / "reserve").exists(), 5)
     ids = [server.command("ADDJOB", "q", BODY, 0, "RETRY", 300) for _ in range(20)]
@@ -165,7 +165,7 @@ def test_acks_of_a_full_disk_survive_a_kill_under_always(small_disk_node, small_
 
 @pytest.mark.parametrize("options", [ALWAYS, EVERYSEC], ids=["always", "everysec"])
 def test_acks_free_a_full_disk(small_disk_node, options):
-    """Only the journal has filled the disk, and it is far below auto-aof-rewrite-min-size."""
+    """Only the journal fills the disk, and its size is far below auto-aof-rewrite-min-size."""
     server = small_disk_node(*options)
     until(lambda: (server.folder / FOLDER / "reserve").exists(), 5)
     ids, _, waiting = add_until_refused(server)
@@ -186,7 +186,7 @@ def test_a_start_on_a_full_disk_continues_when_there_is_room(small_disk_node, sm
     server = small_disk_node(*EVERYSEC, "--loading-wait", 0)
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
     server.kill()
-    (server.folder / FOLDER / "reserve").unlink(missing_ok=True)  # With it there would be room.
+    (server.folder / FOLDER / "reserve").unlink(missing_ok=True)  # With this file there would be room.
     path = ballast(small_disk)
     server.launch()
     until(lambda: "No client is served before the disk works" in server.output(), 10)
@@ -201,7 +201,7 @@ def test_a_start_on_a_full_disk_continues_when_there_is_room(small_disk_node, sm
 
 
 def test_a_file_size_limit_is_a_disk_error_like_any_other(make_server):
-    """A quota, as far as the process can tell (RLIMIT_FSIZE): no signal kills it, and lifting it helps."""
+    """RLIMIT_FSIZE acts like a quota. Its signal does not kill the process, and lifting the limit helps."""
     server = make_server(*EVERYSEC).start()
     prlimit = shutil.which("prlimit")
     if prlimit is None:
@@ -253,7 +253,7 @@ def refuses(server):
 
 
 def test_a_disk_that_became_read_only(small_disk_node):
-    """A file system with open files can't be made so by force; new files fail, which is soon enough."""
+    """A file system with open files can't be made read-only by force. In this test only new files fail."""
     server = small_disk_node(*EVERYSEC)
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 300)
     folder = server.folder / FOLDER

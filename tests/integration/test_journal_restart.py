@@ -15,29 +15,29 @@ from servers import Connection, Server, until
 JOURNAL = ("--appendonly", "yes")
 ALWAYS = (*JOURNAL, "--appendfsync", "always")
 FOLDER = "disque.aof.d"
-# Enough for the loading to be seen.
+# Enough jobs to make the loading visible.
 JOBS_TO_LOAD = 30_000
 
 
 def ids_in(server: Server, queue: str, count: int = 100) -> list[bytes]:
-    """Jobs of a queue that are there now, in order."""
+    """Return the ids of a queue's current jobs, in order."""
     return [job[1] for job in server.command("GETJOB", "NOHANG", "COUNT", count, "FROM", queue) or []]
 
 
 def show(server: Server, job_id: bytes) -> dict[bytes, object] | None:
-    """SHOW as a dict."""
+    """Return the reply to SHOW as a dict."""
     reply = server.command("SHOW", job_id)
     return None if reply is None else dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def state_of(server: Server, job_id: bytes) -> bytes | None:
-    """SHOW's state; None without the job."""
+    """Return the state in SHOW; None if there is no such job."""
     shown = show(server, job_id)
     return None if shown is None else shown[b"state"]
 
 
 def segments(server: Server) -> list[str]:
-    """The journal's files, oldest first."""
+    """Return the journal's files, oldest first."""
     return sorted(path.name for path in (server.folder / FOLDER).glob("*.seg"))
 
 
@@ -72,7 +72,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(make_server, policy
 
 @pytest.mark.parametrize("how", ["kill", "stop", "SHUTDOWN"])
 def test_queued_jobs_return_at_once_when_their_state_is_certain(make_server, how):
-    """Under `always`, or after a clean stop, a job that no other node can have needs no RETRY first, even RETRY 0."""
+    """This needs `always`, or a clean stop. Jobs that no other node can have then need no RETRY first, even RETRY 0."""
     server = make_server(*(ALWAYS if how == "kill" else JOURNAL)).start()
     ids = [server.command("ADDJOB", "q", f"body {n}", 0, "RETRY", 0 if n % 2 else 300) for n in range(10)]
     if how == "SHUTDOWN":
@@ -87,7 +87,7 @@ def test_queued_jobs_return_at_once_when_their_state_is_certain(make_server, how
 
 
 def test_without_always_at_most_once_jobs_are_visible_but_not_delivered_after_a_kill(make_server):
-    """It can't be known whether they were delivered; a clean stop afterwards doesn't make it known either."""
+    """The node can't know whether they were delivered, not even after a later clean stop."""
     server = make_server(*JOURNAL).start()
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
     server.kill()
@@ -112,7 +112,7 @@ def test_a_delivered_at_most_once_job_never_comes_again(make_server):
 
 
 def test_delay_and_retry_continue_after_a_restart(make_server):
-    """Not from zero (spec Q22): half of the time had passed before the restart."""
+    """They don't begin again (spec Q22): half of the time had passed before the restart."""
     server = make_server(*ALWAYS).start()
     delayed = server.command("ADDJOB", "later", "body", 0, "DELAY", 9, "RETRY", 100)
     leased = server.command("ADDJOB", "q", "body", 0, "RETRY", 9)
@@ -188,7 +188,7 @@ def launch_and_connect(server: Server) -> Connection:
 
 
 def test_early_requests_wait_for_the_journal(make_server):
-    """A script that starts a node and uses it sees no -LOADING, and all is done in order."""
+    """A script that starts a node and uses it sees no -LOADING, and its commands run in order."""
     server = make_server(*JOURNAL, "--loading-wait", 60).start()
     fill(server, JOBS_TO_LOAD)
     server.kill()
@@ -214,7 +214,7 @@ def test_shutdown_works_while_requests_wait_for_the_journal(make_server):
 
 
 def test_a_loading_node_says_so_and_answers_commands_that_need_no_jobs(make_server):
-    """LOADING for commands about jobs; PING, too; INFO tells how far it is. Then everything is there."""
+    """Commands about jobs, and PING, get LOADING. INFO shows the progress. After that all jobs are there."""
     server = make_server(*JOURNAL, "--loading-wait", 0).start()
     fill(server, JOBS_TO_LOAD)
     server.kill()
@@ -243,7 +243,7 @@ def test_a_loading_node_says_so_and_answers_commands_that_need_no_jobs(make_serv
 
 
 def test_sigterm_while_it_loads_ends_the_node_and_changes_nothing(make_server):
-    """It has served no client, so it has not logged that it was ready either."""
+    """It has served no client, so its log does not say that it was ready."""
     server = make_server(*JOURNAL).start()
     fill(server, JOBS_TO_LOAD)
     server.stop()
@@ -258,7 +258,7 @@ def test_sigterm_while_it_loads_ends_the_node_and_changes_nothing(make_server):
 
 
 def is_up(server: Server) -> bool:
-    """Whether it answers, be it with LOADING."""
+    """Return whether the node answers, perhaps with LOADING."""
     try:
         with server.connect() as client:
             client.send("PING")
@@ -293,10 +293,10 @@ def test_a_torn_tail_is_cut_with_a_warning_or_refused_as_the_directive_says(make
 
 
 def test_a_flipped_bit_in_a_closed_file_is_refused_with_its_place(make_server):
-    """Nothing is guessed, nothing is changed; repaired, the node starts again."""
+    """The node guesses nothing and changes nothing. After a repair it starts again."""
     server = make_server(*ALWAYS).start()
     server.command("ADDJOB", "q", "body", 0)
-    server.restart()  # Closes the file.
+    server.restart()  # A restart closes the file.
     server.kill()
     name = segments(server)[0]
     path = server.folder / FOLDER / name
@@ -363,7 +363,7 @@ def test_an_ack_is_not_forgotten_by_a_restart(make_cluster):
 
 
 def test_a_lost_nodes_file_costs_no_job(make_server):
-    """The node has a new id; jobs that only it had are its own still (spec Q21)."""
+    """The node has a new id. Jobs that only this node had still belong to it (spec Q21)."""
     server = make_server(*ALWAYS).start()
     old_id = server.node_id
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 300)

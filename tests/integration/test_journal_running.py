@@ -24,7 +24,7 @@ def fill(server: Server, count: int, queue: str = "q", retry: int = 300) -> list
 
 
 def ids_in(server: Server, queue: str, count: int = 100) -> list[bytes]:
-    """Jobs of a queue that are there now, in order."""
+    """Return the ids of a queue's current jobs, in order."""
     return [job[1] for job in server.command("GETJOB", "NOHANG", "COUNT", count, "FROM", queue) or []]
 
 
@@ -33,7 +33,7 @@ def journal(server: Server) -> dict[str, str]:
 
 
 def journal_bytes(server: Server) -> int:
-    """Bytes of all segments on disk, without what lies ready behind the last one's blocks."""
+    """Return the bytes of all segments on disk, without the prepared zeros behind the last block."""
     return sum(len(path.read_bytes().rstrip(b"\0")) for path in (server.folder / FOLDER).glob("*.seg"))
 
 
@@ -59,7 +59,7 @@ def test_a_journal_that_is_switched_on_has_the_earlier_jobs(make_server):
 
 
 def test_changes_while_the_journal_is_off_are_not_undone(make_server):
-    """Off, changed, on again: the new journal replaces the old one, and nothing acknowledged meanwhile comes back."""
+    """The new journal replaces the old one, so jobs that were acknowledged meanwhile don't come back."""
     server = make_server(*ALWAYS).start()
     first = fill(server, 10)
     server.command("CONFIG", "SET", "appendonly", "no")
@@ -89,7 +89,7 @@ def test_a_journal_that_was_switched_off_leaves_at_most_once_jobs_uncertain(make
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_appendfsync_may_change_at_any_time(make_server, how):
-    """Acknowledged work survives under each policy in force at the kill; RETRY 0 needs `always` all along."""
+    """Acknowledged jobs survive a kill under each policy. RETRY 0 needs `always` all the time."""
     server = make_server(*ALWAYS).start()
     ids, once = [], []
     for policy in ("always", "everysec", "no", "always", "no", "everysec", "always"):
@@ -149,7 +149,7 @@ def test_bgrewriteaof_frees_the_space_of_finished_jobs(make_server):
 
 
 def test_the_journal_does_not_grow_without_limit(make_server):
-    """`auto-aof-rewrite-*`: jobs come and go, and what is on disk stays in proportion to what lives."""
+    """With `auto-aof-rewrite-*`, jobs come and go, and the journal's size stays in proportion to the live jobs."""
     server = make_server(*JOURNAL, "--auto-aof-rewrite-min-size", "1mb").start()
     keep = fill(server, 1000, "keep")
     for _ in range(20):
@@ -185,7 +185,7 @@ def test_bgrewriteaof_with_the_journal_off_writes_it_once(make_server):
     ids = fill(server, 5000)
     server.command("BGREWRITEAOF")
     until(lambda: journal_bytes(server) > 500_000 and journal(server)["aof_enabled"] == "0", 10)
-    server.command("FASTACK", *ids[:100])  # Not recorded: the journal is off.
+    server.command("FASTACK", *ids[:100])  # These are not recorded, because the journal is off.
     server.kill()
     server.options += JOURNAL
     server.restart()
@@ -271,8 +271,8 @@ def test_a_disconnecting_client_gets_the_replies_that_wait_for_the_journal(make_
 
 def test_the_controlled_restart_brings_back_queues(make_server):
     """
-    aof-enqueue-jobs-once, SHUTDOWN REWRITE-AOF, start: queues are back at once, at-most-once jobs, too (spec Q4).
-    The option is no again afterwards, also in the file; the journal is off as before.
+    After aof-enqueue-jobs-once, SHUTDOWN REWRITE-AOF and a start, queues are back immediately, including at-most-once
+    jobs (spec Q4). Then the option is `no` again, also in the file, and the journal is off as before.
     """
     server = make_server(config=["loglevel notice"]).start()
     ids = [server.command("ADDJOB", "q", f"body {n}", 0, "RETRY", 300 * (n % 2)) for n in range(20)]

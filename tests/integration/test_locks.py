@@ -50,7 +50,7 @@ def addresses(cluster):
 
 @contextmanager
 def holder_of(cluster):
-    """A process that has the lock `stopped`; its fence was the first line of its output."""
+    """Start a process that has the lock `stopped`. The first line of its output is the fence."""
     command = [sys.executable, "-c", HOLDER, *addresses(cluster)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
@@ -78,7 +78,7 @@ def test_an_extension_goes_on_at_another_node(three):
 
 
 def holds_connection_of(server, lock):
-    """Whether a connection of this lock leads to the node; its last command tells."""
+    """Return whether a connection of this lock leads to the node, by its last command."""
     return b"cmd=lock" in server.command("CLIENT", "LIST")
 
 
@@ -96,7 +96,7 @@ def test_a_stopped_holder_loses_its_lock_to_another_owner(three):
 
 
 def test_no_two_threads_have_a_lock_at_a_time(three):
-    """A history of ten threads with locks of their own, at three nodes."""
+    """The history has ten threads, each with its own lock object, at three nodes."""
     history = []
     until = now() + SECONDS
     inside = []
@@ -123,7 +123,7 @@ def test_no_two_threads_have_a_lock_at_a_time(three):
 
 
 def test_a_backup_of_a_killed_holder_goes_on(three):
-    """With the next attempt, when the lease is over."""
+    """It gets the next attempt when the lease is over."""
     with holder_of(three) as (holder, _), Disque(*addresses(three)) as client:
         with pytest.raises(LockHeldError):
             client.lock("stopped", lease=5, timeout=0.2).acquire()
@@ -134,7 +134,7 @@ def test_a_backup_of_a_killed_holder_goes_on(three):
 
 
 def test_tasks_take_turns(three):
-    """Each extends its lease meanwhile."""
+    """Each task extends its lease while it has the lock."""
 
     async def work(client, order):
         async with client.lock("tasks", lease=1, timeout=30) as lock:
@@ -171,7 +171,7 @@ def test_a_lock_that_no_majority_extends_is_lost_by_the_clock(three):
 
 
 def test_a_backup_that_hung_up_gets_no_lock(three):
-    """Spec CL9: no program extends it, so all others would wait for its lease."""
+    """Spec CL9: no program would extend the lock, so all others would wait for the end of its lease."""
     a = three[0]
     fence = a.command("LOCK", "ACQUIRE", "hung", "one", 60_000)[0]
     with a.connect() as backup:

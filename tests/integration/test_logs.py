@@ -14,13 +14,13 @@ from servers import until
 
 
 def said(server):
-    """Message -> fields of its last line."""
+    """Return for each message the fields of its last line."""
     lines = [json.loads(line) for line in server.output().splitlines() if line.startswith("{")]
     return {line["message"]: line["fields"] for line in lines}
 
 
 def fill(server):
-    """Jobs until one is refused."""
+    """Add jobs until one is refused."""
     while True:
         server.command("ADDJOB", "q", b"x" * 10_000, 0, "RETRY", 300)
 

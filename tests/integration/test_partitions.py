@@ -1,4 +1,4 @@
-"""Three real nodes with network stacks of their own, whose links are cut in silence: one against two, and one way only.
+"""Three real nodes with separate network stacks. Their links are cut silently: one node from two, or only one way.
 
 Clients reach every node all the time.
 """
@@ -36,7 +36,7 @@ def three(tmp_path):
 
 
 def test_a_cut_is_silent_and_ends(three):
-    """Links between the sides are lost by their time-out, and come back by themselves."""
+    """Links between the sides end by their timeout, and come back by themselves."""
     a, b, c = three.servers
     with three.cut([0], [1, 2]):
         until(lambda: not a.sees_well(3) and not b.sees_well(3))
@@ -45,7 +45,7 @@ def test_a_cut_is_silent_and_ends(three):
 
 
 def test_both_sides_of_a_partition_go_on_and_nothing_is_lost(three):
-    """By default an add needs a majority of all nodes in sight. An explicit number of copies does not."""
+    """By default an add needs a majority of all nodes within reach. With an explicit number of copies it doesn't."""
     added, done = set(), set()
 
     def add(server, copies=()):
@@ -79,7 +79,7 @@ def answers(call, *arguments):
 
 
 def fetch_all(server):
-    """Fetch and acknowledge what a node has → ids."""
+    """Fetch and acknowledge all jobs of a node, and return their ids."""
     found = set()
     while reply := server.command("GETJOB", "NOHANG", "COUNT", 10, "FROM", "plain"):
         found |= {job_id for _, job_id, _ in reply}
@@ -89,7 +89,7 @@ def fetch_all(server):
 
 @contextmanager
 def threads(*works):
-    """Run functions in threads of their own, each with an event that ends it. Their errors are raised."""
+    """Run functions in separate threads, each with an event that ends it. Their errors are raised."""
     stop, errors = threading.Event(), []
 
     def run(work):
@@ -149,7 +149,7 @@ def test_no_two_workers_have_jobs_of_one_value(three, cut):
                 while not stop.wait(0.01):
                     user = f"u{count % VALUES}"
                     connection.send("ADDJOB", "one-by-one", user, 300, "RETRYMS", 700, "META", "user", user)
-                    connection.read()  # Perhaps -NOREPL.
+                    connection.read()  # The reply may be -NOREPL.
                     count += 1
 
         return add
@@ -168,7 +168,7 @@ def test_no_two_workers_have_jobs_of_one_value(three, cut):
 
 
 def test_no_two_owners_have_a_lock(three):
-    """Spec CL8, CL9: takers at all nodes while one node is cut off. The side with two voters goes on."""
+    """Spec CL8, CL9: there are takers at all nodes while one node is cut off. The side with two voters goes on."""
     history, refused = [], []
 
     def take(number):

@@ -16,7 +16,7 @@ OPTIONS = ("--maxmemory", "12mb", "--maxmemory-spill", "yes")
 
 
 def add(server, count, first=0):
-    """Add jobs with numbered bodies, in order; a producer that is faster than the disk hears -OOM, and tries again."""
+    """Add jobs with numbered bodies, in order. After -OOM (the producer is faster than the disk), try again."""
     with server.connect(60) as connection:
         for number in range(first, first + count):
             words = ("ADDJOB", "q", f"{number:06}{BODY}", 1000, "REPLICATE", 1, "RETRY", 600)
@@ -31,7 +31,7 @@ def add(server, count, first=0):
 
 
 def take(server, count):
-    """Numbers of the jobs that come, in order; each is acknowledged."""
+    """Fetch and acknowledge jobs, and return their numbers in order."""
     found = []
     with server.connect(60) as connection:
         while len(found) < count:
@@ -56,7 +56,7 @@ def server(tmp_path):
 
 
 def test_jobs_of_twice_the_memory_are_accepted_and_delivered(server):
-    """24 MB of bodies in 12: nothing is refused, everything comes, in order, and the files go."""
+    """The bodies are 24 MB, the limit is 12 MB. No job is refused, all come in order, and the files are removed."""
     add(server, COUNT)
     memory = server.info("memory")
     assert int(memory["used_memory"]) < 12 << 20
@@ -122,7 +122,7 @@ def test_spilling_can_be_switched_on_while_the_node_runs(tmp_path):
 
 
 def test_a_leaving_node_reads_the_bodies_that_it_hands_over(tmp_path):
-    """Jobs and copies alike."""
+    """This includes the bodies of copies."""
     with Cluster(tmp_path, 2, OPTIONS) as cluster:
         a, b = cluster.servers
         add(a, 2_400)

@@ -1,4 +1,4 @@
-"""A node as a process: its start, its service and its end."""
+"""A node as a process: its start, its work and its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROGRAM = [sys.executable, "-m", "disque_py.server.main"]
 
 
 def run(*words, text=None, folder=None):
-    """The program until its end: status, standard output, standard error."""
+    """Run the program to its end, and return status, standard output and standard error."""
     result = subprocess.run(
         [*PROGRAM, *map(str, words)],
         input=text,
@@ -42,7 +42,7 @@ def run(*words, text=None, folder=None):
 
 @contextlib.contextmanager
 def started(*words, **options):
-    """The program as a process, killed at the end of the block if it has not ended by itself."""
+    """Run the program as a process. At the end of the block it is killed if it has not ended by itself."""
     with subprocess.Popen(
         [*PROGRAM, *map(str, words)], env={**os.environ, "PYTHONPATH": str(INSTALLED)}, text=True, **options
     ) as process:
@@ -61,11 +61,11 @@ def refusal(folder, *words):
 
 
 def read_text(path):
-    """The text of a file that may not be there yet."""
+    """Return the text of a file that may not exist yet."""
     return path.read_text() if path.exists() else ""
 
 
-# -- what needs no node ----------------------------------------------------------------------------
+# -- without a node --------------------------------------------------------------------------------
 
 
 def test_help_and_version_are_answers_and_no_failures():
@@ -162,7 +162,7 @@ def test_a_signal_ends_a_node_in_an_orderly_way(server, number):
 
 
 def test_a_node_keeps_its_id_and_its_cluster_over_every_kind_of_end(make_cluster):
-    """Joining, SIGKILL, an orderly stop: the same node comes back to the same cluster."""
+    """After joining, after SIGKILL and after an orderly stop, the same node comes back to the same cluster."""
     cluster = make_cluster(2)
     a, b = cluster.servers
     ids = set(a.nodes())
@@ -370,7 +370,7 @@ def test_without_bind_a_node_listens_on_ipv4_and_ipv6(tmp_path):
 
 @pytest.fixture
 def certificate(tmp_path):
-    """A certificate that signs itself, and its key: both what a node shows and the authority that it trusts."""
+    """Make a self-signed certificate and its key. The node shows it, and it is the authority that the node trusts."""
     return self_signed(tmp_path)
 
 
@@ -433,7 +433,7 @@ def test_garbage_on_either_port_costs_only_that_connection(make_cluster):
 
 
 def test_seeds_join_nodes_that_are_started_in_any_order(make_server):
-    """The first two name a third that is not there yet, and each names itself."""
+    """The first two name a third node that doesn't run yet, and each node names itself."""
     ports = [free_port() for _ in range(3)]
     seeds = [f"{HOST}:{port}" for port in ports]
     servers = [make_server("--cluster-seeds", *seeds, port=port) for port in ports]
@@ -507,13 +507,13 @@ def test_a_stalled_disk_delays_only_clients_that_write_files(make_server):
         connection.send("CONFIG", "REWRITE")
         connection.send("ECHO", "behind it")
         assert server.command("CONFIG", "SET", "timeout", 77) == b"OK"
-        assert not connection.is_closed(0.3)  # No reply yet; is_closed drops what comes.
+        assert not connection.is_closed(0.3)  # There is no reply yet; is_closed would drop it.
         server.config_path.write_text("# fed\n")
         connection.sock.settimeout(10)
         assert [connection.read(), connection.read()] == [b"OK", b"behind it"]
     text = server.config_path.read_text()
     assert text.startswith("# fed\n")
-    assert "timeout 77" not in text  # The values of the moment when it was asked for.
+    assert "timeout 77" not in text  # The file has the values at the moment of the command.
 
 
 def test_tcp_keepalive_counts_for_clients_that_connect_afterwards(server):

@@ -33,7 +33,7 @@ def node():
 
 @pytest.fixture
 def app(node):
-    """An app with a queue and schedules of the test's own."""
+    """An app with a queue and schedules that only this test uses."""
     name = f"t{uuid.uuid4().hex[:8]}"
     with App(node.url, name=name, queue=name) as app:
         yield app
@@ -53,7 +53,7 @@ def working(app, **options):
 
 
 def until(ask):
-    """Ask until the answer is true, for a minute at most → the answer."""
+    """Repeat a question until the answer is true, for at most a minute, and return the answer."""
     deadline = time.monotonic() + 60
     while not (answer := ask()):
         assert time.monotonic() < deadline
@@ -62,7 +62,7 @@ def until(ask):
 
 
 def with_asyncio(app, coroutine):
-    """Run a coroutine in an event loop of its own, and close the app's client of that loop."""
+    """Run a coroutine in a new event loop, and close the app's client of that loop."""
 
     async def run():
         async with app:

@@ -1,4 +1,4 @@
-"""The programs of docs/tasks.md run as they stand there."""
+"""The programs of docs/tasks.md, run unchanged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def shop(monkeypatch):
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_each_program_of_the_page_runs(number, shop):
-    """And so do the tests in it."""
+    """The tests in it run, too."""
     names = {"__name__": "page"}
     exec(BLOCKS[number], names)
     for name, function in list(names.items()):

@@ -1,6 +1,6 @@
 """disque-worker as a process, on real nodes: crashes, signals, leases, schedules and changes of its program.
 
-The tasks write lines to a file, a line each with one write, so several processes may do so.
+The tasks append lines to a file. Each line is one write, so several processes can share the file.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def start(folder):
-    """Starts a worker of the program. It ends with the test."""
+    """Start a worker of the program. It ends with the test."""
     started = []
 
     def start(url, *words):
@@ -97,12 +97,12 @@ def start(folder):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        print((folder / f"{number}.log").read_text())  # A test that fails shows the logs.
+        print((folder / f"{number}.log").read_text())  # If the test fails, pytest shows the logs.
 
 
 @pytest.fixture
 def notes(folder):
-    """The lines that the tasks wrote."""
+    """Return the lines that the tasks wrote."""
     path = folder / "notes"
     return lambda: path.read_text().splitlines() if path.exists() else []
 
@@ -134,10 +134,10 @@ def _note(number): ...
 
 
 def until(ask, seconds=60):
-    """Ask until the answer is true → the answer."""
+    """Repeat a question until the answer is true, and return the answer."""
     deadline = time.monotonic() + seconds
     while not (answer := ask()):
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.05)
     return answer
 
@@ -210,7 +210,7 @@ def test_a_graceful_stop_puts_work_back_that_has_not_begun(start, notes, node, s
 
 @pytest.mark.parametrize("name", ["hold", "hold_async"])
 def test_work_that_takes_longer_than_the_grace_goes_back(start, notes, node, shop, folder, name):
-    """Also if it runs in a thread, which can't be ended. The process ends anyway."""
+    """This includes work in a thread, which can't be ended. The process still ends."""
     first = start(node.url, "--grace", "0.2")
     handle = shop.tasks[name].add("a")
     until(lambda: len(notes()) == 1)
@@ -244,7 +244,7 @@ def test_workers_end_when_their_supervisor_is_killed(start, notes, node, shop):
             os.kill(pid, 0)
         except ProcessLookupError:
             return True
-        # Where no process takes over orphans, a worker that ended stays as a zombie.
+        # If no process takes over orphans, a worker that ended stays as a zombie.
         stat = Path(f"/proc/{pid}/stat")
         return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
@@ -252,7 +252,7 @@ def test_workers_end_when_their_supervisor_is_killed(start, notes, node, shop):
 
 
 def test_each_tick_of_a_schedule_runs_once(start, notes, node, folder):
-    """However many workers install it."""
+    """The number of workers that install it does not matter."""
     with open(folder / "shop.py", "a") as file:
         file.write(TICKING)
     for _ in range(2):

@@ -43,7 +43,7 @@ def client(node, seen):
 
 
 def work(node, seen, queue, handler, jobs, **settings):
-    """Run a worker until it has handled so many jobs."""
+    """Run a worker until it has handled `count` jobs."""
 
     async def run():
         client = seen.instrument(node.async_client())
@@ -254,7 +254,7 @@ def test_a_refused_command_is_an_error(node, seen, client, queue):
 
 
 def test_a_call_without_a_job_has_no_span(seen, client, queue):
-    """A worker that waits makes none."""
+    """A waiting worker makes no span."""
     assert client.get_job(queue, nohang=True) is None
     assert seen.lines == []
     assert seen.points("messaging.client.operation.duration")[0][1] == 1

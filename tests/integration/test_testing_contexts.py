@@ -1,4 +1,4 @@
-"""testing/contexts.py: nothing is left of a node behind its context."""
+"""testing/contexts.py: nothing is left of a node after its context."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_task_that_is_cancelled_while_a_node_starts_leaves_none():
 
 
 def test_a_node_is_usable_soon():
-    """A second on an idle machine; tests run on busy ones."""
+    """It takes a second on an idle machine. The limit is higher, because tests run on busy machines."""
     began = time.monotonic()
     with testing.node():
         assert time.monotonic() - began < 10

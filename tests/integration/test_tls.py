@@ -23,7 +23,7 @@ def openssl(*words):
 
 
 def sign_up(folder, name, authority=None, names="DNS:localhost,IP:127.0.0.1"):
-    """A key and a certificate for `name`, signed by an authority of the folder or by itself."""
+    """Make a key and a certificate for `name`, signed by an authority of the folder or self-signed."""
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}"]
     key += ["-keyout", folder / f"{name}.key"]
     if authority is None:
@@ -58,7 +58,7 @@ def tls(folder, authority="authority", client="client"):
 
 @pytest.fixture(scope="module")
 def port(certificates, tmp_path_factory):
-    """Two nodes that disque-cluster has started and joined; the port of the first, the other's is the next."""
+    """Start and join two nodes with disque-cluster. Return the port of the first; the second has the next port."""
     folder = tmp_path_factory.mktemp("cluster")
     files = {"cert": "node.crt", "key": "node.key", "ca-cert": "authority.crt"}
     options = [word for kind, name in files.items() for word in (f"--tls-{kind}-file", certificates / name)]
@@ -107,7 +107,7 @@ def test_both_nodes_talk_over_tls_and_refuse_other_connections(certificates, por
         socket.create_connection((HOST, port + BUS_PORT_DISTANCE), 10) as plain,
         context.wrap_socket(plain, server_hostname=HOST) as sock,
     ):
-        # It shows no certificate; in TLS 1.3 the refusal comes with the first read.
+        # This client shows no certificate. In TLS 1.3 the refusal comes with the first read.
         Connection(sock).read()
 
 
@@ -234,7 +234,7 @@ def both_ports(certificates, tmp_path_factory):
 
 
 def test_a_client_over_tls_finds_every_node(certificates, both_ports):
-    """HELLO names the port of the kind that asks; without TLS it names the plain ones."""
+    """HELLO names TLS ports to a client with TLS, and plain ports to a client without."""
     cluster, ports = both_ports
     context = trusting(str(certificates / "authority.crt"))
     context.load_cert_chain(certificates / "client.crt", certificates / "client.key")

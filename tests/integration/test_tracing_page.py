@@ -34,7 +34,7 @@ def output_of(code, node):
 
 
 def test_the_first_program_prints_one_trace(node):
-    """As the page says: four spans, and three of them in one trace."""
+    """The page says so: four spans, and three of them in one trace."""
     output = output_of(EXAMPLES[0], node)
     spans = []
     decoder = json.JSONDecoder()

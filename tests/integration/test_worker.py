@@ -22,7 +22,7 @@ async def until(condition, limit_s=20.0):
 
 
 def run(story, *servers, **settings):
-    """Run a story with a worker on the first server, and clients of all."""
+    """Run a scenario with a worker on the first server, and clients of all servers."""
 
     async def play():
         clients = [client_of(server) for server in servers]
@@ -40,7 +40,7 @@ def run(story, *servers, **settings):
 
 
 def test_a_job_without_attempts_left_is_a_dead_letter_with_its_reason(make_server):
-    """Spec Y7. The delays are the queue's."""
+    """Spec Y7. The delays come from the queue's settings."""
     moments = []
 
     async def handle(job):
@@ -115,7 +115,7 @@ def test_a_job_is_canceled_at_another_node_while_it_runs(make_cluster):
 
 
 def test_a_worker_that_stops_gives_its_jobs_back(make_server):
-    """Another one may take them at once; the delivery counts."""
+    """Another worker may take them immediately. The delivery counts."""
     began = []
 
     async def handle(job):

@@ -1,4 +1,4 @@
-"""Threads that work with real nodes during a test, and the questions that tests ask nodes."""
+"""Threads that work with real nodes during a test, and queries that tests send to nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import hiredis
 
 @contextmanager
 def running(*functions):
-    """Functions in threads, each called with an event that ends them; what they raise is raised at the end."""
+    """Run functions in threads, each with an event that ends it. Their exceptions are raised at the end."""
     over = threading.Event()
     with ThreadPoolExecutor(len(functions)) as pool:
         futures = [pool.submit(function, over) for function in functions]
@@ -25,7 +25,7 @@ def running(*functions):
 
 
 def producer(server, queue, added, *options, pause_s=0.001, body="body"):
-    """Adds jobs until it is over; the ids that were acknowledged go to `added`. A dead node is asked again."""
+    """Return a function that adds jobs until its event is set. Ids in replies go to `added`. Dead nodes are retried."""
 
     def produce(over):
         while not over.is_set():
@@ -44,7 +44,7 @@ def producer(server, queue, added, *options, pause_s=0.001, body="body"):
 
 
 def consumer(server, queue, got, *, acks=True):
-    """Takes jobs until it is over and counts each delivery in `got`, a Counter of its own."""
+    """Return a function that takes jobs until its event is set, and counts deliveries in `got`, its own Counter."""
 
     def consume(over):
         while not over.is_set():
@@ -63,22 +63,22 @@ def consumer(server, queue, got, *, acks=True):
 
 
 def jobs_of(server):
-    """Jobs that a node knows."""
+    """Return the number of jobs that a node knows."""
     return int(server.info("jobs")["registered_jobs"])
 
 
 def knows(server, job_id):
-    """Whether a node has this job."""
+    """Return whether a node has this job."""
     return server.command("SHOW", job_id) is not None
 
 
 def flags_of(observer, node_id):
-    """Return a node's flags for another node; nothing if it is unknown."""
+    """Return a node's flags for another node; empty if that is unknown."""
     return observer.nodes().get(node_id, ["", ""])[1]
 
 
 def take(server, queue, timeout_ms=8000):
-    """The body of the next job of a queue, acknowledged; None if there is none in time."""
+    """Fetch and acknowledge the next job of a queue, and return its body; None if there is none in time."""
     with server.connect(timeout_ms / 1000 + 5) as client:
         jobs = client.command("GETJOB", "TIMEOUT", timeout_ms, "FROM", queue)
         if not jobs:
@@ -88,7 +88,7 @@ def take(server, queue, timeout_ms=8000):
 
 
 def is_refused(server, *words):
-    """The error a command is answered with; None if it is not."""
+    """Return the error reply to a command; None if it succeeds."""
     try:
         server.command(*words)
     except hiredis.ReplyError as error:
@@ -97,7 +97,7 @@ def is_refused(server, *words):
 
 
 def worst_ping_s(server, over):
-    """The longest time a PING took until it is over."""
+    """Send PINGs until `over()` is true, and return the longest time that one took."""
     worst = 0.0
     with server.connect() as client:
         while not over():
@@ -109,5 +109,5 @@ def worst_ping_s(server, over):
 
 
 def rss_of(server):
-    """Resident memory, bytes."""
+    """Return a process's resident memory in bytes."""
     return int(server.info("memory")["used_memory_rss"])

@@ -1,4 +1,4 @@
-"""Scenarios share world.py and its kin; `--rewrite` puts what happens now into the transcripts."""
+"""Scenarios share world.py and transcript.py. `--rewrite` replaces the transcripts by the current behaviour."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # Where what several tests share lies.
+sys.path.insert(0, str(Path(__file__).parent))  # For the modules that several tests share.
 
 from world import World
 
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def make():
-    """Makes worlds whose nodes know each other: make("abc", **settings). `sent` has what left the nodes since."""
+    """Make worlds whose nodes know each other: make("abc", **settings). `sent` has the later messages of the nodes."""
 
     def make(names, **settings):
         world = World(names, **settings)

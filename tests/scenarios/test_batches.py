@@ -1,4 +1,4 @@
-"""Batches: exact counts, whatever nodes and links do (spec BT1 to BT6)."""
+"""Batches: counts are exact in spite of lost nodes and links (spec BT1 to BT6)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def wait(world: World, node: str, *words: str | int) -> Talker:
 
 
 def test_each_job_counts_once_in_its_status() -> None:
-    """Spec BT1, BT2: on every node, whatever its copies."""
+    """Spec BT1, BT2: on every node, however many copies it has."""
     world = joined("abcd")
     jobs = [add(world, name, "b", "REPLICATE", 2) for name in "abcdab"]
     assert take(world, "a")
@@ -54,7 +54,7 @@ def test_each_job_counts_once_in_its_status() -> None:
 
 
 def test_a_batch_is_done_when_it_is_closed_and_all_its_jobs_are_over() -> None:
-    """Spec BT4: WAIT tells it, and the callback is one job."""
+    """Spec BT4: WAIT ends, and the callback is one job."""
     world = joined()
     jobs = [add(world, name) for name in "abc"]
     waiting = wait(world, "c", "b")
@@ -78,7 +78,7 @@ def test_a_batch_is_done_when_it_is_closed_and_all_its_jobs_are_over() -> None:
 
 
 def test_a_callback_that_is_made_again_is_the_same_job() -> None:
-    """Spec BT4: its node died before any other one heard of the callback's id."""
+    """Spec BT4: its node died before any other node knew the callback's id."""
     world = joined(cluster_node_timeout=1_000)
     job = add(world, "b")
     world.ask("c", "BATCH", "CLOSE", "b", "CALLBACK", "after", "report")
@@ -156,7 +156,7 @@ def test_the_counts_survive_keepers_that_are_lost() -> None:
 
 
 def test_the_sets_of_both_sides_merge_after_a_partition() -> None:
-    """Spec BT3: each side counts its own meanwhile."""
+    """Spec BT3: meanwhile each side counts its own jobs."""
     world = joined("ab", cluster_node_timeout=1_000)
     add(world, "a", "b", "REPLICATE", 1)
     world.run(1_000)
@@ -196,7 +196,7 @@ def test_a_holder_reports_an_ack_of_a_node_that_got_the_job_after_it() -> None:
     job = add(world, "a", "b", "REPLICATE", 1)
     world.drop = lambda sender, receiver, kind, item: kind == SETACK and not item[1]
     assert world.ask("b", "ACKJOB", job) == 0
-    world.client("b").say("GETJOB", "FROM", "q")  # The node that holds the job gives it away, and is refused.
+    world.client("b").say("GETJOB", "FROM", "q")  # The node that has the job offers it, and is refused.
     world.run(3_000)
     assert counts(world, "a") == (1, 0, 0, 1, 0, 0, 0, 0)
     assert not jobs_of(world, "a")
@@ -217,7 +217,7 @@ def test_a_job_whose_addjob_fails_stops_counting_after_it_was_reported_to_new_ke
     producer = world.client(creator)
     producer.say("ADDJOB", "q", "body", 5_000, "REPLICATE", 2, "BATCH", "b")
     world.run(100)
-    add(world, creator, "b", "REPLICATE", 1)  # It makes both nodes keepers.
+    add(world, creator, "b", "REPLICATE", 1)  # This makes both nodes keepers.
     world.run(1_000)
     assert counts(world, creator)[:2] == (2, 2)
     world.run(5_000)

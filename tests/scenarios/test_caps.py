@@ -1,4 +1,4 @@
-"""Caps in a cluster: rates and running leases stay inside their bounds, and the work goes on (spec CP1 to CP5)."""
+"""Caps in a cluster: rates and running leases stay within their bounds, and the work goes on (spec CP1 to CP5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from world import Talker, World
 
 
 class Worker(Talker):
-    """A client that takes a job, works for a while and acknowledges it, again and again."""
+    """A client that repeatedly takes a job, works for a while and acknowledges it."""
 
     def __init__(self, crew: Crew, node: str, work_ms: int) -> None:
         super().__init__(crew.world)
@@ -43,7 +43,7 @@ class Worker(Talker):
 
 
 class Crew:
-    """A cluster with a capped queue. It notes each delivery, and the most that ran at the same time, by value."""
+    """A cluster with a capped queue. It notes each delivery, and the most simultaneous deliveries per value."""
 
     def __init__(self, names: str = "abc", seed: int = 1, **settings: Any) -> None:
         self.world = World(names, seed=seed, **settings)
@@ -87,7 +87,7 @@ class Crew:
         return sum(1 for _, each in self.taken if each == value)
 
     def highest(self, span_ms: int, value: bytes = b"") -> int:
-        """The most deliveries in any span of so long."""
+        """Return the most deliveries in any span of this length."""
         moments = [at for at, each in self.taken if each == value]
         return max((sum(1 for at in moments if start <= at < start + span_ms) for start in moments), default=0)
 
@@ -108,7 +108,7 @@ def test_a_rate_is_kept_and_used(names):
 
 @pytest.mark.parametrize("place", ["a", "c"])
 def test_one_node_may_use_the_whole_rate(place):
-    """Spec CP1, CP4: wherever the consumers are."""
+    """Spec CP1, CP4: the consumers may all be at one node."""
     crew = Crew("abc")
     crew.cap("rate", "10/1s")
     crew.add(150)
@@ -119,7 +119,7 @@ def test_one_node_may_use_the_whole_rate(place):
 
 @pytest.mark.parametrize("names", ["a", "abc"])
 def test_running_leases_stay_below_their_cap(names):
-    """Spec CP1: and a slot that is free is used at once."""
+    """Spec CP1: a free slot is used immediately."""
     crew = Crew(names)
     crew.cap("max-running", 3)
     crew.add(120)
@@ -131,7 +131,7 @@ def test_running_leases_stay_below_their_cap(names):
 
 
 def test_a_value_at_its_cap_holds_back_no_other():
-    """Spec CP3: its jobs are pending, and aside."""
+    """Spec CP3: its jobs are pending, and are passed by."""
     crew = Crew("abc")
     crew.cap("max-running", 1, "max-running-by", "user")
     crew.add(30, "ann")
@@ -292,7 +292,7 @@ def test_a_coordinator_that_lost_its_link_to_a_follower_hears_of_it_again(has_ca
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_days(seed):
-    """Spec CP1, CP5: whichever node restarts, a cap is kept while all are linked, and the work is done in the end."""
+    """Spec CP1, CP5: nodes restart. A cap is kept while all are linked, and all work is done in the end."""
     rng = Random(seed)
     crew = Crew("abcd", seed=seed, cluster_node_timeout=1_000)
     crew.cap("max-running", 3, "rate", "40/1s")
@@ -324,7 +324,7 @@ def test_random_days(seed):
     ids=["running leases are not counted", "deliveries are not counted"],
 )
 def test_a_deliberate_defect_breaks_the_bound(monkeypatch, owner, name, words):
-    """The checks above would find it."""
+    """This shows that the checks above can fail."""
     monkeypatch.setattr(owner, name, lambda *words: 0)
     crew = Crew("abc")
     crew.cap(*words)

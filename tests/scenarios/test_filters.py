@@ -1,4 +1,4 @@
-"""Filters across nodes: a job reaches the consumer that asked for its metadata, wherever both are (spec W5, W6)."""
+"""Filters across nodes: a job reaches the consumer that asked for its metadata, on any node (spec W5, W6)."""
 
 from __future__ import annotations
 

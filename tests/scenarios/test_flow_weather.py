@@ -1,7 +1,8 @@
-"""Waits and batches in bad weather: "WAITJOB tells the truth and never hangs", "a batch counts what is so".
+"""Waits and batches during faults: "WAITJOB tells the truth and never hangs", "a batch counts what is so".
 
-A seed draws adds, ends, waits and cuts. At the end all nodes are linked. Then each wait has its answer, and each batch
-the counts of what clients were told. Deliberate defects break these rules (spec RW5, RW6, BT2, BT3).
+A seed draws adds, ends, waits and cuts. At the end all nodes are linked. Then each wait must have its answer, and the
+counts of each batch must agree with the replies to clients. Deliberate defects break these rules (spec RW5, RW6, BT2,
+BT3).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CALM_MS = 60_000
 
 
 class Weather:
-    """One run: `ends` has what clients asked for, by job."""
+    """One run. `ends` has the ends that clients asked for, by job."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -36,7 +37,7 @@ class Weather:
         return self.rng.choice(NODES)
 
     def step(self) -> None:
-        """Do one thing."""
+        """Do one random step."""
         rng, world = self.rng, self.world
         deed = rng.random()
         if deed < 0.4:
@@ -73,7 +74,7 @@ class Weather:
         world.run(rng.choice((1, 5, 300, 3_000)))
 
     def check(self) -> None:
-        """Let the weather calm down, and hold the answers against the truth."""
+        """End all faults, and compare the answers with the truth."""
         world = self.world
         world.heal()
         world.run(CALM_MS)
@@ -84,7 +85,7 @@ class Weather:
                 ((job_id, status, result, _),) = reply
                 assert job_id == job
                 if status == b"unknown" and job in self.ends:
-                    continue  # It ended more than two node time-outs before.
+                    continue  # The job ended more than two node timeouts before.
                 assert status in self.ends.get(job, {}), "an end that no client asked for"
                 assert result in self.ends[job][status], "a result that no client gave"
         for batch in set(self.jobs.values()):

@@ -1,6 +1,6 @@
-"""Defects that random days and transcripts have shown, each as the shortest story that shows it again.
+"""Defects that random days and transcripts have shown, each as the shortest scenario that shows it again.
 
-Days are seeds of the simulator's predecessor; what the simulator found is in tests/simulation.
+Days are seeds of the simulator's predecessor. Defects that the simulator found are in tests/simulation.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from disque_py.core.lifecycle import enqueue, forget, register
 
 
 def lose(world, kind, sender, receiver):
-    """The next message of this kind on this way vanishes."""
+    """Lose the next message of this kind between these nodes."""
     left = [1]
 
     def drop(from_, to, what, item):
@@ -24,14 +24,14 @@ def lose(world, kind, sender, receiver):
 
 
 def said(world, sender, kind):
-    """Messages of this kind that left a node."""
+    """Return the messages of this kind that left a node."""
     return [item for name, _, what, item in world.sent if (name, what) == (sender, kind)]
 
 
 def test_a_leaver_never_drops_the_only_copy(make):
     """
-    The only other node refused the copy (paused). That it was asked makes it a holder in the sets, and proves
-    nothing: LEFT without a successor needs a holder that has the job. Days: 3 and others with `leaving`.
+    The only other node refused the copy, because its queue is paused. The question alone makes it a holder in the sets,
+    which proves nothing: LEFT without a successor needs a holder that has the job. Days: 3 and others with `leaving`.
     """
     world = make("ab")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "RETRY", 60)
@@ -51,8 +51,9 @@ def test_a_leaver_never_drops_the_only_copy(make):
 
 def test_a_leaver_does_not_ask_for_ever_a_node_that_got_the_job_by_another_way(make):
     """
-    It asked c for a copy; before that came, b handed the job to c. "Known" is no new copy, but c is a holder that has
-    one: the leaver must look for another node, or go without. Days 503, 521 and others with leaving nodes=abcd.
+    It asked c for a copy. Before the request arrived, b handed the job to c. The answer "known" means no new copy, but
+    c is a holder that has one. So the leaver must look for another node, or leave without. Days 503, 521 and others
+    with leaving nodes=abcd.
     """
     world = make("abc")
     while True:
@@ -71,8 +72,8 @@ def test_a_leaver_does_not_ask_for_ever_a_node_that_got_the_job_by_another_way(m
 
 def test_an_id_may_come_back_while_its_dead_entry_lies_in_the_queue(make):
     """
-    A copy is forgotten while its entry is still in the queue's heap, then handed over again: two entries with the
-    same key, and the jobs themselves can't be compared. Day 205.
+    A copy is forgotten while its entry is still in the queue's heap. Then it is handed over again. So there are two
+    entries with the same key, and the jobs themselves can't be compared. Day 205.
     """
     world = make("ab")
     first = world.ask("a", "ADDJOB", "q", "old", 0, "REPLICATE", 1)
@@ -93,8 +94,8 @@ def test_an_id_may_come_back_while_its_dead_entry_lies_in_the_queue(make):
 
 def test_settled_numbers_of_one_process_are_not_sent_to_the_next(make):
     """
-    SETTLED is sent a second after the last answer. If the taker was restarted meanwhile, its first hand-over has
-    that number again, and would be ignored for ever. Days 166 and 238 with nodes=abcd crashes.
+    SETTLED is sent a second after the last answer. If the taker was restarted meanwhile, its first hand-over has the
+    same number again. It would be ignored for ever. Days 166 and 238 with nodes=abcd crashes.
     """
     world = make("ab")
     getter = world.client("b")
@@ -115,7 +116,7 @@ def test_settled_numbers_of_one_process_are_not_sent_to_the_next(make):
 
 
 def test_an_ack_kept_for_a_late_copy_is_collected_like_any_other(make):
-    """A late REPLJOB for a job known as done leaves an acked record; its timer must ask. Day 155 leaving nodes=abcd."""
+    """A late REPLJOB for a done job leaves an acked record. Its timer must ask. Day 155 leaving nodes=abcd."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1)
     snapshot = snapshot_of(world["a"], world["a"].find(job_id))
@@ -136,8 +137,8 @@ def test_an_ack_kept_for_a_late_copy_is_collected_like_any_other(make):
 @pytest.mark.parametrize(("node", "command"), [("a", "ACKJOB"), ("a", "FASTACK"), ("b", "FASTACK"), ("b", "ACKJOB")])
 def test_a_producer_whose_job_is_processed_before_its_hand_over_is_answered_gets_its_id(make, node, command):
     """
-    RETRY 0 on a leaving node: the taker has delivered the job, its answer is on the way (or lost), and the consumer
-    acknowledges. The producer must not wait for ever (spec Q11). Day 110 losses leaving.
+    A leaving node has a job with RETRY 0. The taker has delivered the job, its answer is in transit or lost, and the
+    consumer acknowledges. The producer must not wait for ever (spec Q11). Day 110 losses leaving.
     """
     world = make("ab")
     world.ask("a", "CLUSTER", "LEAVING", "yes")
@@ -157,8 +158,8 @@ def test_a_producer_whose_job_is_processed_before_its_hand_over_is_answered_gets
 
 def test_a_hint_that_is_owed_is_not_forgotten_because_another_queue_owes_one(make):
     """
-    The hint to b is lost; ten milliseconds later it is due again. Meanwhile another queue's hint went out. The
-    client on b must not wait for the fallback of half a minute.
+    The hint to b is lost, and it is due again ten milliseconds later. Meanwhile another queue's hint was sent. The
+    client on b must not have to wait for the fallback of half a minute.
     """
     world = make("ab")
     first, second = world.client("b"), world.client("b")
@@ -175,7 +176,7 @@ def test_a_hint_that_is_owed_is_not_forgotten_because_another_queue_owes_one(mak
 
 
 def test_a_queue_whose_jobs_all_rest_owes_no_hint(make):
-    """A job that was imported within 100 ms can't be passed on: to ask for it again and again is a storm."""
+    """A job that came less than 100 ms ago can't be passed on. Repeated requests for it would be a storm."""
     world = make("abc")
     getter = world.client("b")
     getter.say("GETJOB", "FROM", "q")
@@ -191,7 +192,7 @@ def test_a_queue_whose_jobs_all_rest_owes_no_hint(make):
 
 
 def test_a_hint_on_a_slow_link_is_not_repeated_before_its_answer_can_come(make):
-    """One node waits, 40 ms away: it is not hinted four times, and does not pull four times, for one job."""
+    """One node waits, 40 ms away. It must not get four hints and send four pulls for one job."""
     world = make("ab", delay_ms=20)
     world.client("b").say("GETJOB", "FROM", "q")
     world.run(100)
@@ -203,7 +204,7 @@ def test_a_hint_on_a_slow_link_is_not_repeated_before_its_answer_can_come(make):
 
 
 def test_a_node_whose_clients_are_served_does_not_pull_more(make):
-    """A hint that comes together with the job: one client waits, one job is enough."""
+    """The hint comes together with the job. One client waits, so one job is enough."""
     world = make("ab")
     for number in range(12):
         world.ask("a", "ADDJOB", "q", number, 0, "REPLICATE", 1)
@@ -243,8 +244,8 @@ def test_the_reason_why_a_leaver_can_not_go_is_always_told_on_request(make):
 
 def test_a_holder_that_was_forgotten_elsewhere_does_not_keep_an_ack_for_ever(make):
     """
-    c was forgotten by a and b before d joined. A set that names c must not reach d, because d cannot forget a
-    node that it does not know; or FORGET of an unknown id must work there. Days 10 and 133 with leaving.
+    a and b forgot c before d joined. d can't forget a node that it does not know. So a set that names c must not reach
+    d, or FORGET of an unknown id must work at d. Days 10 and 133 with leaving.
     """
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 60)
@@ -275,7 +276,7 @@ def test_async_without_any_node_to_take_the_job_is_an_error(make):
 
 
 def test_async_of_a_node_that_keeps_no_copy_survives_a_refusal(make):
-    """The one node it was sent to refuses (paused): another must be asked, for no other node has the job."""
+    """The only node that got the job refuses it (paused). Another one must be asked, because no other node has it."""
     world = make("abc")
     world.ask("a", "CLUSTER", "LEAVING", "yes")
     world.ask("b", "PAUSE", "q", "in")
@@ -286,7 +287,7 @@ def test_async_of_a_node_that_keeps_no_copy_survives_a_refusal(make):
 
 
 def test_an_ack_said_to_a_leaving_node_reaches_the_holders(make):
-    """It makes no dummy ack (spec V6), but it can tell the others (spec Q43)."""
+    """The leaving node makes no dummy ack (spec V6), but it can tell the others (spec Q43)."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 1)
     world.ask("a", "GETJOB", "FROM", "q")
@@ -298,7 +299,7 @@ def test_an_ack_said_to_a_leaving_node_reaches_the_holders(make):
 
 
 def test_a_batch_of_announcements_names_a_job_once(make):
-    """RETRY 1: its announcements come due twice per batch."""
+    """With RETRY 1, its announcements come due twice per batch."""
     world = make("ab")
     batches = []
     world.on_runs = lambda member, runs: batches.extend(items for _, kind, items in runs if kind == QUEUED)
@@ -324,7 +325,7 @@ def test_a_lost_took_or_yourjobs_delivers_once(make):
 
 
 def test_setack_is_not_repeated_without_end_between_two_that_know(make):
-    """Two collectors that both finish leave nothing that asks on."""
+    """After two collectors have finished, no further questions are sent."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3)
     for name in "abc":
@@ -337,7 +338,7 @@ def test_setack_is_not_repeated_without_end_between_two_that_know(make):
 
 
 def test_one_bad_id_in_a_long_list_and_nothing_is_done(make):
-    """Also when the list is long enough to be looked at, and worked on, in parts."""
+    """The list is so long that it is checked and worked on in parts."""
     world = make("a")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0)
     assert "BADID" in str(world.ask("a", "ACKJOB", *[job_id] * 5_000, "bad"))

@@ -1,4 +1,4 @@
-"""Hints that are owed are sent, whatever happens in between (spec I4)."""
+"""A hint that is owed is sent in the end (spec I4)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from world import World
 
 def test_jobs_that_had_to_rest_go_on_to_clients_that_wait_elsewhere() -> None:
     """
-    b pulls all of a's jobs for its consumer, which then moves to a: jobs that b imported a moment ago may not leave at
-    once, but a hint is owed when it may, and c's fallback of 30 s must not be what saves the consumer.
+    b pulls all of a's jobs for its consumer, which then moves to a. Jobs that b got a moment ago may not leave
+    immediately, but a hint is owed as soon as they may. The consumer must not need the fallback of 30 s.
     """
     world = World("abc")
     world.join()
@@ -22,7 +22,7 @@ def test_jobs_that_had_to_rest_go_on_to_clients_that_wait_elsewhere() -> None:
 
 
 def test_a_hint_without_an_answer_is_repeated() -> None:
-    """The consumer was busy when the first came; it is asked again 10 ms later, as long as it is believed to wait."""
+    """The consumer was busy when the first hint came. Another hint follows every 10 ms while it seems to wait."""
     world = World("ab")
     world.join()
     waiting = world.client("b")

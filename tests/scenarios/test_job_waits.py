@@ -1,4 +1,4 @@
-"""WAITJOB, results and progress: what nodes tell each other (spec RW1 to RW8)."""
+"""WAITJOB, results and progress: the messages between nodes (spec RW1 to RW8)."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_every_holder_keeps_the_result() -> None:
         assert world.machines[name].broker.results.get(job) == b"42"
         assert wait(world, name, job).replies == [[[job, b"completed", b"42", None]]]
     assert not world.machines[stranger].broker.results.by_id
-    # It remembers the end, in doubt (spec RW10).
+    # The node remembers the end, in doubt (spec RW10).
     assert wait(world, stranger, job).replies == [[[job, b"completed", b"42", None]]]
     world.run(600)
     assert wait(world, stranger, job, "TIMEOUT", 1).replies == [[[job, b"completed", b"42", None]]]
 
 
 def test_a_result_is_forgotten_after_its_retention() -> None:
-    """Spec RW1, RW5: then the job is known by its id for a while, and unknown later."""
+    """Spec RW1, RW5: after that the job's id is known for a while, and unknown later."""
     world = joined("ab")
     assert world.ask("a", "QUEUE", "SET", "q", "result-retention", "20") == b"OK"
     job = add(world, "a", "REPLICATE", 2)
@@ -91,7 +91,7 @@ def test_without_retention_only_those_that_wait_are_told() -> None:
 
 
 def test_a_node_that_dropped_a_result_asks_the_others() -> None:
-    """Spec RW10: and tells the end without it when no node has it."""
+    """Spec RW10: if no node has the result, it tells the end without it."""
     world = joined()
     job = add(world, "a", "REPLICATE", 2)
     assert world.ask("a", "ACKJOB", job, "RESULT", "42") == 1
@@ -105,7 +105,7 @@ def test_a_node_that_dropped_a_result_asks_the_others() -> None:
 
 
 def test_an_id_that_was_only_acknowledged_is_unknown() -> None:
-    """Spec RW6, RW10: also while the ack, and its result, wait for an answer of all nodes."""
+    """Spec RW6, RW10: even while the ack and its result wait for an answer of all nodes."""
     world = joined()
     job = add(world, "a", "REPLICATE", 1)
     fake = job[:12] + (b"A" if job[12:13] != b"A" else b"B") + job[13:]

@@ -1,5 +1,5 @@
-"""Random days with keys: as long as all nodes are linked, a key never has two jobs; and whatever happens, callers are
-answered and nothing is left over. The messages of nodes are in keys.txt."""
+"""Random days with keys: while all nodes are linked, a key never has two jobs. In any case callers get answers, and no
+state is left over. The messages of nodes are in keys.txt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMEOUTS_MS = (0, 5, 20, 60, 500)
 
 
 class Day:
-    """Clients that add with keys, get and acknowledge, on nodes that now and then take no copies."""
+    """Clients that add with keys, get and acknowledge, on nodes that sometimes take no copies."""
 
     def __init__(self, make, seed, names="abcd", **settings):
         self.rng = Random(seed)
@@ -79,7 +79,7 @@ class Day:
         self.world.run(10_000)
 
     def ids(self):
-        """Return the ids that callers were told, by key."""
+        """Return the ids in replies to callers, by key."""
         found = {key: set() for key in KEYS}
         for key, talker, _ in self.callers:
             assert len(talker.replies) == 1, f"a caller of {key} was not answered"
@@ -114,7 +114,7 @@ def test_one_job_per_key_while_all_nodes_are_linked(make, seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_callers_are_answered_whatever_breaks(make, seed):
-    """Two jobs for a key are possible then, one per side. No client waits for ever, and no node makes a third job."""
+    """With faults, a key may have two jobs, one per side. No client waits for ever, and there is no third job."""
     day = Day(make, 100 + seed)
     day.run(("add", "add", "add", "consume", "cut", "crash", "hang_up"), 80)
     told = day.ids()

@@ -14,7 +14,7 @@ def add(world: World, node: str, *words: str | int) -> bytes:
 
 
 class Fetching:
-    """A consumer that fetches from one node every `every_ms`; `got` has the ids of its jobs."""
+    """A consumer that fetches from one node every `every_ms`. `got` has the ids of its jobs."""
 
     def __init__(self, world: World, node: str, every_ms: int, *words: str | int) -> None:
         self.world = world

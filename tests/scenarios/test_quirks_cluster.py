@@ -1,6 +1,6 @@
-"""Defects of the original that several nodes show, and what its own tests promised beside them.
+"""Defects of the original in clusters, and related promises of its own tests.
 
-Each test is named after its number in the list of defects; its docstring is the rule here.
+Each test is named after its number in the list of defects. Its docstring is the rule of this project.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from disque_py.core.job import QUEUED as IS_QUEUED
 
 
 def waiting(world, name, *words):
-    """A client that asked and waits."""
+    """Return a client that has sent a request and waits."""
     talker = world.client(name)
     talker.say(*words)
     world.run(20)
@@ -22,12 +22,12 @@ def waiting(world, name, *words):
 
 
 def jobs_left(world):
-    """Records on all nodes that are up."""
+    """Return the number of records on all nodes that are up."""
     return sum(world[name].job_count for name, member in world.members.items() if member.is_up)
 
 
 def test_q01_the_ack_of_a_federated_job_reaches_the_giver(make):
-    """The taker is a holder, the giver knows it, and sets are compared, not sizes: nothing is delivered again."""
+    """The taker is a holder, the giver knows that, and sets (not sizes) are compared. No job is delivered again."""
     world = make("ab")
     getter = waiting(world, "b", "GETJOB", "FROM", "q")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 1)
@@ -40,7 +40,7 @@ def test_q01_the_ack_of_a_federated_job_reaches_the_giver(make):
 
 
 def test_q03_q39_an_at_most_once_job_of_a_leaving_node_arrives(make):
-    """It is handed over before it is answered, with and without DELAY, and comes once."""
+    """It is handed over before its producer gets the reply, with and without DELAY, and comes once."""
     world = make("abc")
     world.ask("a", "CLUSTER", "LEAVING", "yes")
     world.run(20)
@@ -54,7 +54,7 @@ def test_q03_q39_an_at_most_once_job_of_a_leaving_node_arrives(make):
 
 
 def test_q03_above_75_percent_as_well(make):
-    """The same for a node that is short of memory while others are not."""
+    """The same rule applies to a node that is short of memory while others are not."""
     world = make("abc")
     world.ask("a", "ADDJOB", "ballast", "x" * 5_000, 0, "REPLICATE", 1)
     world["a"].settings.maxmemory = int(world["a"].used_memory / 0.8)
@@ -68,7 +68,7 @@ def test_q03_above_75_percent_as_well(make):
 
 
 def test_q07_yourjobs_does_not_bring_an_acked_job_back(make):
-    """The taker knows it as acknowledged: it refuses, and tells the giver."""
+    """The taker knows that it is acknowledged. It refuses the job, and tells the giver."""
     world = make("ab")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 2)
     world.cut("a", "b")
@@ -82,7 +82,7 @@ def test_q07_yourjobs_does_not_bring_an_acked_job_back(make):
 
 
 def test_q07_yourjobs_for_a_job_whose_producer_waits_is_refused(make):
-    """The producer's job stays in WAIT_REPL until its copies are confirmed; the giver keeps what it has."""
+    """The producer's job stays in WAIT_REPL until its copies are confirmed. The giver keeps its copy."""
     world = make("abc")
     world.pause("c")
     producer = waiting(world, "a", "ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 1)
@@ -97,7 +97,9 @@ def test_q07_yourjobs_for_a_job_whose_producer_waits_is_refused(make):
 
 
 def test_q10_two_dummy_acks_keep_the_ack(make):
-    """The holder is away. Two nodes that never had the job keep its ack until it returns; it is not delivered again."""
+    """The holder is away. Two nodes that never had the job keep its ack until the holder returns. The job is not
+    delivered again.
+    """
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 5)
     world.ask("a", "GETJOB", "FROM", "q")
@@ -114,7 +116,7 @@ def test_q10_two_dummy_acks_keep_the_ack(make):
 
 
 def test_q11_a_producer_hears_of_its_job_when_a_copy_was_acknowledged(make):
-    """The job exists and was processed: its id is the answer, not a time-out."""
+    """The job exists and was processed, so the reply is its id, not a timeout."""
     world = make("abc")
     world.pause("c")
     producer = waiting(world, "a", "ADDJOB", "q", "body", 2_000, "REPLICATE", 3)
@@ -143,7 +145,7 @@ def test_q13_default_replicate_counts_reachable_nodes(make, how):
 
 
 def test_q14_yourjobs_into_a_paused_queue_are_refused(make):
-    """The giver queues them again; nothing is lost, nothing is delivered at the paused node."""
+    """The giver queues them again. No job is lost, and no job is delivered at the paused node."""
     world = make("ab", delay_ms=20)
     getter = waiting(world, "b", "GETJOB", "FROM", "q")
     world.run(100)
@@ -156,7 +158,7 @@ def test_q14_yourjobs_into_a_paused_queue_are_refused(make):
 
 
 def test_q15_a_lost_hand_over_costs_a_second_not_a_retry(make):
-    """It is acknowledged per job, and sent again until it is."""
+    """A hand-over is acknowledged per job, and repeated until then."""
     world = make("ab")
     getter = waiting(world, "b", "GETJOB", "FROM", "q")
     lost = []
@@ -167,7 +169,7 @@ def test_q15_a_lost_hand_over_costs_a_second_not_a_retry(make):
 
 
 def test_q22_the_delay_is_not_applied_again_to_copies(make):
-    """The creator of a delayed job dies: its copy is queued when DELAY and RETRY are over, counted from its receipt."""
+    """The creator of a delayed job dies. Its copy is queued after DELAY and RETRY, counted from the copy's receipt."""
     world = make("ab")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 2, "DELAY", 3, "RETRY", 2)
     world.crash("a")
@@ -178,7 +180,7 @@ def test_q22_the_delay_is_not_applied_again_to_copies(make):
 
 
 def test_q26_the_extension_comes_after_50_ms(make):
-    """A silent node gets company at once, and what others have is not sent again."""
+    """If a node is silent, other nodes are asked immediately. Copies that others have are not sent again."""
     world = make("abcd")
     world.pause("c")
     world.pause("d")
@@ -191,7 +193,7 @@ def test_q26_the_extension_comes_after_50_ms(make):
 
 
 def test_q29_leaving_answers_producers_too_and_deletes_what_they_waited_for(make):
-    """Documented for GETJOB only; here for both, with the same error."""
+    """The original documents this only for GETJOB. Here it applies to both, with the same error."""
     world = make("abc")
     world.pause("b")
     world.pause("c")
@@ -207,7 +209,7 @@ def test_q29_leaving_answers_producers_too_and_deletes_what_they_waited_for(make
 
 
 def test_q30_the_copies_of_a_failed_addjob_are_deleted_where_that_is_possible(make):
-    """Best effort, and documented: a node that is away keeps its copy."""
+    """This is best effort, and documented: a node that is away keeps its copy."""
     world = make("abc")
     world.pause("c")
     reply = world.ask("a", "ADDJOB", "q", "body", 300, "REPLICATE", 3)
@@ -217,7 +219,7 @@ def test_q30_the_copies_of_a_failed_addjob_are_deleted_where_that_is_possible(ma
 
 
 def test_q31_a_dummy_ack_needs_those_that_live_and_are_not_forgotten(make):
-    """Once the dead node is forgotten the rest is enough."""
+    """Once the dead node is forgotten, the other nodes are enough."""
     world = make("abc", cluster_node_timeout=2_000)
     world.crash("c")
     unknown = b"D-ffffffff-AAAAAAAAAAAAAAAAAAAAAAAA-05a1"
@@ -230,7 +232,7 @@ def test_q31_a_dummy_ack_needs_those_that_live_and_are_not_forgotten(make):
 
 
 def test_q37_clock_steps_strand_nothing(make):
-    """+600 s for 6 s and back: delayed jobs come when they should, and are delivered again when they should."""
+    """The clock jumps by +600 s for 6 s. Delayed jobs and repeated deliveries still come at the right time."""
     world = make("abc")
     ids = [world.ask("a", "ADDJOB", "q", number, 0, "DELAY", number % 3, "RETRY", 2) for number in range(6)]
     for member in world.members.values():
@@ -246,7 +248,7 @@ def test_q37_clock_steps_strand_nothing(make):
 
 
 def test_q42_stopped_nodes_that_go_on_do_no_harm(make):
-    """Three of five stand still for longer than the time-out while jobs are acknowledged elsewhere."""
+    """Three of five nodes are stopped for longer than the timeout while jobs are acknowledged elsewhere."""
     world = make("abcde", cluster_node_timeout=2_000)
     ids = [world.ask("a", "ADDJOB", "q", number, 0, "REPLICATE", 3, "RETRY", 1) for number in range(10)]
     for name in "cde":
@@ -263,7 +265,7 @@ def test_q42_stopped_nodes_that_go_on_do_no_harm(make):
 
 
 def test_q43_nothing_comes_twice_in_fair_weather(make):
-    """Consumers on all nodes, acks on any: no job is delivered after its ack, whatever its RETRY."""
+    """Consumers are on all nodes and ack at any. No job is delivered after its ack, with any RETRY."""
     world = make("abc")
     for number in range(60):
         name = "abc"[number % 3]
@@ -277,7 +279,7 @@ def test_q43_nothing_comes_twice_in_fair_weather(make):
 
 
 def test_q43_a_holder_that_missed_the_ack_asks_before_it_queues(make):
-    """WILLQUEUE is answered with SETACK, also by a node that has forgotten the job since."""
+    """WILLQUEUE is answered with SETACK, even by a node that has forgotten the job since."""
     world = make("ab")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 3)
     world.drop = lambda sender, receiver, kind, item: kind == SETACK
@@ -290,7 +292,7 @@ def test_q43_a_holder_that_missed_the_ack_asks_before_it_queues(make):
 
 
 def test_waiting_jobs_do_not_cost_a_message_each(make):
-    """Announcements are batched: ids of one group of holders travel together, once a second."""
+    """Announcements are batched: the ids of jobs with the same holders are sent together, once a second."""
     world = make("ab")
     runs = []
     for number in range(200):
@@ -302,7 +304,7 @@ def test_waiting_jobs_do_not_cost_a_message_each(make):
 
 
 def test_keep_a_copy_has_no_counters_of_its_own_until_it_hears_of_them(make):
-    """The counters are best effort; they travel with QUEUED and merge by maximum."""
+    """The counters are best effort. They are sent with QUEUED, and merge by maximum."""
     world = make("ab")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 2)
     for _ in range(3):

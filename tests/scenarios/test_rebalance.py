@@ -15,7 +15,7 @@ def lengths(world: World) -> list[int]:
 
 
 def rebalance(world: World, node: str = "a", *words: str) -> tuple[int, int]:
-    """Jobs that moved, and jobs that did not."""
+    """Run a rebalance. Return how many jobs moved, and how many did not."""
     reply = world.ask(node, "QREBALANCE", "q", *words)
     assert isinstance(reply, list), reply
     found = {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
@@ -23,7 +23,7 @@ def rebalance(world: World, node: str = "a", *words: str) -> tuple[int, int]:
 
 
 def drained(world: World) -> list[bytes]:
-    """The bodies that consumers get, node by node, each in the order of its node."""
+    """Return the bodies that consumers get, by node, each list in the node's order."""
     bodies = []
     for name in world.members:
         while got := world.ask(name, "GETJOB", "NOHANG", "FROM", "q"):

@@ -1,4 +1,4 @@
-"""A result that is late on some links: no client hears of the end without it (spec RW10)."""
+"""A result that is late on some links: no client gets the end without the result (spec RW10)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def wait(world: World, node: str, job: bytes) -> Talker:
 
 
 def told(world: World, adder: str, acker: str, slow: list[tuple[str, str]]) -> list[Talker]:
-    """A job is added and acknowledged while some links hold back what is sent. Clients wait before, then and later."""
+    """Add and acknowledge a job while some links delay their messages. Clients begin to wait before, then and later."""
     for one, other in slow:
         world.cut(one, other, both=False, silently=True)
     job = world.ask(adder, "ADDJOB", "q", "body", 0, "REPLICATE", 3, "ASYNC")

@@ -1,4 +1,4 @@
-"""Schedules on random days: one job per tick while nodes are linked, whichever of them dies (spec SD4 to SD9).
+"""Schedules on random days: one job per tick while nodes are linked, even if nodes die (spec SD4 to SD9).
 
 Deliberate defects show that the rule can break.
 """
@@ -16,7 +16,7 @@ SECOND = 1_000
 
 
 class Day:
-    """A cluster with a schedule of every second. It notes the ids of all jobs, by their ticks."""
+    """A cluster with a schedule that fires every second. It notes the ids of all jobs, by their ticks."""
 
     def __init__(self, names: str = "abcd", seed: int = 1, every: str = "1s", catchup: str = "all") -> None:
         self.world = World(names, seed=seed, cluster_node_timeout=1_000)
@@ -28,7 +28,7 @@ class Day:
         self.since_ms = self.world["a"].wall_ms
 
     def run(self, span_ms: int) -> None:
-        """Time passes, and each job that is anywhere is seen."""
+        """Let time pass, and note each job on any node."""
         for _ in range(0, span_ms, 50):
             self.world.run(50)
             for machine in self.world.running():
@@ -39,17 +39,17 @@ class Day:
                             self.jobs.setdefault(tick, {})[job.id] = None
 
     def ticks_twice(self) -> list[int]:
-        """Ticks with more than one job."""
+        """Return the ticks with more than one job."""
         return [tick for tick, ids in self.jobs.items() if len(ids) > 1]
 
     def ticks_missing(self, until_ms: int) -> list[int]:
-        """Ticks of every second without a job."""
+        """Return the ticks without a job."""
         first = (self.since_ms // SECOND + 1) * SECOND
         return [tick for tick in range(first, until_ms + 1, SECOND) if tick not in self.jobs]
 
 
 def die_in_turns(day: Day, seed: int, deaths: int = 6) -> None:
-    """One node after the other is killed and started again."""
+    """Kill and restart one node after another."""
     rng = Random(seed)
     for _ in range(deaths):
         day.run(rng.choice((150, 700, 1_900)))
@@ -73,7 +73,7 @@ def test_one_job_per_tick_whichever_node_dies(seed):
 
 @pytest.mark.plain
 def test_without_the_key_there_are_two(monkeypatch):
-    """A deliberate defect: the KEY names the node, so a tick that two nodes fire has two jobs."""
+    """This is a deliberate defect: the KEY contains the node, so a tick that two nodes fire has two jobs."""
     monkeypatch.setattr(firing, "TURN_MS", 0)
     key_of = firing._key_of
     count = iter(range(10**9))
@@ -119,13 +119,13 @@ def test_each_side_fires_without_voters_and_one_with_them():
         lone = recorded(day, "a") - jobs[0]
         others = recorded(day, "b") - jobs[1]
         assert others >= 2
-        assert lone == 0  # Two copies can't be made there, and no majority is there.
+        assert lone == 0  # This side can't make two copies, and has no majority.
         day.world.heal()
         day.run(5_000)
         assert len({day.world[name].recurring.known[b"s"].progress for name in "abc"}) == 1
 
 
 def recorded(day: Day, name: str) -> int:
-    """The ticks that a node fired or heard of."""
+    """Return the ticks that a node has fired or heard of."""
     known: recurring.Schedule = day.world[name].recurring.known[b"s"]
     return known.progress.fired

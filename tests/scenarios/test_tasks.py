@@ -23,7 +23,7 @@ def pairs(reply: Any) -> dict[str, Any]:
 
 
 def done(world: World, node: str, *words: str | bytes | int) -> tuple[int, int]:
-    """Run a task; its changed and failed jobs, if all nodes took part."""
+    """Run a task in which all nodes take part. Return its changed and failed jobs."""
     found = pairs(world.ask(node, *words))
     assert found["nodes-missing"] == []
     assert found["nodes"] == len(world.members)

@@ -23,7 +23,7 @@ def publish(world: World, node: str, *words: str | int, timeout_ms: int = 500) -
 
 
 def held(world: World) -> dict[str, int]:
-    """How many jobs of each queue are anywhere: ready, running or waiting."""
+    """Return the number of jobs of each queue on all nodes: ready, running or waiting."""
     ids: dict[bytes, str] = {}
     for name in world.members:
         for shard in world[name].shards:

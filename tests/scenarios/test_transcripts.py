@@ -23,6 +23,6 @@ def test_conversation(path, request):
 
 
 def test_the_same_story_is_told_the_same_way_twice():
-    """There is no chance in it."""
+    """A scenario has no random choices."""
     text = (FOLDER / "replication.txt").read_text(encoding="utf-8")
     assert perform(text) == perform(text)

@@ -1,4 +1,4 @@
-"""Windows and replacements across nodes: one job per key, whoever asks where (spec TP5, TP6)."""
+"""Windows and replacements across nodes: one job per key, for all clients and nodes (spec TP5, TP6)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_any_number_of_replacements_at_once_leaves_one_job(seed: int) -> None:
 
 
 def test_a_replacement_after_a_partition_takes_the_places_of_the_jobs_of_both_sides() -> None:
-    """Spec TP6: in a partition one job per side is the bound."""
+    """Spec TP6: in a partition there is at most one job per side."""
     world = World("abcd", cluster_node_timeout=1_000)
     world.join()
     words = ("DELAY", 30, "WINDOW", 60, "REPLACE", "REPLICATE", 2)

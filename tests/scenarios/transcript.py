@@ -1,18 +1,18 @@
-"""Conversations of a cluster as text: commands in, what nodes and clients did out.
+"""Conversations of a cluster as text: commands, and the reactions of nodes and clients.
 
-A file holds stories; a story is blocks separated by empty lines; a block is comments, commands, `----` and what
-came of them. `cluster a b c` begins a story. Time stands still but for the millisecond that a message takes
-(`deliver`) and what `wait` lets pass. There is no chance: the first node in order is chosen, timers have no jitter.
+A file has stories. A story has blocks separated by empty lines. A block has comments, commands, `----` and the output.
+`cluster a b c` begins a story. Time passes only in `wait`, and in `deliver`, where a message takes a millisecond. There
+are no random choices: the first node in order is chosen, and timers have no jitter.
 
 Commands
 
     cluster a b c [delay 5ms] [node-timeout 2s] [replicate-default 2]   a cluster that has met
     given j1 on a b [retry 5s] [queue q] [queued on a] [leased on b]; a knows a b c; b and c know b c
-    x@a ADDJOB q body 0         client x of node a; j1 … stand for ids, <b> for the id of node b
+    x@a ADDJOB q body 0         client x of node a; j1 … are names for ids, <b> is the id of node b
     x@a INFO | memory           only the lines of the reply that have this word
     hang up x@a                 its connection breaks
-    deliver                     until no message is on its way
-    wait 500ms                  lines that came later have the seconds since in front
+    deliver                     until no message is in transit
+    wait 500ms                  later lines begin with the seconds since then
     cut a b | cut a to b | heal [silently swallows: cut a b silently]
     crash b | restart b | stop b | go on b | join d
     lose SETACK a b [twice]     the next such message vanishes
@@ -23,7 +23,7 @@ Commands
 Output
 
     a  j1 ACTIVE → ACKED        a state here (+: new, gone: forgotten), once per turn
-    a  j1 {a b c}               its holders, where they change alone
+    a  j1 {a b c}               its holders, if only these change
     a → b c  SETACK j1 {a b}    a message, when it leaves; nodes without a link don't get it
     x@a ← :1                    a reply
 """
@@ -49,7 +49,7 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class NoChance(Random):
-    """A generator that never surprises: the first of everything, the middle of every span, bytes that count up."""
+    """A generator without randomness: the first choice, the middle of every span, bytes that count up."""
 
     def __init__(self, seed: str = "") -> None:
         super().__init__(seed)
@@ -69,7 +69,7 @@ class NoChance(Random):
 
 
 class Stage(World):
-    """A world that writes down what happens in it."""
+    """A world that records its events as text."""
 
     def __init__(self, names: str, **settings: Any) -> None:
         self.names = Names()
@@ -82,7 +82,7 @@ class Stage(World):
         self.drop = self._loses
 
     def say(self, text: str) -> None:
-        """A line of output."""
+        """Add a line of output."""
         since_ms = self.now_ms - self.block_ms
         self.lines.append(f"{since_ms / 1000:7.3f}  {text}" if since_ms >= 0 else text)
 
@@ -106,7 +106,7 @@ class Stage(World):
 
     def on_turn(self, machine: Machine) -> None:
         before = self._known.get(machine.name, {})
-        # Most turns are ticks of nodes that hold nothing.
+        # Most turns are ticks of nodes without jobs.
         shards = machine.broker.shards if machine.broker.job_count else ()
         jobs = [job for shard in shards if shard for job in shard.values()]
         jobs.sort(key=lambda job: (job.ctime, job.id))
@@ -128,7 +128,7 @@ class Stage(World):
             self.say(line)
 
     def forget(self, name: str) -> None:
-        """Its memory is gone; nothing to be told about it."""
+        """Forget a node's states without output, because its memory is gone."""
         self._known.pop(name, None)
 
     def _loses(self, sender: str, receiver: str, kind: int, item: Any) -> bool:
@@ -140,14 +140,14 @@ class Stage(World):
 
 
 class Play:
-    """Runs the commands of one story after another."""
+    """The player of one story's commands."""
 
     def __init__(self) -> None:
         self.stage: Stage
         self.talkers: dict[str, Talker] = {}
 
     def run(self, commands: list[str]) -> list[str]:
-        """Commands of one block; the lines that came of them."""
+        """Run the commands of one block, and return the lines of output."""
         lines: list[str] = []
         for command in commands:
             word, _, rest = command.partition(" ")
@@ -165,7 +165,7 @@ class Play:
         return lines
 
     def begin(self, words: str) -> None:
-        """cluster a b c [name value …]: told only from now on."""
+        """Begin a story: cluster a b c [name value …]. Output begins when the nodes have met."""
         names, settings = "", {}
         rest = words.split()
         while rest and len(rest[0]) == 1:
@@ -190,7 +190,7 @@ class Play:
         talker.say(*[self.argument(word) for word in command.split()])
 
     def argument(self, word: str) -> str | bytes:
-        """j1 and <a> stand for ids; "" for an empty word; x*100 for a long one."""
+        """Return a word's value: j1 and <a> are ids, "" is an empty word, x*100 is a long one."""
         if re.fullmatch(r"j[0-9]+", word):
             return self.stage.names.id_of(word)
         if re.fullmatch(r"<[a-z]>", word):
@@ -231,7 +231,7 @@ class Play:
         self.stage.lines = []
 
     def put(self, machine: Machine, name: str, queue: str, retry_ms: int, holders: list[str]) -> Job:
-        """A copy, as REPLJOB would have brought it."""
+        """Give a node a copy, as if REPLJOB had brought it."""
         broker = machine.broker
         job_id = self.stage.names.id_of(name, is_retried=retry_ms > 0)
         nodes = [self.node(machine, holder) for holder in holders]
@@ -245,7 +245,7 @@ class Play:
         return job
 
     def node(self, machine: Machine, name: str) -> Node:
-        """How a machine calls another."""
+        """Return a machine's object for another node."""
         return machine.membership.table.intern(self.stage.machines[name].node_id)
 
     # -- time, weather, looking ------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def span_ms(text: str) -> int:
 
 
 def perform(text: str) -> str:
-    """The same text with the outputs as they are now."""
+    """Return the same text with the current outputs."""
     play = Play()
     blocks = []
     for block in text.strip("\n").split("\n\n"):
@@ -337,5 +337,5 @@ def perform(text: str) -> str:
 
 
 def stories(folder: Path) -> list[Path]:
-    """All transcripts."""
+    """Return all transcripts."""
     return sorted(folder.glob("*.txt"))

@@ -1,6 +1,6 @@
-"""The simulator's world (disque_py/simulator), with what stories need: clients that speak when told to.
+"""The simulator's world (disque_py/simulator) for scenarios, with clients that the test controls.
 
-Worlds of stories are prompt: every input is a turn of its own, so that a transcript can be read line by line.
+These worlds are prompt: every input is a separate turn, so that a transcript can be read line by line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from disque_py.simulator.world.world import World as SimulatedWorld
 
 
 class Talker(Connection):
-    """A client connection: `replies` holds what it was answered, in order."""
+    """A client connection. `replies` has its replies, in order."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -27,7 +27,7 @@ class Talker(Connection):
         self.wanted: dict[str, Any] = {}  # Values that the test keeps for later.
 
     def say(self, *command: str | bytes | int) -> None:
-        """Send a command; it runs now, or when the client may go on."""
+        """Send a command. It runs now, or when the client may go on."""
         self.send([words(*command)])
 
     def on_reply(self, reply: Any) -> None:
@@ -36,7 +36,7 @@ class Talker(Connection):
 
 
 class Telling(Watcher):
-    """Tells a story's world what happens in it."""
+    """A watcher that calls the methods of a scenario's world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -54,7 +54,7 @@ class Telling(Watcher):
 
 
 class World(SimulatedWorld):
-    """Nodes by letters, all on one clock unless said otherwise; a message takes a millisecond.
+    """A world whose nodes are named by letters, with one clock by default. A message takes a millisecond.
 
     drop   a predicate (sender name, receiver name, kind, item) -> lose this message
     """
@@ -70,19 +70,19 @@ class World(SimulatedWorld):
         **settings: Any,
     ) -> None:
         watcher = Telling(self)
-        settings.setdefault("repair_after", 0)  # Else nodes ask each other after ten seconds.
+        settings.setdefault("repair_after", 0)  # Otherwise nodes would ask each other after ten seconds.
         super().__init__("", seed, delay_ms=(delay_ms, delay_ms), chance=chance, watcher=watcher, **settings)
         for name in names:
             self.add(name, offset_ms=(clock_offsets_ms or {}).get(name, 0))
 
     def add(self, name: str, **options: Any) -> Machine:
-        """A further node; its id is its letter, repeated."""
+        """Add a node. Its id is its letter, repeated."""
         return super().add(name, node_id=name.encode() * 20, **options)
 
-    # A story may replace any of these.
+    # A scenario may replace any of these methods.
 
     def on_runs(self, machine: Machine, runs: list[Run]) -> None:
-        """This turn's messages of a node are about to leave."""
+        """A node's messages of a turn are about to leave."""
 
     def on_turn(self, machine: Machine) -> None:
         """A turn of this node is over."""
@@ -91,16 +91,16 @@ class World(SimulatedWorld):
         """This message is dropped."""
 
     def on_answer(self, talker: Talker, reply: Any) -> None:
-        """A client was answered."""
+        """A client got a reply."""
 
     @property
     def members(self) -> dict[str, Machine]:
-        """All nodes by name."""
+        """Return all nodes by name."""
         return self.machines
 
     @property
     def drop(self) -> Filter | None:
-        """Which messages are lost."""
+        """Return the predicate that chooses lost messages."""
         return self.traffic.filter
 
     @drop.setter
@@ -108,13 +108,13 @@ class World(SimulatedWorld):
         self.traffic.filter = taken
 
     def client(self, name: str) -> Talker:
-        """A new connection to a node."""
+        """Return a new connection to a node."""
         talker = Talker(self)
         self.connect(self.machines[name], talker)
         return talker
 
     def ask(self, name: str, *command: str | bytes | int, within_ms: int = 10_000) -> Any:
-        """A command on a new connection; its reply."""
+        """Send a command on a new connection, and return its reply."""
         talker = self.client(name)
         talker.say(*command)
         self.until(lambda: bool(talker.replies), within_ms)
@@ -124,7 +124,7 @@ class World(SimulatedWorld):
 
 
 def joined(names: str = "abc", **options: Any) -> World:
-    """A world whose nodes have met."""
+    """Return a world whose nodes have met."""
     world = World(names, **options)
     world.join()
     return world

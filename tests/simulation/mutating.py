@@ -1,11 +1,11 @@
-"""Deliberate defects, put into the running code one at a time, and how long the simulator needs to find each.
+"""Deliberate defects, put into the running code one at a time, and the number of seeds that the simulator needs.
 
-A mutation replaces a piece of one function's source and gives the function the resulting code. So all callers of the
-function get the defect. That takes functions of Python, so the packages must not be compiled.
+A mutation replaces a piece of one function's source, and gives the function the resulting code. So all callers of the
+function get the defect. This needs plain Python functions, so the packages must not be compiled.
 
-`python tests/simulation/mutating.py --hunt` looks for each and writes the list in docs/simulator.md; with words only
-those whose names contain one of them are looked for, and nothing is written. A hunt with `--state FILE` notes its
-results, and goes on there when it is started again; `--jobs N` looks for so many at a time.
+`python tests/simulation/mutating.py --hunt` looks for each defect, and writes the list in docs/simulator.md. With
+words, it looks only for defects whose names contain one of them, and writes nothing. With `--state FILE`, a hunt
+records its results, and a restarted hunt continues there. `--jobs N` looks for N defects at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # Where the packages lie, if they are not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # For the packages, if they are not installed.
 
 from disque_py.simulator.plan import ClientPlan, draw
 from disque_py.simulator.simulation import simulate
@@ -36,11 +36,11 @@ TITLE = "## Deliberate defects"
 
 
 class Mutation(NamedTuple):
-    """`where` is module:function or module:Class.method; `old` stands once in its source.
+    """One defect. `where` is module:function or module:Class.method, and `old` occurs once in its source.
 
-    weather   where to look; empty: in any
-    client    plans have two clients of this kind, beside a producer and two consumers, and no others. With + between
-              them: two of each kind
+    weather   the weather of the plans; empty: any
+    client    plans have two clients of this kind, in addition to a producer and two consumers, and no others; kinds
+              with + between them: two of each kind
     """
 
     name: str
@@ -339,7 +339,7 @@ def function_of(where: str) -> FunctionType:
 
 
 def mutated(mutation: Mutation) -> object:
-    """The code of the function with the defect in it."""
+    """Return the code of the function with the defect in it."""
     function = function_of(mutation.where)
     source = textwrap.dedent(inspect.getsource(function))
     assert mutation.old in source, f"{mutation.where} has no {mutation.old!r} any more"
@@ -355,7 +355,7 @@ def mutated(mutation: Mutation) -> object:
 
 @contextmanager
 def defective(mutation: Mutation) -> Iterator[None]:
-    """While this lasts the code has the defect."""
+    """Give the code the defect for the time of a `with` block."""
     function = function_of(mutation.where)
     whole = function.__code__
     function.__code__ = mutated(mutation)
@@ -366,7 +366,7 @@ def defective(mutation: Mutation) -> Iterator[None]:
 
 
 class Found(NamedTuple):
-    """How a hunt ended: seeds played, and the rule that broke; empty: none did."""
+    """The result of a hunt: the number of seeds, and the broken rule; empty: no rule broke."""
 
     seeds: int
     rule: str
@@ -376,7 +376,7 @@ class Found(NamedTuple):
 
 
 def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> Found:
-    """How many seeds were played until the defect showed, and how."""
+    """Play seeds until the defect shows, and return their number and the broken rule."""
     for seed in range(1, seeds_max + 1):
         plan = draw(seed, SECONDS * 1000, weather=mutation.weather)
         if mutation.client:
@@ -385,7 +385,9 @@ def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> Found:
             plan = replace(plan, clients=clients, places=())
         with defective(mutation):
             failure = simulate(plan).failure
-        if failure is not None and simulate(plan).failure is None:  # A seed that fails anyway shows nothing.
+        if (
+            failure is not None and simulate(plan).failure is None
+        ):  # A seed that fails without the defect proves nothing.
             return Found(seed, failure.rule)
     return Found(seeds_max, "")
 
@@ -397,7 +399,7 @@ def hunt_all(mutations: list[Mutation], seeds_max: int, jobs: int, state: Path |
     with ProcessPoolExecutor(jobs) as pool:
         hunts = {}
         for mutation in mutations:
-            mutated(mutation)  # It fits the code.
+            mutated(mutation)  # Check that it fits the code.
             key = json.dumps([*mutation, seeds_max])
             if key in known:
                 seeds, rule = known[key]
@@ -415,7 +417,7 @@ def hunt_all(mutations: list[Mutation], seeds_max: int, jobs: int, state: Path |
 
 
 def table(rows: list[tuple[Mutation, Found]]) -> str:
-    """The list as docs/simulator.md has it."""
+    """Return the list as in docs/simulator.md."""
     count = sum(bool(found.rule) for _, found in rows)
     lines = [
         TITLE,
@@ -435,7 +437,7 @@ def table(rows: list[tuple[Mutation, Found]]) -> str:
 
 
 def write_page(text: str) -> None:
-    """Put the list at its place in the page."""
+    """Put the list into its place on the page."""
     page = PAGE.read_text(encoding="utf-8")
     before, title, after = page.partition(TITLE)
     _, next_title, rest = after.partition("\n## ") if title else ("", "", "")
@@ -443,7 +445,7 @@ def write_page(text: str) -> None:
 
 
 def main() -> int:
-    """Hunt all, or those whose names contain the words given; a line for each. 1 if one was not found."""
+    """Look for all defects, or for those whose names contain a word. Return 1 if one is missed."""
     parser = argparse.ArgumentParser(description="Look for deliberate defects with the simulator.")
     parser.add_argument("words", nargs="*", help="only those whose names contain one of these")
     parser.add_argument("--hunt", action="store_true", help="hunt all, and write the list in docs/simulator.md")

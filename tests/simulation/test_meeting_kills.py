@@ -1,6 +1,6 @@
-"""A meeting with a kill at every point of it: all nodes find each other again, without a further MEET.
+"""A meeting of nodes with a kill at every point of it: all nodes find each other again, without another MEET.
 
-A fuse kills a process before the nth thing that it does to the outside: a message, a reply, a write of its nodes file.
+A fuse kills a process before its nth outside effect: a message, a reply, or a write of its nodes file.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from disque_py.simulator.world.world import World
 from simulated import ask, asker, words
 
 NAMES = "abc"
-# Two clusters that meet: none of them is alone, or only the one that is told to.
+# Two clusters that meet: neither is a single node, or only the one that gets the command is.
 PAIRS = "abcd"
 PAIR = "acd"
 FUSE = 1_000
 DOWN_MS = 40
-# A MEET is answered, within six, before its first connection is made.
+# A MEET gets its reply within six such effects, before the first connection is made.
 DELAY_MS = (6, 12)
 CONVERGED_MS = 20_000
 
 
 def start(seed: int, fuses: dict[str, int], names: str) -> tuple[World, list[tuple[str, object]]]:
-    """A meeting is under way: a is told to meet all others, or c of the other pair."""
+    """Begin a meeting: a is told to meet all other nodes, or c of the other pair."""
     world = World(names, seed, delay_ms=DELAY_MS, is_prompt=False)
     met = NAMES[1:]
     if names != NAMES:
@@ -42,7 +42,7 @@ def start(seed: int, fuses: dict[str, int], names: str) -> tuple[World, list[tup
 
 
 def points_of(seed: int, name: str, names: str = NAMES) -> int:
-    """How many things this node does until all have met and their files are on disk."""
+    """Return the number of outside effects of this node until all have met and their files are on disk."""
     world, _ = start(seed, {name: FUSE}, names)
     world.until(world.is_meshed)
     world.run(200)
@@ -50,7 +50,7 @@ def points_of(seed: int, name: str, names: str = NAMES) -> int:
 
 
 def play(seed: int, fuses: dict[str, int], names: str = NAMES) -> None:
-    """The meeting, kills, restarts; what was not answered is asked for again."""
+    """Play the meeting with kills and restarts. A MEET without a reply is sent again."""
     world, asked = start(seed, fuses, names)
     dead: set[str] = set()
     for _ in range(400):
@@ -71,7 +71,7 @@ def play(seed: int, fuses: dict[str, int], names: str = NAMES) -> None:
 
 
 def is_whole(world: World) -> bool:
-    """Each node knows every other node, and the tables have no further entry."""
+    """Return whether each node knows every other node, and its table has no other entry."""
     return world.is_meshed() and all(
         len(machine.membership.table.nodes) == machine.membership.table.size == len(world.machines)
         for machine in world.running()
@@ -108,7 +108,7 @@ def test_two_kills_at_any_points_of_a_meeting_undo_nothing(one, other):
 
 
 def test_a_node_that_lost_its_table_in_a_power_cut_comes_back_by_itself():
-    """Its file has its id alone; the others still have it in their tables, and dial it."""
+    """Its file has only its id, but the other nodes still have it in their tables, and dial it."""
     world = World(NAMES, is_prompt=False)
     alone = world.machines["b"].membership.dump()
     world.join()
@@ -120,7 +120,7 @@ def test_a_node_that_lost_its_table_in_a_power_cut_comes_back_by_itself():
 
 @pytest.mark.parametrize("how", ["reset", "forgotten"])
 def test_a_node_that_an_operator_emptied_does_not_come_back_by_itself(how):
-    """Although the others have it in their tables, and after a kill as well."""
+    """The other nodes have it in their tables. A kill makes no difference."""
     world = World(NAMES, is_prompt=False)
     world.join()
     if how == "reset":
@@ -139,7 +139,7 @@ LONG_MS = 90_000
 
 @pytest.mark.parametrize("away", ["down", "cut off", "there"])
 def test_a_forgotten_node_does_not_come_back_by_nodes_that_were_not_told(away):
-    """Spec N5. They come back later, and have it in their tables; a kill changes nothing."""
+    """Spec N5. They come back later and have it in their tables. A kill makes no difference."""
     world = World(NAMES, is_prompt=False)
     world.join()
     gone = world.machines["b"].membership.table.me
@@ -177,7 +177,7 @@ def test_a_forgotten_node_does_not_come_back_by_a_meet_of_its_own():
 
 @pytest.mark.parametrize(("at", "of"), [("a", "b"), ("b", "a"), ("c", "b"), ("b", "c")])
 def test_one_meet_brings_a_forgotten_node_back_to_all_nodes(at, of):
-    """Spec N10. Also to one that is down meanwhile."""
+    """Spec N10. This includes nodes that are down meanwhile."""
     world = World(PAIRS, is_prompt=False)
     world.join()
     gone = world.machines["b"].membership.table.me

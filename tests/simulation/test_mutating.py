@@ -1,4 +1,4 @@
-"""The deliberate defects (mutating.py) still fit the code, and do what they say."""
+"""The deliberate defects (mutating.py) still fit the code, and hunts work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(is_compiled, reason="compiled functions have no 
 
 @pytest.mark.parametrize("mutation", mutating.MUTATIONS, ids=lambda mutation: mutation.name)
 def test_a_defect_can_still_be_put_in(mutation):
-    """Its piece of code is there once, and the function is whole again afterwards."""
+    """Its piece of code occurs once, and the function is restored afterwards."""
     function = mutating.function_of(mutation.where)
     whole = function.__code__
     with mutating.defective(mutation):
@@ -30,12 +30,12 @@ def test_a_defect_can_still_be_put_in(mutation):
 
 
 def test_there_are_enough_of_them():
-    """And no two under one name."""
+    """No two have the same name."""
     assert len({mutation.name for mutation in mutating.MUTATIONS}) == len(mutating.MUTATIONS) >= 25
 
 
 def test_the_list_takes_its_place_in_the_page(tmp_path, monkeypatch):
-    """It replaces the one before, and what stands around it stays."""
+    """It replaces the old list, and the text around it stays."""
     page = tmp_path / "page.md"
     page.write_text(f"# Page\n\n{mutating.TITLE}\n\nold\n\n## More\n\ntext\n")
     monkeypatch.setattr(mutating, "PAGE", page)
@@ -49,7 +49,7 @@ def test_the_list_takes_its_place_in_the_page(tmp_path, monkeypatch):
 
 
 def test_a_hunt_goes_on_where_it_was(tmp_path):
-    """A mutation that is noted is not looked for again."""
+    """A mutation with a recorded result is not looked for again."""
     state = tmp_path / "state"
     mutation = mutating.MUTATIONS[0]
     state.write_text(json.dumps({json.dumps([*mutation, 7]): [3, "a rule"]}))

@@ -1,4 +1,4 @@
-"""The same seed is the same story: in another process, with another hash seed."""
+"""The same seed gives the same trace in another process, with another hash seed."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def hashes(hash_seed: str) -> list[str]:
 
 @pytest.mark.parametrize("hash_seed", ["1", "777"])
 def test_traces_are_equal_whatever_the_hash_seed(hash_seed):
-    """Sets are walked in another order then; nothing may depend on it."""
+    """With another hash seed, sets have another order. Nothing may depend on it."""
     assert hashes(hash_seed) == hashes("0")

@@ -1,4 +1,4 @@
-"""One small Spark session for all tests of this folder; without Spark or Java they are skipped."""
+"""One small Spark session for all tests of this folder. Without Spark or Java the tests are skipped."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def spark(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Workers are processes of their own: they find what the tests share by path, and the package where it is installed.
+    # Workers are separate processes. They find the tests' modules by path, and the package where it is installed.
     shared = [str(Path(disque_py.__file__).parents[1]), str(TESTS / "support"), str(TESTS / "spark")]
     os.environ["PYTHONPATH"] = os.pathsep.join([*shared, *filter(None, [os.environ.get("PYTHONPATH")])])
     builder = SparkSession.builder.master("local[2,3]").appName("tests")
     own = {
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        # Of the server that one test starts in this JVM: any that is free.
+        # One test starts a server in this JVM. It takes any free port.
         "spark.connect.grpc.binding.port": "0",
     }
     for name, value in {**SETTINGS, **own}.items():
@@ -49,7 +49,7 @@ def spark(tmp_path_factory):
 
 
 def pytest_collection_modifyitems(items):
-    """The first test starts Java, and a busy machine takes its time for every task."""
+    """Raise the time limits: the first test starts Java, and on a busy machine every task takes long."""
     for item in items:
         if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(400))

@@ -1,4 +1,4 @@
-"""An index for the tests of what is made of it: two jobs on two nodes, one done, one failed."""
+"""An index for the tests of the pipelines that read one: two jobs on two nodes, one done, one failed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from index_events import TS, batch, event, index
 
 
 def step(seq: int, job: str, version: int, before: str | None, after: str, at_ms: int, **more: Any) -> dict[str, Any]:
-    """One transition."""
+    """Return one transition."""
     return event(seq, job, version, event=after, from_state=before, to_state=after, ts=TS + at_ms, **more)
 
 
 def make_index(path: Path) -> str:
-    """The index under `path`; job a's second step was made on both sides of a cut."""
+    """Make an index under `path`. Job a's second step happened on both sides of a cut."""
     meta = {"carrier": "UA"}
     first = batch(
         step(1, "a", 1, None, "pending", 0, meta=meta),

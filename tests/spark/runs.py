@@ -11,7 +11,7 @@ from spark_stub import StubCluster
 
 
 def index(spark: Any, cluster: StubCluster, folder: Path, *, change: Any = None, **options: str) -> list[int]:
-    """Everything there is now into the index → rows of each batch. `change` gets and gives the DataFrame."""
+    """Index everything that exists now, and return the rows of each batch. `change` may replace the DataFrame."""
     reader = spark.readStream.format("disque-events").option("bootstrapServers", cluster.servers)
     reader = reader.option("startingOffsets", "earliest")
     sink = {}
@@ -28,13 +28,13 @@ def index(spark: Any, cluster: StubCluster, folder: Path, *, change: Any = None,
 
 
 def rows(folder: Path, table: str) -> list[dict[str, Any]]:
-    """A table of the index."""
+    """Return a table of the index."""
     found: list[dict[str, Any]] = DeltaTable(str(folder / "index" / table)).to_pyarrow_table().to_pylist()
     return found
 
 
 def places(folder: Path) -> list[tuple[str, str, int]]:
-    """(node, log, seq) of the whole history, sorted: each once, if all is well."""
+    """Return (node, log, seq) of the whole history, sorted. Each should be there once."""
     return sorted((row["node"], row["log"], row["seq"]) for row in rows(folder, "history"))
 
 
@@ -44,7 +44,7 @@ def all_places(cluster: StubCluster) -> list[tuple[str, str, int]]:
 
 
 def failing_once(frame: Any, marker: Path) -> Any:
-    """The same rows, through a task that fails the first time, after some of them."""
+    """Return the same rows, through a task whose first attempt fails after some of them."""
     place = str(marker)
 
     def once(batches: Any) -> Any:
@@ -60,7 +60,7 @@ def failing_once(frame: Any, marker: Path) -> Any:
 
 
 def forget_commit(folder: Path, batch: int) -> None:
-    """As after a crash between a batch's sink and Spark's note that it is done."""
+    """Remove Spark's note that a batch is done, as after a crash between the sink and this note."""
     commits = folder / "checkpoint" / "commits"
     for name in (f"{batch}", f".{batch}.crc"):
         (commits / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Spark's settings for tests: small, quiet, on this machine, and for programs that live for seconds."""
+"""Spark's settings for tests: few resources, little logging, this machine only, and programs that live for seconds."""
 
 from __future__ import annotations
 

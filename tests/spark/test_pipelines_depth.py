@@ -25,7 +25,7 @@ def test_depth_follows_each_job_from_state_to_state(spark, tmp_path):
 
 
 def test_days_that_retention_removed_stay_and_the_next_days_add_to_them(spark, tmp_path):
-    """Everything at once would not know what had been in the queues before."""
+    """A run over all remaining days would not know the earlier contents of the queues."""
     day = 86_400_000
     index(tmp_path, batch(step(1, "a", 1, None, "pending", 0), step(2, "b", 1, None, "pending", 0)))
     before = depth.run(spark, str(tmp_path), bucket_s=3600).to_pylist()

@@ -1,4 +1,4 @@
-"""depth, latency and errors, run again after more events came: the same tables as those made of everything at once."""
+"""depth, latency and errors, run again after more events came, give the same tables as one run over all events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ STATES = ("pending", "running", "errored", "pending", "running", "completed")
 
 
 def days_of_events(rng: random.Random) -> list[list[tuple[str, dict[str, Any]]]]:
-    """Events of jobs on three days, as (node, event): some go on the next day, some come late, twice, or say little."""
+    """Return (node, event) of jobs on three days. Some jobs go on the next day; some events come late, twice, or
+    without most fields.
+    """
     days: list[list[tuple[str, dict[str, Any]]]] = [[], [], []]
     for number in range(40):
         at = entered = rng.randrange(DAY_MS * 2)
@@ -28,7 +30,7 @@ def days_of_events(rng: random.Random) -> list[list[tuple[str, dict[str, Any]]]]
             }  # fmt: skip
             for node in rng.sample(["n1", "n2"], 2 if rng.random() < 0.2 else 1):
                 moment = at + rng.randrange(3_000)
-                # It is read with the events of its day, or later.
+                # This event is read with the events of its day, or later.
                 day = min(2, moment // DAY_MS + (rng.random() < 0.1))
                 days[day].append((node, event(0, f"D-{number:03d}", version, ts=TS + moment, **fields)))
             before, entered = state, at

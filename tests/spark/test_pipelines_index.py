@@ -1,4 +1,4 @@
-"""pipelines/index.py and recency.py against a real cluster: what is indexed is what the broker says."""
+"""pipelines/index.py and recency.py against a real cluster: the index agrees with the broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def places(cluster) -> str:
 
 
 def wait_readable(cluster) -> None:
-    """Events can be read after the next fsync of their log, which is at most a second away."""
+    """Wait until all events can be read: after the next fsync of their log, at most a second later."""
     time.sleep(1.5)
     for server in cluster.servers:
         server.command("EVENTS", "INFO")

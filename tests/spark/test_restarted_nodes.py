@@ -1,6 +1,6 @@
-"""Offsets of nodes that were killed and started again: real nodes, no JVM.
+"""Offsets of nodes that were killed and started again, with real nodes and without a JVM.
 
-A restarted node goes on in its log, or begins another one. Its last process may have sent jobs that never arrived.
+A restarted node continues its log, or begins another one. Its last process may have sent jobs that never arrived.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from servers import Cluster, Server, until
 
 @pytest.fixture
 def nodes(tmp_path):
-    """Two of them, with journals."""
+    """Two nodes with journals."""
     with Cluster(tmp_path, 2, ["--appendonly", "yes"]) as cluster:
         yield cluster
 
 
 @pytest.fixture(autouse=True)
 def closed():
-    """Planners close their connections when the test is over."""
+    """Close the planners' connections when the test is over."""
     yield
     close_all()
 
@@ -40,14 +40,14 @@ def plan_of(nodes: Cluster, **given: str) -> Any:
 
 
 def add(server: Server, count: int) -> None:
-    """Jobs of this node alone, and their events on disk."""
+    """Add jobs that only this node has, and wait until their events are on disk."""
     for number in range(count):
         server.command("ADDJOB", "work", number, 0, "REPLICATE", 1)
     until(lambda: server.command("EVENTS", "INFO")[5] == int(server.info("events")["events_next_seq"]))
 
 
 def told(nodes: Cluster, found: list[tuple[str, int]]) -> list[int]:
-    """The numbers of the second node's events, in the order in which they were read."""
+    """Return the numbers of the second node's events, in the order in which they were read."""
     return [seq for node, seq in found if node == nodes[1].node_id]
 
 
@@ -59,7 +59,7 @@ def test_a_killed_node_goes_on_in_its_log_and_so_do_its_readers(nodes):
     found, end = drain(plan, plan.initial())
     add(nodes[1], 5)
     nodes[1].kill()
-    assert plan.latest(end) is end  # It is away, and keeps its place.
+    assert plan.latest(end) is end  # The node is away, and keeps its position.
     nodes[1].restart()
     more, end = drain(plan_of(nodes), end)
     numbers = told(nodes, found + more)
@@ -106,7 +106,7 @@ def test_a_node_that_lost_everything_is_another_node_and_the_old_one_is_reported
 
 
 def test_jobs_of_a_node_that_was_killed_before_their_commit_come_again(nodes):
-    """It has its jobs and their tokens from its journal, but their rows may never have arrived."""
+    """The node has the jobs and their tokens from its journal, but the rows may never have arrived."""
     add(nodes[1], 20)
     add(nodes[0], 20)
     plan = JobPlanner(job_options({"bootstrapServers": places(nodes), "subscribe": "work"}))
@@ -129,5 +129,5 @@ def test_jobs_of_a_node_that_was_killed_before_their_commit_come_again(nodes):
 
 
 def fetched(plan: JobPlanner, end: Any) -> int:
-    """How many jobs a batch has."""
+    """Fetch a batch, and return its number of jobs."""
     return sum(batch.num_rows for share, where in plan.shares(end) for batch in fetch(plan.options, end, share, where))

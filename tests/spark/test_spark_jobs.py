@@ -48,7 +48,7 @@ def test_available_now_reads_all_jobs_however_big_they_are(spark, tmp_path):
 
 
 def test_a_batch_that_is_repeated_gets_the_same_jobs_and_they_are_acknowledged_once(spark, tmp_path):
-    """As after a crash between the sink and Spark's note: there is no later batch, and nothing was acknowledged."""
+    """This is the state after a crash between the sink and Spark's note: no later batch, and no acknowledged job."""
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         node.fill("work", 200)

@@ -1,6 +1,6 @@
-"""The data sources where Spark runs in other ways than in this process: on executors of their own, and through Connect.
+"""The data sources where Spark does not run in this process: on separate executors, and through Connect.
 
-tour.py is what runs. An installed package is found everywhere without our help; only that of a checkout needs a path.
+The tests run tour.py. An installed package is found everywhere; the package of a checkout needs a path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def places(cluster) -> str:
 
 
 def run(folder, *words, **settings):
-    """The program in an environment of which Spark's settings are files → what it found."""
+    """Run the program with Spark's settings in files, and return its output."""
     lines = [f"{name} {value}" for name, value in {**SETTINGS, **settings}.items()]
     (folder / "spark-defaults.conf").write_text("\n".join([*lines, f"spark.local.dir {folder}/local", ""]))
     environment = {

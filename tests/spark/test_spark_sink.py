@@ -70,7 +70,7 @@ def test_refused_rows_fail_the_write_or_are_skipped_or_go_to_a_table_with_their_
         cluster.nodes[0].refuse[b"q1"] = b"PAUSED queue q1 is paused"
         with pytest.raises(Exception, match=r"refused \d+ of \d+ rows, the first for queue 'q1' with: PAUSED"):
             write(frame(spark), cluster)
-    # Another cluster: tasks of the write that failed may still be adding jobs.
+    # Use another cluster, because tasks of the failed write may still be adding jobs.
     with StubCluster() as cluster:
         cluster.nodes[0].refuse[b"q1"] = b"PAUSED queue q1 is paused"
         write(frame(spark), cluster, onError="skip")
@@ -109,7 +109,7 @@ def test_invalid_columns_and_options_are_refused_before_a_row_is_written(spark, 
 
 
 def refused(store, **columns):
-    """A batch of one task whose one row was refused."""
+    """Finish a batch of one task whose only row was refused."""
     table = pa.table({name: [value] for name, value in columns.items()} | {"code": ["PAUSED"], "reason": ["no"]})
     options = SinkOptions(None, None, ROUTE, store, "run")
     finish(options, [SinkMessage(1, 0, Counter(PAUSED=1), [write_file(store, table)], table.schema)], "batch 1")

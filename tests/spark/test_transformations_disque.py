@@ -1,4 +1,4 @@
-"""The Declarative Pipelines project, copied and run as its first lines say; and run again."""
+"""The Declarative Pipelines project, copied and run as its first lines say, and run a second time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROJECT = Path(disque_py.spark.declarative.__file__).parent
 
 
 def copied(folder: Path, cluster: StubCluster) -> Path:
-    """The project, with its two settings edited, and for few events."""
+    """Copy the project, edit its two settings, and make it suit few events."""
     project = folder / "project"
     shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("__pycache__"))
     file = project / "spark-pipeline.yml"
@@ -40,11 +40,11 @@ def copied(folder: Path, cluster: StubCluster) -> Path:
 
 
 def run(project: Path, words: Sequence[Any], environment: Mapping[str, str]) -> None:
-    """One run to its end."""
+    """Run the project once to its end."""
     ran = subprocess.run(
         [*words], cwd=project, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
-    # The status says nothing: Spark 4.3.0's program stumbles over a message of Python sources after the end.
+    # The exit status means nothing: after the end, Spark 4.3.0's program fails on a message of Python sources.
     assert "Run is COMPLETED" in ran.stdout + ran.stderr, ran.stdout + ran.stderr
 
 
@@ -61,14 +61,14 @@ def test_the_project_indexes_events_and_counts_depth(tmp_path):
         settings = {**SETTINGS, "spark.sql.catalogImplementation": "hive"}
         words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         cluster.nodes[0].events(30)
-        # Once: each run starts two JVMs, a server and a catalog, a minute on a busy machine.
+        # Run it only once: each run starts two JVMs, a server and a catalog, which takes a minute on a busy machine.
         run(project, [Path(sys.executable).with_name("spark-pipelines"), "run", *words], environment)
         assert places(tmp_path) == all_places(cluster)
 
 
 @pytest.fixture
 def connect(spark):
-    """The address of a Spark Connect server in the tests' own JVM."""
+    """Return the address of a Spark Connect server in the tests' own JVM."""
     java = spark._jvm
     server = getattr(getattr(java, "org.apache.spark.sql.connect.service.SparkConnectService$"), "MODULE$")
     server.start(spark._jsc.sc())
@@ -80,7 +80,7 @@ def connect(spark):
 
 
 def test_a_second_run_adds_new_events_and_none_twice(spark, connect, tmp_path):
-    """The program that `spark-pipelines` starts in its JVM, twice with a server that is there; checkpoints tell it."""
+    """The test runs the program that `spark-pipelines` starts twice, with one server; the checkpoints remain."""
     client = [sys.executable, "-P", Path(pyspark.pipelines.__file__).with_name("cli.py"), "run"]
     with StubCluster() as cluster:
         project = copied(tmp_path, cluster)

@@ -1,8 +1,8 @@
-"""A program, not a test: every data source once, for test_spark_places.py to run where Spark can run.
+"""A program that uses every data source once. test_spark_places.py runs it in all places where Spark can run.
 
     python tour.py <nodes> <folder> [remote]        or under spark-submit
 
-Prints one line of JSON: what came of it, and which package the driver and the executors have used.
+Prints one line of JSON: the results, and the package that the driver and the executors have used.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ JOBS = 300
 
 
 def open_session(remote: str) -> Any:
-    """As spark-submit has set it up, or a server of Spark Connect that is started for us."""
+    """Return the session of spark-submit, or of a server of Spark Connect that Spark starts for this program."""
     from pyspark.sql import SparkSession
 
     return (SparkSession.builder.remote(remote) if remote else SparkSession.builder).getOrCreate()
 
 
 def where(_: Any) -> Any:
-    """One row per task: the package that its Python finds."""
+    """Return one row per task: the package that its Python finds."""
     import pyarrow as pa
 
     import disque_py
@@ -32,13 +32,13 @@ def where(_: Any) -> Any:
 
 
 def until_now(stream: Any, form: str, path: str, checkpoint: str) -> None:
-    """Read everything that there is now into a table."""
+    """Read everything that exists now into a table."""
     writer = stream.writeStream.format(form).option("path", path).option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def main(nodes: str, folder: str, remote: str = "") -> None:
-    """Rows to jobs, jobs to rows, events to an index, and the index read back."""
+    """Write rows as jobs, read jobs as rows, index events, and read the index back."""
     import disque_py
     from disque_py.spark import register
 

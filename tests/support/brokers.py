@@ -1,7 +1,7 @@
-"""A broker to test with: real in every part; only the process around it does nothing but take notes.
+"""A real broker for tests. Only the process around it is a stand-in, which records the calls.
 
-`make_broker` and `make_client` build, `ask` goes through the door that connections use, `pass_time` moves the clocks.
-Nothing is sent anywhere: what the broker wants done lies in `broker.outbox` and in `broker.cluster`'s tray.
+`make_broker` and `make_client` build the objects, `ask` uses the same door as connections, and `pass_time` moves the
+clocks. Nothing is sent: output stays in `broker.outbox` and in the tray of `broker.cluster`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ NO_JOURNAL = (
 
 
 class NotedHost:
-    """ports.Host of tests: `calls` are the deeds asked for, `failures` the errors they raise, by method name.
+    """The ports.Host of tests. `calls` has the calls so far, `failures` the errors to raise, by method name.
 
-    Files are written at once, or, with `is_slow`, when the test calls what lies in `writing`.
+    Files are written immediately, or with `is_slow` when the test calls the functions in `writing`.
     """
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ class NotedHost:
 
 
 class NotedPort:
-    """ports.ClientPort of tests: how often it was woken, how it was closed, what it says is buffered."""
+    """The ports.ClientPort of tests: it counts wake-ups, notes how it was closed, and reports given buffer sizes."""
 
     def __init__(self) -> None:
         self.wakes = 0
@@ -215,7 +215,7 @@ class NotedPort:
 
 
 def make_broker(*, seed: int = 1, node_id: bytes = ME, **settings: Any) -> Broker:
-    """A lone node with all commands in force; keyword arguments are attributes of Settings."""
+    """Return a single node with all commands in force. Keyword arguments are attributes of Settings."""
     from disque_py.node import dispatch
 
     values = Settings()
@@ -233,7 +233,7 @@ def make_broker(*, seed: int = 1, node_id: bytes = ME, **settings: Any) -> Broke
 
 
 def pass_time(broker: Broker, span_ms: int) -> None:
-    """Both clocks move on; nothing that became due is done."""
+    """Move both clocks on, without doing any work that becomes due."""
     _set_clock(broker, broker.now_ms + span_ms, broker.wall_ms + span_ms)
 
 
@@ -244,13 +244,13 @@ def _set_clock(broker: Broker, now_ms: int, wall_ms: int) -> None:
 
 
 def host_of(broker: Broker) -> NotedHost:
-    """A record of the broker's calls on its process."""
+    """Return the record of the broker's calls on its process."""
     assert isinstance(broker.host, NotedHost)
     return broker.host
 
 
 def make_client(broker: Broker, addr: str = "127.0.0.1:50001") -> Client:
-    """A connected client, known to the broker."""
+    """Return a connected client that the broker knows."""
     number = max(broker.clients, default=0) + 1
     client = Client(number, NotedPort(), addr, broker.now_ms, fd=8 + number)
     client.user = broker.users.of_clients
@@ -259,7 +259,7 @@ def make_client(broker: Broker, addr: str = "127.0.0.1:50001") -> Client:
 
 
 def port_of(client: Client) -> NotedPort:
-    """A record of the broker's calls on a client's connection."""
+    """Return the record of the broker's calls on a client's connection."""
     assert isinstance(client.port, NotedPort)
     return client.port
 
@@ -272,9 +272,9 @@ def add_node(
     protocol: int = PROTOCOL_MAX,
     place: tuple[str, str] | None = ("", ""),
 ) -> Node:
-    """A further node of the cluster, 127.0.0.<number>:7711, whose id is that number twenty times.
+    """Add a node to the cluster, at 127.0.0.<number>:7711. Its id is that number twenty times.
 
-    place   its data centre and its zone; None: it has never said
+    place   its data centre and its zone; None: it has never announced them
     """
     node_id = bytes([number]) * 20
     membership = broker.membership
@@ -287,13 +287,13 @@ def add_node(
 
 
 def make_cluster(count: int = 2) -> tuple[Any, ...]:
-    """A broker, and the other nodes of its cluster."""
+    """Return a broker and the other nodes of its cluster."""
     broker = make_broker()
     return broker, *[add_node(broker, number) for number in range(2, 2 + count)]
 
 
 def ask(broker: Broker, client: Client, *words: str | bytes | int) -> bytes:
-    """Execute one command as its connection would; the bytes of all replies that are ready, b"" for none."""
+    """Execute one command as its connection would. Return the bytes of all replies that are ready; b"": none."""
     from disque_py.node import dispatch
 
     argv = [word if isinstance(word, bytes) else str(word).encode() for word in words]
@@ -311,7 +311,7 @@ def error_of(broker: Broker, client: Client, *words: str | bytes | int) -> str:
 
 
 def ask_parsed(broker: Broker, client: Client, *words: str | bytes | int) -> Any:
-    """The same, with the one reply as Python values (errors as hiredis.ReplyError)."""
+    """Execute one command, and return its only reply as Python values (an error as hiredis.ReplyError)."""
     reader = hiredis.Reader()
     reader.feed(ask(broker, client, *words))
     reply = reader.gets()
@@ -321,7 +321,7 @@ def ask_parsed(broker: Broker, client: Client, *words: str | bytes | int) -> Any
 
 
 def add_job(broker: Broker, client: Client, *words: str | bytes | int) -> Job:
-    """Add a job to the queue `q` by an ADDJOB that is answered at once, with these options."""
+    """Add a job to the queue `q` with these options, by an ADDJOB that is answered immediately. Return its id."""
     reply = ask(broker, client, "ADDJOB", "q", "body", 0, *words)
     assert reply.startswith(b"+D-"), reply
     job = broker.find(reply[1:-2])
@@ -336,5 +336,5 @@ def shown(broker: Broker, client: Client, job_id: bytes) -> dict[str, Any]:
 
 
 def fields_of(text: bytes) -> dict[str, str]:
-    """`name:value` lines of INFO and CLUSTER INFO."""
+    """Return the `name:value` lines of INFO or CLUSTER INFO as a dictionary."""
     return dict(line.split(":", 1) for line in text.decode().split("\r\n") if ":" in line)

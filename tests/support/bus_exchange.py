@@ -15,7 +15,7 @@ STEP_MS = 50
 
 
 class Peer:
-    """A process: its membership and what it has said."""
+    """A process: its membership, and the messages that it has sent."""
 
     def __init__(self, membership: Membership, host: str) -> None:
         self.membership = membership
@@ -29,7 +29,7 @@ class Peer:
 
 
 class Link(NamedTuple):
-    """An established link: where it leads, what was said and decided when it opened."""
+    """An established link: its target, and the result of its handshake."""
 
     target: Peer
     hello: Hello
@@ -37,7 +37,7 @@ class Link(NamedTuple):
 
 
 class Exchange:
-    """Peers by (host, bus port). `cut` holds directed pairs of peers between which nothing passes."""
+    """Peers by (host, bus port). `cut` has the directed pairs of peers between which no message passes."""
 
     def __init__(self, seed: int = 1) -> None:
         self.rng = Random(seed)
@@ -48,7 +48,7 @@ class Exchange:
     def start(
         self, port: int, *, node_id: bytes | None = None, host: str = "10.0.0.1", timeout_ms: int = 2000
     ) -> Membership:
-        """Start a node; bus port = port + 10000."""
+        """Start a node. Its bus port is its port + 10000."""
         me = Node(node_id or self.rng.randbytes(20), port=port, bus_port=port + 10_000)
         membership = Membership(me, Outgoing(), Random(self.rng.random()), node_timeout_ms=timeout_ms)
         membership.table.now_ms, membership.table.wall_ms = self.now_ms, self.now_ms + 1_700_000_000_000
@@ -56,7 +56,7 @@ class Exchange:
         return membership
 
     def start_joined(self, count: int, first_port: int = 7001) -> list[Membership]:
-        """Nodes that met the first one, a second ago."""
+        """Start nodes that met the first one a second ago."""
         nodes = [self.start(first_port + at) for at in range(count)]
         for node in nodes[1:]:
             node.meet("10.0.0.1", first_port)
@@ -76,13 +76,13 @@ class Exchange:
                 peer.membership.link_down(node)
 
     def partition(self, one: list[Membership], other: list[Membership]) -> None:
-        """Nothing passes between these groups, either way."""
+        """Stop all messages between these groups, in both directions."""
         for left in one:
             for right in other:
                 self.cut |= {(self.peer(left), self.peer(right)), (self.peer(right), self.peer(left))}
 
     def run(self, span_ms: int) -> None:
-        """Let time pass."""
+        """Let time pass, and deliver messages."""
         for _ in range(span_ms // STEP_MS):
             self.now_ms += STEP_MS
             for peer in list(self.peers.values()):
@@ -98,7 +98,7 @@ class Exchange:
                 raise AssertionError("the nodes don't stop talking")
 
     def _turn(self, peer: Peer) -> bool:
-        """Empty a peer's tray; whether there was anything in it."""
+        """Empty a peer's tray, and return whether there was anything in it."""
         membership = peer.membership
         runs, hang_ups, dials = membership.outgoing.take(), membership.tray.hang_ups, membership.tray.dials
         membership.tray.hang_ups, membership.tray.dials = {}, {}
@@ -143,7 +143,7 @@ class Exchange:
 
 
 def is_whole(nodes: list[Membership]) -> bool:
-    """Return whether every node knows, has linked and may use exactly the others."""
+    """Return whether every node knows exactly the others, has links to them, and may use them."""
     ids = sorted(node.table.me.id for node in nodes)
     return all(
         [other.id for other in node.table.usable] == [each for each in ids if each != node.table.me.id]
@@ -154,5 +154,5 @@ def is_whole(nodes: list[Membership]) -> bool:
 
 
 def seen_by(node: Membership, other: Membership) -> Node:
-    """The other node as this one has it in its table."""
+    """Return the entry for the other node in this node's table."""
     return node.table.nodes[other.table.me.id]

@@ -1,4 +1,4 @@
-"""A node of nothing but membership and bus, on real loopback sockets, with a driver of a few lines."""
+"""A node that has only membership and bus, on real loopback sockets, with a driver of a few lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cluster_bus.outgoing import Outgoing
 
 
 class BusNode:
-    """Owner of a Bus. `heard` holds (sender, runs) as they came, `lost` the nodes whose incoming link ended."""
+    """The owner of a Bus. `heard` has (sender, runs) in order of arrival, `lost` nodes whose incoming link ended."""
 
     def __init__(self, *, node_timeout_ms: int = 2000, **bus_options: Any) -> None:
         self.outgoing = Outgoing()
@@ -101,8 +101,8 @@ class BusNode:
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for it, or fail."""
+    """Wait until the condition is true, or fail."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
+        assert time.monotonic() < end, "the condition did not become true in time"
         await asyncio.sleep(0.005)

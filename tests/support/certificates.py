@@ -17,10 +17,10 @@ def openssl(*words: str | Path) -> None:
 
 
 def self_signed(folder: Path, name: str = "disque", *, names: str = "") -> tuple[Path, Path]:
-    """Make a certificate that signs itself, and its key. It is also the authority to trust.
+    """Make a self-signed certificate and its key. The certificate is also the authority to trust.
 
     name    its subject
-    names   what it is valid for, as `DNS:localhost`
+    names   the names for which it is valid, such as `DNS:localhost`
     """
     cert, key = folder / "node.crt", folder / "node.key"
     more = ("-addext", f"subjectAltName={names}") if names else ()

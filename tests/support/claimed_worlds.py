@@ -1,4 +1,4 @@
-"""Worlds whose nodes are voters, with an exclusive queue or one with `assign quorum`, and its words."""
+"""Worlds whose nodes are voters, with an exclusive queue or one with `assign quorum`, and commands for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from world import Talker, World
 
 
 def exclusive(names: str = "abc", listed: str = "", **options: Any) -> World:
-    """A cluster of voters with an exclusive queue `q`, by META user."""
+    """Return a cluster of voters with an exclusive queue `q`, by META user."""
     world = voters(names, listed, **options)
     assert world.ask(names[0], "QUEUE", "SET", "q", "type", "exclusive", "exclusive-by", "user") == b"OK"
     world.run(100)
@@ -17,7 +17,7 @@ def exclusive(names: str = "abc", listed: str = "", **options: Any) -> World:
 
 
 def quorum(names: str = "abc", **options: Any) -> World:
-    """A cluster of voters with a queue `q` with `assign quorum`."""
+    """Return a cluster of voters with a queue `q` that has `assign quorum`."""
     world = voters(names, **options)
     assert world.ask(names[0], "QUEUE", "SET", "q", "assign", "quorum") == b"OK"
     world.run(100)
@@ -25,7 +25,7 @@ def quorum(names: str = "abc", **options: Any) -> World:
 
 
 def add(world: World, name: str, user: str = "", *words: Any, retry: int = 10, copies: int = 3) -> bytes:
-    """ADDJOB; its id."""
+    """Add a job with ADDJOB, and return its id."""
     meta = ("META", "user", user) if user else ()
     return world.ask(name, "ADDJOB", "q", f"work-{user}", 0, "RETRY", retry, "REPLICATE", copies, *meta, *words)
 
@@ -43,26 +43,26 @@ class Delivery:
 
 
 def get(world: World, name: str, *words: Any, count: int = 1) -> list[Delivery]:
-    """GETJOB NOHANG; the deliveries."""
+    """Send GETJOB NOHANG, and return the deliveries."""
     reply = world.ask(name, "GETJOB", "NOHANG", "COUNT", count, "WITHLEASE", *words, "FROM", "q")
     return deliveries(reply)
 
 
 def deliveries(reply: Any) -> list[Delivery]:
-    """The deliveries of a reply of GETJOB."""
+    """Return the deliveries in a reply to GETJOB."""
     if isinstance(reply, Exception):
         raise reply
     return [Delivery(entry) for entry in reply or ()]
 
 
 def begin_get(world: World, name: str, *words: Any, timeout_ms: int = 0) -> Talker:
-    """GETJOB that waits; its reply comes later."""
+    """Send a GETJOB that waits. Its reply comes later."""
     talker = world.client(name)
     talker.say("GETJOB", "TIMEOUT", timeout_ms, "WITHLEASE", *words, "FROM", "q")
     return talker
 
 
 def stat(world: World, name: str) -> dict[bytes, Any]:
-    """QSTAT of the queue."""
+    """Return QSTAT of the queue."""
     reply = world.ask(name, "QSTAT", "q")
     return dict(zip(reply[::2], reply[1::2], strict=True))

@@ -1,7 +1,7 @@
-"""A scripted node for the client's tests: it stands for the network, and can fail as the network does.
+"""A scripted node for the client's tests, which can fail in all ways in which nodes and networks fail.
 
-Answers are bytes, or a function of the command's words; HANG_UP closes the connection instead,
-SILENCE leaves this command and those behind it without an answer. HELLO is made from the node's id, priority and peers.
+An answer is bytes, or a function of the command's words. HANG_UP closes the connection instead. SILENCE leaves this
+command and all later ones without an answer. The answer to HELLO is made from the node's id, priority and peers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Answer = bytes | Callable[[list[bytes]], bytes]
 JOB_A = "D-aaaaaaaa-" + "x" * 24 + "-05a1"
 JOB_B = "D-bbbbbbbb-" + "y" * 24 + "-05a1"
 
-# The end of a NACK of jobs that no program looked at.
+# The last words of a NACK for jobs that no program has seen.
 AT_ONCE = [b"DELAY", b"0", b"REASON", REASON.encode()]
 
 
 class Node:
-    """Listens on a free loopback port until closed.
+    """A node that listens on a free loopback port until it is closed.
 
-    commands   words of every command that came, HELLO left out
-    last_word  sent when a client says that nothing more comes, before the connection is closed
+    commands   words of every command that came, without HELLO
+    last_word  bytes that are sent when a client ends its side of the connection, before the connection is closed
     """
 
     def __init__(self, letter: str = "a", answers: dict[str, Answer] | None = None, *, priority: int = 1) -> None:
@@ -52,7 +52,7 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Return the address at which the node listens."""
         return f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
@@ -64,13 +64,13 @@ class Node:
         self.close()
 
     def listen(self) -> None:
-        """Begin (again) to take connections."""
+        """Begin to take connections, for the first time or again."""
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self.port = self._listener.getsockname()[1]
         self._start(self._accept, self._listener)
 
     def close(self) -> None:
-        """Take no more connections, drop those there are."""
+        """Take no more connections, and drop the existing ones."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -85,7 +85,7 @@ class Node:
                 sock.shutdown(socket.SHUT_RDWR)
 
     def named(self, name: str) -> list[list[bytes]]:
-        """The commands of that name."""
+        """Return the commands of that name."""
         return [words for words in self.commands if words[0] == name.encode()]
 
     def _start(self, work: Callable[[socket.socket], None], sock: socket.socket) -> None:
@@ -134,31 +134,31 @@ class Node:
 
 
 def bulk(value: str | bytes) -> bytes:
-    """A bulk string."""
+    """Return a bulk string."""
     data = value.encode() if isinstance(value, str) else value
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 def jobs_reply(*ids: str, queue: str = "q", body: bytes = b"body") -> bytes:
-    """GETJOB's answer with these jobs, without counters."""
+    """Return GETJOB's answer with these jobs, without counters."""
     return b"*%d\r\n" % len(ids) + b"".join(b"*3\r\n" + bulk(queue) + bulk(id_) + bulk(body) for id_ in ids)
 
 
 def in_turn(*answers: bytes) -> Callable[[list[bytes]], bytes]:
-    """One answer after the other; the last for ever."""
+    """Return a function that gives one answer after another; the last one is repeated for ever."""
     rest: Iterator[bytes] = iter(answers[:-1])
     return lambda _: next(rest, answers[-1])
 
 
 def closed_port() -> int:
-    """A port on which no process listens."""
+    """Return a port on which no process listens."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port: int = sock.getsockname()[1]
     return port
 
 
 def wait_until(is_true: Callable[[], bool], limit_s: float = 5.0) -> None:
-    """Give threads the time they need; fails after `limit_s`."""
+    """Wait until threads have made the condition true. Fail after `limit_s`."""
     until = time.monotonic() + limit_s
     while not is_true():
         assert time.monotonic() < until

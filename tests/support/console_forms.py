@@ -21,13 +21,13 @@ class Visitor:
             path = re.search("Path=([^;]*)", header)[1]
             if "Max-Age=0" not in header:
                 self.cookies[name], self._paths[name] = value, path
-            elif self._paths.get(name) == path:  # A cookie of another path is another cookie.
+            elif self._paths.get(name) == path:  # Equal names with different paths are different cookies.
                 del self.cookies[name], self._paths[name]
         return reply
 
     @property
     def headers(self):
-        """Cookies, as a browser sends them."""
+        """Return the cookies as a browser sends them."""
         return {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
 
     def get(self, page=""):
@@ -41,10 +41,10 @@ class Visitor:
         return self._remember(self.gateway.post(f"/console/{action}", body=body, headers=found | (headers or {})))
 
     def token(self, page="add"):
-        """Return the word of a page's form."""
+        """Return the token in a page's form."""
         found = re.search(r'name="form" value="(\w+)"', self.get(page).text)
         return unescape(found[1]) if found else ""
 
     def do(self, name, **fields):
-        """Send the form of an action."""
+        """Send the form of an action, with the token of the login page."""
         return self.send("do", {"form": self.token("login"), "do": name} | fields)

@@ -1,7 +1,7 @@
-"""Jobs that a test's broker holds, what its other nodes say to it, what it wants to say to them.
+"""Jobs of a test's broker, and its messages from and to other nodes.
 
-`hold` puts a job there without any conversation, `say` is a message of another node, `sent` what lies in the outbox
-since the last look, `advance` lets time pass with everything that is due in it.
+`hold` gives the broker a job without any messages. `say` delivers a message of another node. `sent` returns the outbox
+since the last call. `advance` lets time pass, and does all work that becomes due.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Sent = tuple[tuple[Node, ...], int, Any]
 
 
 def make_id(number: int = 1, *, retry_s: int = 30, ttl_s: int = 3600) -> bytes:
-    """The id of a job; equal for equal arguments."""
+    """Return the id of a job. Equal arguments give equal ids."""
     chars = b64encode(Random(number).randbytes(18))
     return b"D-00010203-" + chars + ttl_suffix(ttl_s * 1000, retry_s > 0)
 
@@ -42,7 +42,7 @@ def make_job(
     replicate: int = 0,
     is_mine: bool = True,
 ) -> Job:
-    """A job that no broker knows yet; its holders are the nodes given and, unless `is_mine` is False, this one."""
+    """Return a job that no broker knows yet. Its holders are the given nodes and, with `is_mine`, this one."""
     holders = broker.sets.of((broker.me, *others) if is_mine else others)
     if holders == broker.sets.mine:
         holders = broker.sets.mine
@@ -57,7 +57,7 @@ def make_job(
 
 
 def hold(broker: Broker, *others: Node, **fields: Any) -> Job:
-    """A job that this node holds, ACTIVE, with a timer if it is retried, as after a REPLJOB."""
+    """Give this node an ACTIVE job as after a REPLJOB, with a timer if it has a RETRY. Return the job."""
     job = make_job(broker, *others, **fields)
     lifecycle.register(broker, job)
     job.was_queued = True
@@ -68,14 +68,14 @@ def hold(broker: Broker, *others: Node, **fields: Any) -> Job:
 
 
 def hold_queued(broker: Broker, *others: Node, **fields: Any) -> Job:
-    """A job in its queue here."""
+    """Give this node a queued job, and return it."""
     job = hold(broker, *others, **fields)
     lifecycle.enqueue(broker, job)
     return job
 
 
 def deliver(broker: Broker, queue: bytes = b"q") -> Job:
-    """The oldest job of the queue goes to a consumer of this node."""
+    """Deliver the oldest job of the queue to a consumer of this node."""
     job = lifecycle.fetch(broker, broker.queues[queue])
     assert job is not None
     lifecycle.lease(broker, job)
@@ -83,33 +83,33 @@ def deliver(broker: Broker, queue: bytes = b"q") -> Job:
 
 
 def snapshot(broker: Broker, *holders: Node, **fields: Any) -> Snapshot:
-    """A job as another node would send it, held by these."""
+    """Return a job as another node would send it, with these holders."""
     return snapshot_of(broker, make_job(broker, *holders, is_mine=False, **fields))
 
 
 def pack(*nodes: Node) -> bytes:
-    """A set of nodes as it travels."""
+    """Return a set of nodes in its form in messages."""
     return b"".join(sorted(node.id for node in nodes))
 
 
 def say(broker: Broker, sender: Node, kind: int, *items: Any) -> None:
-    """A run of messages comes in from a node."""
+    """Deliver a run of messages from a node."""
     dispatch.receive(broker, sender, [[kind, *items]])
 
 
 def sent(broker: Broker) -> list[Sent]:
-    """(receivers, kind, item) for all that this node wants to say about jobs since the last call."""
+    """Return (receivers, kind, item) for all messages about jobs that this node has sent since the last call."""
     runs = broker.outbox.messages.take()
     return [(nodes, kind, item) for nodes, kind, items in runs if kind >= FIRST_JOB_KIND for item in items]
 
 
 def sent_of(broker: Broker, kind: int) -> list[tuple[tuple[Node, ...], Any]]:
-    """(receivers, item) for the messages of one kind; the others are dropped."""
+    """Return (receivers, item) for the messages of one kind, and drop all others."""
     return [(nodes, item) for nodes, each, item in sent(broker) if each == kind]
 
 
 def advance(broker: Broker, span_ms: int) -> None:
-    """Time passes, and what becomes due in it is done, each at its moment."""
+    """Let time pass, and do all work that becomes due, each at its moment."""
     end_ms = broker.now_ms + span_ms
     while broker.now_ms < end_ms:
         due_ms = max(broker.now_ms + 1, min(end_ms, timers.next_ms(broker)))
@@ -120,6 +120,6 @@ def advance(broker: Broker, span_ms: int) -> None:
 
 
 def queue_of(broker: Broker, name: bytes = b"q") -> list[bytes]:
-    """Ids of the jobs that are ready, oldest first."""
+    """Return the ids of the jobs that are ready, oldest first."""
     queue: Queue | None = broker.queues.get(name)
     return [job.id for job in queue.oldest()] if queue is not None else []

@@ -1,7 +1,7 @@
 """A stand-in for a node, for tests of the demonstration's connections and load.
 
-It speaks RESP on a loopback port and keeps jobs in lists: the other end of the network, with as
-little behaviour as the tests need. Real nodes are in tests/integration.
+It speaks RESP on a loopback port and keeps jobs in lists. It does only as much as the tests need. Tests with real nodes
+are in tests/integration.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import hiredis
 
 
 class StandIn:
-    """Serves until `close`; `refusals` adds are refused first, `breaks_after` commands it hangs up once."""
+    """A stand-in that serves until `close`. It refuses the first `refusals` adds, and hangs up once after
+    `breaks_after` commands.
+    """
 
     def __init__(self, refusals=0, breaks_after=None):
         self.jobs = []

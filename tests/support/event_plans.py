@@ -1,4 +1,4 @@
-"""Plans of the event logs of a StubCluster, and everything in them; for the tests of planning and reading."""
+"""Planned batches of the event logs of a StubCluster, and their events, for the tests of planning and reading."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OPEN: list[EventPlanner] = []
 
 
 def close_all() -> None:
-    """Planners of a test hang up when it is over."""
+    """Close the planners of a test at its end."""
     while OPEN:
         OPEN.pop().close()
 
@@ -22,7 +22,7 @@ def planner(cluster: StubCluster, *, is_stream: bool = True, **given: str) -> Ev
 
 
 def rows(plan: EventPlanner, end: dict) -> list[tuple[str, int]]:
-    """(node, seq) of everything in the batch that ends there."""
+    """Return (node, seq) of all events in the batch that ends there."""
     found = []
     for piece, address in plan.ranges(end):
         for batch in read_range(plan.options, piece, address):
@@ -31,7 +31,7 @@ def rows(plan: EventPlanner, end: dict) -> list[tuple[str, int]]:
 
 
 def drain(plan: EventPlanner, start: dict) -> tuple[list[tuple[str, int]], dict]:
-    """Batches until there is nothing new."""
+    """Plan and read batches until there are no new events. Return all events and the last offset."""
     found = []
     while (end := plan.latest(start)) is not start:
         found += rows(plan, end)

@@ -1,7 +1,7 @@
-"""A node with a log of events for tests: JournaledNode (journaled.py), whose log is on a folder and a disk of its own.
+"""A node with a log of events for tests: a JournaledNode (journaled.py) with a second folder and disk for its log.
 
-`lines` are the readable events as Python values; `crash` is the next process after this one was killed, or lost its
-power, with everything read again.
+`lines` has the readable events as Python values. `crash` ends the process by a kill or a power cut, and returns the
+next process after it has read everything again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SEEDS = count(100)
 
 
 class EventedNode(JournaledNode):
-    """See the module.
+    """A node with a log of events.
 
-    event_folder, event_disk   where the log is
+    event_folder, event_disk   the folder and the disk of the log
     service                    the node's event log service
-    opened                     times that it said it was ready
+    opened                     how many times the service reported that it was ready
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class EventedNode(JournaledNode):
         self.open_error: OSError | None = more.pop("open_error", None)
         self.event_segment_bytes = more.pop("event_segment_bytes", 2_000)
         super().__init__(folder, **({"appendonly": False, "appendfsync": "everysec", "events": True} | more))
-        self.broker.rng = Random(next(SEEDS))  # Each process draws other ids for its logs.
+        self.broker.rng = Random(next(SEEDS))  # Each process must draw different ids for its logs.
         self.service = EventLogService(
             self.driver,
             self._open_events,
@@ -64,20 +64,20 @@ class EventedNode(JournaledNode):
         self.opened += 1
 
     def work(self, lane: int | None = None) -> bool:
-        """One of the disks does one thing."""
+        """Let one of the disks do one piece of work."""
         if self.event_disk.run_one(lane):
             self.end_turn()
             return True
         return super().work(lane)
 
     def settle(self, span_ms: int = 0) -> None:
-        """As its base; the event disk is part of it."""
+        """Settle as the base class does, including the disk of the log."""
         super().settle(span_ms)
         while self.work():
             pass
 
     def lines(self, first: int | None = None) -> list[dict[str, Any]]:
-        """All events that can be read now, by as many READs as it takes."""
+        """Return all events that can be read now, with as many READs as needed."""
         log = self.service.log
         assert log is not None
         self.taken()
@@ -91,13 +91,13 @@ class EventedNode(JournaledNode):
         return found
 
     def read(self, seq: int, *options: str | int) -> Any:
-        """EVENTS READ of the log that is there."""
+        """Send EVENTS READ for the current log."""
         log = self.service.log
         assert log is not None
         return self.wait_for("EVENTS", "READ", log.log_id, seq, *options)
 
     def wait_for(self, *words: str | bytes | int) -> Any:
-        """The reply to a command that the disk has to do with."""
+        """Return the reply to a command that needs the disk."""
         replies = self.ask(*words)
         while not replies and self.work():
             replies = self.taken()
@@ -105,18 +105,18 @@ class EventedNode(JournaledNode):
         return replies[0]
 
     def sync(self) -> list[dict[str, Any]]:
-        """A second passes; the events that can be read then."""
+        """Let a second pass, and return the events that can be read then."""
         self.settle(1_100)
         return self.lines()
 
     def crash(self, *, power: bool = False, **settings: Any) -> EventedNode:
-        """The next process."""
+        """End this process by a kill or a power cut, and return the next one."""
         for folder in (self.folder, self.event_folder):
             folder.cut_power() if power else folder.kill()
         return self.next_process(**settings)
 
     def next_process(self, **settings: Any) -> EventedNode:
-        """On the same folders."""
+        """Return the next process, on the same folders."""
         return EventedNode(
             self.folder,
             event_folder=self.event_folder,

@@ -36,5 +36,5 @@ def outcome(folder: Folder, operation: tuple[Any, ...]) -> Any:
 
 
 def contents(folder: Folder) -> dict[str, bytes]:
-    """All files."""
+    """Return the contents of all files, by name."""
     return {name: folder.read(name, 0, folder.size(name)) for name in folder.names()}

@@ -1,4 +1,4 @@
-"""Hand-overs for tests: a broker and another node, jobs that go there and come from there."""
+"""Hand-overs for tests: jobs that go from a broker to another node, and back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fill(broker, count, **fields):
 
 
 def pull(broker, node, count=100, *, flags=0):
-    """The node asks for jobs of `q`; ids that go, and the number of their hand-over."""
+    """Let the node ask for jobs of `q`. Return the ids of the jobs that go, and the number of their hand-over."""
     say(broker, node, NEEDJOBS, (b"q", count, flags))
     found = sent_of(broker, YOURJOBS)
     if not found:
@@ -35,7 +35,7 @@ def pull(broker, node, count=100, *, flags=0):
 
 
 def give_one(*, retry_s=30):
-    """A job of ours is being handed over to the node."""
+    """Return one of our jobs while it is being handed over to the node."""
     broker, node = make_pair()
     (job,) = fill(broker, 1, retry_s=retry_s)
     ids, number = pull(broker, node)
@@ -44,7 +44,7 @@ def give_one(*, retry_s=30):
 
 
 def take(broker, node, job_snapshot, number=1, settled=0):
-    """YOURJOBS with one job; our answer."""
+    """Deliver YOURJOBS with one job, and return our answer."""
     say(broker, node, YOURJOBS, (number, settled, [job_snapshot]))
     ((receivers, (answered, answers)),) = sent_of(broker, TOOK)
     assert (receivers, answered, len(answers)) == ((node,), number, 1)

@@ -18,7 +18,7 @@ TS = 1_700_000_000_000
 
 
 def event(seq: int, job_id: str, version: int = 1, **fields: Any) -> dict[str, Any]:
-    """One event; without more it is a job coming into queue q."""
+    """Return one event. By default a job enters queue q."""
     plain = {
         "seq": seq, "ts": TS + seq, "job_id": job_id, "ctime": TS, "queue": "q", "version": version, "event": "added",
         "from_state": None, "to_state": "pending", "since": None, "attempt": 0, "nacks": 0, "deliveries": 0,
@@ -28,12 +28,12 @@ def event(seq: int, job_id: str, version: int = 1, **fields: Any) -> dict[str, A
 
 
 def batch(*events: dict[str, Any], node: str = "n1", log: str = "l1") -> pa.RecordBatch:
-    """Events of one log as a reader gives them."""
+    """Return events of one log as a reader gives them."""
     return LineReader().batch(node, log, b"".join(json.dumps(one).encode() + b"\n" for one in events))
 
 
 def index(path: Path, *tasks: pa.RecordBatch, may_gap: bool = False, merge_every_s: int = 0) -> Committed:
-    """A micro-batch: one task for each of these, then the commit. Without `merge_every_s` no change waits."""
+    """Index a micro-batch: one task for each argument, then the commit. Without `merge_every_s` no change waits."""
     store = Store(str(path))
     parts = [IndexTask(store).write_all([task]) for task in tasks]
     schema = tasks[0].schema
@@ -43,6 +43,6 @@ def index(path: Path, *tasks: pa.RecordBatch, may_gap: bool = False, merge_every
 
 
 def rows(path: Path, table: str) -> list[dict[str, Any]]:
-    """A table's rows, by job and position."""
+    """Return a table's rows, sorted by job and position."""
     found: list[dict[str, Any]] = DeltaTable(str(path / table)).to_pyarrow_table().to_pylist()
     return sorted(found, key=lambda row: (row["job_id"] or "", row["node"], row["seq"]))

@@ -39,7 +39,7 @@ class Issuer:
                 owner.post(self)
 
             def log_message(self, *words: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -51,7 +51,7 @@ class Issuer:
         self._server.server_close()
 
     def new_key(self, kid: str) -> None:
-        """Sign with another key from now on; the old ones are published no more."""
+        """Sign with a new key from now on. The old keys are no longer published."""
         self.keys = {kid: ec.generate_private_key(ec.SECP256R1())}
 
     def token(self, **claims: Any) -> str:

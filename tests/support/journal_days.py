@@ -1,7 +1,7 @@
-"""Random days of a node with a journal: whatever clients and other nodes may ask, drawn from a seed.
+"""Random days of a node with a journal: requests of clients and other nodes, drawn from a seed.
 
-`Day(node, rng).step()` does one thing. Jobs of both kinds in three queues, leases, acks, pauses, copies that other
-nodes send and acknowledge, the passing of time; and what is done to the journal itself: policies, rewrites, FLUSHALL.
+Each `Day(node, rng).step()` does one thing. There are jobs of both kinds in three queues, leases, acks, pauses, copies
+that other nodes send and acknowledge, and passing time. Other steps change the journal: policies, rewrites, FLUSHALL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLICIES = ("always", "everysec", "no")
 class Day:
     """One node's day.
 
-    weights   what is done how often; a name left out is never done
+    weights   how often each step is done, by name; a step that is left out is never done
     """
 
     def __init__(self, node: JournaledNode, rng: Random, *, without: tuple[str, ...] = ()) -> None:
@@ -31,7 +31,7 @@ class Day:
         self.deeds = [deed for deed, weight in DEEDS for _ in range(weight) if deed not in without]
 
     def step(self) -> str:
-        """Do something; what it was."""
+        """Do one step, and return its name."""
         deed = self.rng.choice(self.deeds)
         getattr(self, deed)()
         return deed
@@ -84,7 +84,7 @@ class Day:
         self._ask("PAUSE", self.rng.choice(QUEUES), *words)
 
     def several(self) -> None:
-        """Several inputs in one turn."""
+        """Do several inputs in one turn."""
         node = self.node
         node.driver.begin()
         job_id = self._id()
@@ -146,7 +146,7 @@ class Day:
         return (job_id, header, rng.choice(QUEUES).encode(), b"z" * rng.randrange(60), holders)
 
     def pull(self) -> None:
-        """The other node's clients want jobs."""
+        """Let the other node ask for jobs for its clients."""
         from cluster_bus.messages import NEEDJOBS
 
         self.node.say(self.node.other(), NEEDJOBS, (self.rng.choice(QUEUES).encode(), 3, 1))
@@ -161,7 +161,7 @@ class Day:
             self.node.say(other, TOOK, (number, answers))
 
     def copied(self) -> None:
-        """Copies that clients wait for are confirmed."""
+        """Confirm copies for which clients wait."""
         from cluster_bus.messages import GOTJOB
 
         ids = [job.id for job in self.node.broker.copies.waiting_repl]
@@ -178,7 +178,7 @@ class Day:
         self.node.tick()
 
     def work(self) -> None:
-        """The disk does something: in a lane of its choice."""
+        """Let the disk do work, in a random lane."""
         for _ in range(self.rng.choice((1, 1, 2, 5))):
             lanes = sorted({lane for lane, _, _ in self.node.disk.waiting})
             if lanes:

@@ -1,7 +1,7 @@
-"""Journal files for tests: one in the first format, which no server writes any more, and one in today's.
+"""Journal files for tests: one in the first format, which servers no longer write, and one in today's format.
 
-`python tests/support/journal_files.py` writes tests/support/journals anew. The bytes are in the repository so that
-later readers can be tested with the files of earlier writers.
+`python tests/support/journal_files.py` writes tests/support/journals again. The files are in the repository, so that
+later readers are tested with the files of earlier writers.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ HEADER_ALIGN = 512
 
 
 def header(version: int, described: list[Any]) -> bytes:
-    """magic, version, reserved, length and checksum of the description; the description; zeros."""
+    """Return a header: magic, version, reserved, length and checksum of the description; the description; zeros."""
     body = msgpack.packb(described)
     head = struct.pack("<8sHHII", b"DISQUEPJ", version, 0, len(body), zlib.crc32(body)) + body
     return head + bytes(-len(head) % HEADER_ALIGN)
 
 
 def block(position: int, runs: list[Any], *, synced: int = 0, wall_ms: int = WALL_MS, flags: int = 1) -> bytes:
-    """length, checksum; position, position on disk, wall clock, flags; runs in msgpack."""
+    """Return a block: length, checksum; position, position on disk, wall clock, flags; runs in msgpack."""
     payload = msgpack.packb(runs)
     checked = struct.pack("<QQQI", position, synced, wall_ms, flags) + payload
     return struct.pack("<II", len(payload), zlib.crc32(checked)) + checked
 
 
 def base(job_id: bytes, queue: bytes, body: bytes, *, retry_ms: int, flags: int, due_ms: int = -1) -> list[Any]:
-    """A job: id, numbers, queue, body, holders, state."""
+    """Return a base: id, numbers, queue, body, holders, state."""
     numbers = struct.pack("<QQQQHHHI", WALL_MS * 1_000_000, 3_600_000, retry_ms, 0, 1, 0, 0, 0)
     return [job_id, numbers, queue, body, NODE, struct.pack("<Bq", flags, due_ms)]
 
 
 def bases() -> list[Any]:
-    """Four jobs in their queues."""
+    """Return the bases of four queued jobs."""
     in_queue = IS_QUEUED | WAS_QUEUED
     return [
         base(QUEUED_ID, b"q", b"one", retry_ms=30_000, flags=in_queue),
@@ -60,7 +60,7 @@ def bases() -> list[Any]:
 
 
 def segment(version: int) -> bytes:
-    """A journal of one file: jobs come, one is delivered, one acknowledged, one over; a queue is paused."""
+    """Return a journal of one file: jobs come, one is delivered, one acknowledged, one ended; a queue is paused."""
     counters = b"" if version == 1 else struct.pack("<HH", 2, 3)
     leased = struct.pack("<BqI", IS_DELIVERED | IS_LEASED | WAS_QUEUED, 30_000, 1) + counters
     acked = struct.pack("<BqI", IS_DELIVERED | IS_ACKED | WAS_QUEUED, -1, 1) + counters

@@ -28,7 +28,7 @@ def make(policy="always", folder=None, *, reserve_bytes=0, segment_bytes=1000, h
 
 
 def wait(journal, disk, span_ms):
-    """Time passes in steps of ten milliseconds; the disk does what is asked for."""
+    """Let time pass in steps of ten milliseconds. The disk does all requested work."""
     for _ in range(span_ms // 10):
         journal.now_ms += 10
         journal.tick()
@@ -36,7 +36,7 @@ def wait(journal, disk, span_ms):
 
 
 def read(disk):
-    """Blocks and the reader, after a kill."""
+    """Return the blocks and the reader, after a kill."""
     recovery = Recovery(disk.folder)
     blocks = []
     while not recovery.is_finished:

@@ -1,10 +1,11 @@
 """A node with a journal for tests: real driver, real journal, on a folder in memory and a disk without threads.
 
-`JournaledNode` is one process on a folder. `ask` is a turn with one command. Its reply comes when the journal releases
-it, which is when the test runs the disk (`work`, `settle`). `restart` is the next process on the same folder.
+`JournaledNode` is one process on a folder. `ask` is a turn with one command. The reply comes when the journal releases
+it, after the test has run the disk (`work`, `settle`). `restart` returns the next process on the same folder.
 
-It keeps a diary of memory's promises at the end of each turn, with the position of the journal. So a test may kill the
-node anywhere, and compare the folder with the states that a client could have seen (`check_folder`).
+At the end of each turn, the node records the promises in its memory and the position of the journal in a diary. So a
+test may kill the node at any moment, and compare the folder with the states that a client could have seen
+(`check_folder`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from persistence.journal import Journal
 from persistence.records import JOB, STATE
 from persistence.recovery import DamagedJournalError, Recovery
 
-# A job's moments may be off by so much after a restart: spans are counted in whole milliseconds.
+# After a restart a job's moments may differ by this much, because spans are counted in whole milliseconds.
 TOLERANCE_MS = 2
 OTHER = b"\x02" * 20
 RESTORED = -1
@@ -78,7 +79,7 @@ class JournalHost(NotedHost):
 
 
 class Replies:
-    """A client's connection: takes what the driver lets go."""
+    """A client's connection: it takes the replies that the driver releases."""
 
     def __init__(self, node: JournaledNode) -> None:
         self.node = node
@@ -86,7 +87,7 @@ class Replies:
         self.reader = hiredis.Reader()
         self.asked: list[tuple[tuple[Any, ...], int, int, Journal | None]] = []
         self.got: list[Any] = []
-        self.request: list[list[bytes]] = []  # Not run yet.
+        self.request: list[list[bytes]] = []  # Commands that were not run yet.
 
     def wake(self) -> None:
         out, self.client.out = self.client.out, []
@@ -109,11 +110,11 @@ class Replies:
 class JournaledNode:
     """One process.
 
-    folder, disk    its journal's directory; what was started on it and not done yet
-    diary           (position, what is promised then), at the end of each turn
-    promised        position up to which something was said to a client that has to be in the file
+    folder, disk    its journal's directory, and the disk with the work that was started and is not done
+    diary           (position, promises in memory), at the end of each turn
+    promised        the position up to which the file must have all records, because of replies to clients
     deliveries      at-most-once jobs that clients got, over all processes
-    restored        jobs that were read from the journal, and of which it was told nothing since
+    restored        jobs that were read from the journal, and have no new record since
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class JournaledNode:
         for name, value in self.settings.items():
             setattr(values, name, value)
         outgoing = Outgoing()
-        rng = Random(run)  # Another process makes other ids.
+        rng = Random(run)  # Each process must make different ids.
         membership = Membership(Node(node_id, "127.0.0.1", 7711, 17711), outgoing, rng, node_timeout_ms=15_000)
         host = JournalHost()
         self.broker = Broker(membership, outgoing, values, rng, host)
@@ -174,11 +175,11 @@ class JournaledNode:
         self._watch()
 
     def _watch(self) -> None:
-        """From now on it is known which jobs the journal was told of."""
+        """Note from now on which jobs get records in the journal."""
         journal = self.journal_service.journal
         if journal is None or journal is self._watched:
             return
-        if self._watched is not None:  # Another journal, with positions of its own.
+        if self._watched is not None:  # A new journal has its own positions.
             self.diary.clear()
             self.promised = 0
             self.first_number = journal.number
@@ -237,12 +238,12 @@ class JournaledNode:
             self._note()
 
     def ask(self, *words: str | bytes | int, client: int = 0) -> list[Any]:
-        """A turn with one command; the replies that came in it."""
+        """Run a turn with one command, and return the replies that came in it."""
         self._turn(lambda: self.put(*words, client=client))
         return self.taken(client)
 
     def answer(self, *words: str | bytes | int) -> Any:
-        """A command, and its reply, for which the disks work as long as need be."""
+        """Run a command, let the disks work as long as needed, and return the reply."""
         got = self.ask(*words)
         for _ in range(5_000):
             if got:
@@ -254,7 +255,7 @@ class JournaledNode:
         return got[0] if got else None
 
     def put(self, *words: str | bytes | int, client: int = 0) -> None:
-        """A command within a turn."""
+        """Give the node a command within a turn."""
         port = self.clients[client]
         if port.client.waiting:
             return
@@ -270,20 +271,20 @@ class JournaledNode:
             self.broker.outbox.clients[port.client] = None
 
     def taken(self, client: int = 0) -> list[Any]:
-        """Replies since the last look."""
+        """Return the replies since the last call."""
         got, self.clients[client].got = self.clients[client].got, []
         return got
 
     def tick(self) -> None:
-        """A turn in which what is due is done."""
+        """Run a turn that does all due work."""
         self._turn(self.driver.tick)
 
     def say(self, sender: Node, kind: int, *items: Any) -> None:
-        """A turn with messages of another node."""
+        """Run a turn with messages of another node."""
         self._turn(lambda: self.driver.receive(sender, [[kind, *items]]))
 
     def other(self) -> Node:
-        """Another node with a link to it."""
+        """Return another node, with a link to it."""
         membership = self.broker.membership
         if OTHER not in membership.table.nodes:
             membership.load([NodeLine(OTHER, "127.0.0.2", 7711, 17711, 0, 0, 0)])
@@ -294,14 +295,14 @@ class JournaledNode:
         return node
 
     def work(self, lane: int | None = None) -> bool:
-        """Let the disk do one piece of work; its completion opens a turn."""
+        """Let the disk do one piece of work. Its completion opens a turn."""
         if not self.disk.run_one(lane):
             return False
         self.end_turn()
         return True
 
     def settle(self, span_ms: int = 0) -> None:
-        """Time passes, the disk works, until there is nothing left to do at once."""
+        """Let time pass and the disk work, until there is no more immediate work."""
         end_ms = self.ms + span_ms
         for _ in range(20_000):
             while self.work():
@@ -317,14 +318,14 @@ class JournaledNode:
         self.pass_ms(end_ms - self.ms)
 
     def pass_ms(self, span_ms: int) -> None:
-        """Clocks move on; nothing is done."""
+        """Move the clocks on, without doing any work."""
         self.ms += span_ms
         self.wall += span_ms
 
     # -- ends --------------------------------------------------------------------------------------
 
     def stop(self) -> OSError | None:
-        """SIGTERM: all on disk, and the mark."""
+        """End the process as SIGTERM does: all records and the clean mark are on disk."""
         outcome: list[OSError | None] = []
         self._turn(lambda: self.journal_service.close(outcome.append))
         self.settle()
@@ -332,7 +333,7 @@ class JournaledNode:
         return outcome[0]
 
     def restart(self, *, away_ms: int = 0, **settings: Any) -> JournaledNode:
-        """The next process; this one is over, however that came."""
+        """Return the next process. This one has ended in some way."""
         self.folder.close()
         node = JournaledNode(
             self.folder,
@@ -351,7 +352,7 @@ class JournaledNode:
     # -- what must hold ----------------------------------------------------------------------------
 
     def on_reply(self, words: tuple[Any, ...], reply: Any, position: int, level: int) -> None:
-        """A client reads this now."""
+        """Check a reply that a client reads now."""
         journal = self.journal_service.journal
         name = words[0].lower()
         if name == b"getjob" and isinstance(reply, list):
@@ -363,11 +364,11 @@ class JournaledNode:
             return
         if name in PROMISES and not level:
             assert is_safe(journal, position), (words, position, journal.written, journal.synced)
-            if position <= journal.written:  # Else the disk was stalled, and no reply waits for that long.
+            if position <= journal.written:  # Otherwise the disk was stuck, and replies no longer wait for it.
                 self.promised = max(self.promised, position)
 
     def _note(self) -> None:
-        """The end of a turn: what memory says now, and where the journal is."""
+        """Add the promises in memory and the journal's position to the diary, at the end of a turn."""
         journal = self.journal_service.journal
         for port in self.clients if journal is not None else ():
             port.asked = [
@@ -392,11 +393,11 @@ class JournaledNode:
         return state_of(self.broker)
 
     def recount(self) -> None:
-        """Every sum is the sum of its parts."""
+        """Check that every sum equals the sum of its parts."""
         recount(self.broker)
 
     def read_folder(self, folder: SimFolder | None = None) -> tuple[Recovery, Restoring, Broker]:
-        """Read the folder as a start does, without changing it; DamagedJournalError."""
+        """Read the folder as a start does, without changing it. Raises DamagedJournalError."""
         folder = folder if folder is not None else self.folder
         broker = blank(self)
         recovery = Recovery(folder)
@@ -414,17 +415,17 @@ class JournaledNode:
         return state_of(self.read_folder()[2], is_raw=True)
 
     def check_folder(self, folder: SimFolder | None = None, *, at_least: int = 0) -> int:
-        """Check that the folder has the promises of one position, not before `at_least`; return the position."""
+        """Check that the folder has the promises of one position from `at_least` on, and return the position."""
         recovery, restoring, broker = self.read_folder(folder)
         found = state_of(broker, is_raw=True)
         position = recovery.position
-        assert position >= at_least, f"recovered up to {position}, promised was {at_least}"
+        assert position >= at_least, f"recovered up to {position}, but promised up to {at_least}"
         known = [(state, pauses) for end, state, pauses in self.diary if end <= position]
         newest = recovery.newest
         if self.has_gap and (not known or newest is None or newest.number < self.first_number):
-            return position  # From before this journal knew all jobs.
+            return position  # At this position the journal did not have all jobs yet.
         if newest is not None and not newest.before and position == newest.start:
-            known = []  # A FLUSHALL has begun anew.
+            known = []  # A FLUSHALL began a new journal.
         expected, pauses = known[-1] if known else ({}, {})
         compare(found, expected, self.wall)
         assert {name: each for name, each in restoring.pauses.items() if each[0] or each[1]} == pauses
@@ -438,17 +439,17 @@ PROMISES = frozenset(
 
 
 def is_once(job_id: bytes) -> bool:
-    """Return whether it is the id of an at-most-once job."""
+    """Return whether this is the id of an at-most-once job."""
     return int(job_id[-4:], 16) & 1 == 0
 
 
 def is_safe(journal: Journal, position: int) -> bool:
-    """Return whether the policy says that a reply to what is recorded there may leave."""
+    """Return whether the policy lets a reply leave whose record ends at this position."""
     return (journal.synced if journal.policy == "always" else journal.written) >= position
 
 
 def state_of(broker: Broker, *, is_raw: bool = False) -> State:
-    """All that the journal promises of each job. `is_raw`: as just read, before jobs are put in place."""
+    """Return the journal's promises about each job. `is_raw`: as read, before jobs are put in their places."""
     found: State = {}
     for shard in filter(None, broker.shards):
         for job in shard.values():
@@ -457,7 +458,7 @@ def state_of(broker: Broker, *, is_raw: bool = False) -> State:
             flags = journaling.flags_of(job)
             if is_raw and job.was_announced:
                 flags |= layouts.IS_QUEUED
-            if not job.retry_ms:  # Given away is as good as delivered.
+            if not job.retry_ms:  # A job that was handed over counts as delivered.
                 flags |= layouts.IS_DELIVERED if flags & layouts.IS_GIVEN else 0
                 flags &= ~layouts.IS_LEASED
             flags &= ~layouts.IS_GIVEN
@@ -482,35 +483,35 @@ def state_of(broker: Broker, *, is_raw: bool = False) -> State:
 
 
 def pauses_of(broker: Broker) -> dict[bytes, Any]:
-    """Queue -> how it is paused, with the version, if it was set with BCAST."""
+    """Return for each queue how it is paused, with the version if it was set with BCAST."""
     names = [name for name, queue in broker.queues.items() if queue.paused] + list(broker.pauses.versions)
     return {name: journaling.pause_of(broker, name)[1:] for name in names}
 
 
 def compare(found: State, expected: State, wall_ms: int) -> None:
-    """Both are the same, moments within a tolerance; what is past is past."""
+    """Check that both states are equal. Moments may differ by a tolerance, and past moments count as equal."""
     assert sorted(found) == sorted(expected)
     for job_id, said in found.items():
         known = expected[job_id]
         if known[0] == RESTORED:
-            # The journal says what it said before: another restart would make the same of it.
+            # The journal has no new record, so another restart would give the same state.
             assert said[1:8] == known[1:], (job_id, said, known)
             continue
         assert said[:-2] == known[:-2], (job_id, said, known)
         assert bool(said[-2]) == bool(known[-2]), (job_id, said, known)
         for theirs, ours in zip(said[-2:], known[-2:], strict=True):
             late_ms = max(theirs, wall_ms) - max(ours, wall_ms)
-            # News of other holders postpones our timer. To forget such news costs one question.
+            # News of other holders postpones our timer. If such news is forgotten, that costs one question.
             is_free = theirs is said[-2] and (theirs <= wall_ms or not said[0] & layouts.IS_LEASED)
             assert late_ms <= TOLERANCE_MS, (job_id, said, known)
             assert is_free or late_ms >= -TOLERANCE_MS, (job_id, said, known)
 
 
 def recount_jobs(broker: Broker) -> None:
-    """The sums over jobs, while none is in its place yet."""
+    """Check the sums over jobs while no job is in its place yet."""
     jobs = [job for shard in filter(None, broker.shards) for job in shard.values()]
     assert broker.job_count == len(jobs)
-    # Lower ones are those of a journal that is over.
+    # Lower positions belong to a journal that has ended.
     first_place = broker.journal.first_place if broker.is_journaling or not broker.journal.live_bytes else 1
     living = live_bytes([job for job in jobs if job.place >= first_place])
     assert {number: size for number, size in broker.journal.live_bytes.items() if size} == living
@@ -520,7 +521,7 @@ def recount_jobs(broker: Broker) -> None:
 
 
 def recount(broker: Broker) -> None:
-    """All sums that a running node keeps."""
+    """Check all sums that a running node keeps."""
     recount_jobs(broker)
     jobs = [job for shard in filter(None, broker.shards) for job in shard.values()]
     assert broker.used_memory == sum(map(memory_of, jobs)) + sum(
@@ -535,7 +536,7 @@ def recount(broker: Broker) -> None:
 
 
 def live_bytes(jobs: list[Job]) -> dict[int, int]:
-    """Segment -> bytes of bases that count."""
+    """Return for each segment the bytes of its live bases."""
     found: dict[int, int] = {}
     for job in jobs:
         if job.place:
@@ -544,7 +545,7 @@ def live_bytes(jobs: list[Job]) -> dict[int, int]:
 
 
 def blank(node: JournaledNode) -> Broker:
-    """An empty broker of the same node, at the same moment."""
+    """Return an empty broker of the same node, at the same moment."""
     outgoing = Outgoing()
     me = Node(node.node_id, "127.0.0.1", 7711, 17711)
     membership = Membership(me, outgoing, Random(1), node_timeout_ms=15_000)

@@ -15,7 +15,7 @@ ENTRY = entry_of(pack_id(make_id(1)), LIVE, 1)
 
 
 def start(*, is_keeper=False, number=2):
-    """A node, and another one that is the keeper of batch b, or both are. The other one has a lower id if it is 0."""
+    """Return a node and another one. The other one, or both, are keepers of batch b. Number 0 has a lower id."""
     broker = make_broker()
     other = add_node(broker, number)
     keepers = other.id + (broker.me.id if is_keeper else b"")

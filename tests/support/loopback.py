@@ -40,11 +40,11 @@ class NoWire:
         """Do nothing: there was no other node."""
 
     def send(self, node: Node, frame: bytes) -> None:
-        """Do nothing: no other node hears it."""
+        """Do nothing: there is no other node."""
 
 
 class Talk:
-    """A client's connection: what was sent is on its way at once, replies are read when asked for."""
+    """A client's connection. Commands are sent immediately, and replies are read on request."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -52,15 +52,15 @@ class Talk:
         self._parser = hiredis.Reader()
 
     def send(self, *commands: str) -> None:
-        """Commands, as arrays, in one write."""
+        """Send commands, as arrays, in one write."""
         self.write(b"".join(encode(*command.split()) for command in commands))
 
     def write(self, data: bytes) -> None:
-        """Any bytes."""
+        """Send any bytes."""
         self.writer.write(data)
 
     async def reply(self) -> Any:
-        """The next reply as Python values; an error is a hiredis.ReplyError."""
+        """Return the next reply as Python values; an error is a hiredis.ReplyError."""
         while (reply := self._parser.gets()) is False:
             data = await asyncio.wait_for(self.reader.read(1 << 20), PATIENCE_S)
             assert data, "the server closed the connection"
@@ -68,15 +68,15 @@ class Talk:
         return reply
 
     async def replies(self, count: int) -> list[Any]:
-        """The next `count` replies."""
+        """Return the next `count` replies."""
         return [await self.reply() for _ in range(count)]
 
     async def rest(self) -> bytes:
-        """Everything until the server closes."""
+        """Return all bytes until the server closes the connection."""
         return await asyncio.wait_for(self.reader.read(), PATIENCE_S)
 
     def hang_up(self) -> None:
-        """Close it from here, at once."""
+        """Close the connection immediately."""
         self.writer.transport.abort()
 
 
@@ -122,7 +122,7 @@ class Loopback:
         self._servers.append(await loop.create_unix_server(lambda: ClientConnection(self.turns), path))
 
     async def close(self) -> None:
-        """Nothing is left."""
+        """Close everything."""
         for server in self._servers:
             server.close()
         for talk in self._talks:
@@ -133,20 +133,20 @@ class Loopback:
         await asyncio.sleep(0.01)
 
     async def connect(self, path: str = "") -> Talk:
-        """A new client."""
+        """Return a new client."""
         streams = asyncio.open_unix_connection(path) if path else asyncio.open_connection("127.0.0.1", self.port)
         talk = Talk(*await streams)
         self._talks.append(talk)
         return talk
 
     async def connect_known(self) -> tuple[Talk, Client]:
-        """A new client, and the broker's side of it."""
+        """Return a new client, and the broker's object for it."""
         talk = await self.connect()
         talk.send("CLIENT ID")
         return talk, self.broker.clients[await talk.reply()]
 
     def link(self, number: int = 2) -> Node:
-        """A further node; what is sent to it is lost."""
+        """Add another node. Messages to it are lost."""
         node_id = bytes([number]) * 20
         self.driver.begin()
         self.driver.membership.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0)])
@@ -156,7 +156,7 @@ class Loopback:
         return node
 
     def hear(self, node: Node, kind: int, *items: Any) -> None:
-        """A message of that node."""
+        """Deliver a message of that node."""
         self.driver.receive(node, [[kind, *items]])
 
 
@@ -181,20 +181,20 @@ def serve(
 
 
 def encode(*words: str | bytes) -> bytes:
-    """A command as clients send it."""
+    """Return a command as clients send it."""
     plain = [word if isinstance(word, bytes) else word.encode() for word in words]
     return b"*%d\r\n" % len(plain) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in plain)
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the server work until this holds."""
+    """Let the server work until the condition is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.001)
 
 
 async def fill(server: Loopback, body_bytes: int, count: int = 1) -> None:
-    """Jobs with large bodies in queue `big`."""
+    """Add jobs with large bodies to queue `big`."""
     talk = await server.connect()
     for _ in range(count):
         talk.write(encode("ADDJOB", "big", b"x" * body_bytes, "0"))

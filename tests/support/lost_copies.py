@@ -12,7 +12,7 @@ SECOND = 1_000
 
 
 def make_cluster(count=3, **settings):
-    """A broker with other nodes that have higher ids, and that it has asked already."""
+    """Return a broker and other nodes with higher ids. The broker has already asked these nodes."""
     broker = make_broker(node_id=bytes(20), **settings)
     nodes = [add_node(broker, number) for number in range(2, 2 + count)]
     for node in nodes:
@@ -23,14 +23,14 @@ def make_cluster(count=3, **settings):
 
 
 def forget(broker, node):
-    """CLUSTER FORGET, and time for the walk."""
+    """Send CLUSTER FORGET, and give the walk time."""
     ask(broker, make_client(broker), "CLUSTER", "FORGET", node.name)
     dispatch.forgotten(broker, node)
     advance(broker, 200)
 
 
 def answer(broker, node, code=HAS, holders=b"", change=()):
-    """The node answers the last HAVE, the same for each of its jobs."""
+    """Let the node answer the last HAVE, with the same answer for each job."""
     number, _, ids = broker.repairs.questions[broker.repairs.number].item
     known = [holders] * len(ids) if code >= HAS else []
     say(broker, node, HAVEARE, (number, bytes([code] * len(ids)), known, list(change)))
@@ -38,14 +38,14 @@ def answer(broker, node, code=HAS, holders=b"", change=()):
 
 
 def go_on(broker):
-    """Turns whose step is due do it."""
+    """Let all turns do their due steps."""
     dispatch.settle(broker)
     while dispatch.tick(broker):
         dispatch.settle(broker)
 
 
 def make_missing():
-    """A job that a forgotten node had, and whose other member has answered: a new node is named."""
+    """Return a job that a forgotten node had. Its other member has answered, so a new node is named."""
     broker, second, third, lost = make_cluster()
     job = hold(broker, second, lost, replicate=3)
     forget(broker, lost)

@@ -1,4 +1,4 @@
-"""Journals and old files made by hand, for the tests of the tools."""
+"""Hand-made journals and files of the original, for the tests of the tools."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DAY_MS = 86_400_000
 
 
 def job_id(number: int, *, is_once: bool = False) -> bytes:
-    """A valid id of 40 bytes."""
+    """Return a valid id of 40 bytes."""
     return b"D-00010203-%024d-05a%d" % (number, 0 if is_once else 1)
 
 
 def facts(number: int = 1, **changes: Any) -> Facts:
-    """A queued job; `changes` are fields of Facts."""
+    """Return a queued job. `changes` are fields of Facts."""
     is_once = changes.get("retry_ms", 1) == 0
     default = Facts(
         job_id(number, is_once=is_once),
@@ -44,7 +44,7 @@ def facts(number: int = 1, **changes: Any) -> Facts:
 
 
 def blob(number: int = 1, **changes: Any) -> bytes:
-    """A LOADJOB's argument as the original writes it."""
+    """Return a LOADJOB's argument as the original writes it."""
     row = {
         "id": job_id(number, is_once=changes.get("retry", 1) == 0),
         "state": 2,
@@ -69,15 +69,15 @@ def blob(number: int = 1, **changes: Any) -> bytes:
 
 
 def record(*words: bytes) -> bytes:
-    """A RESP command."""
+    """Return a RESP command."""
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
 def loadjob(number: int = 1, **changes: Any) -> bytes:
-    """A LOADJOB record of the original's file."""
+    """Return a LOADJOB record of the original's file."""
     return record(b"LOADJOB", blob(number, **changes))
 
 
 def folder() -> SimFolder:
-    """An empty one."""
+    """Return an empty folder."""
     return SimFolder(Random(1))

@@ -1,4 +1,4 @@
-"""Pauses of the machine: how long processes had to wait for their turn, while a test measured time."""
+"""Pauses of the machine: the longest time that a process had to wait for the CPU while a test measured time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NAP_SECONDS = 0.01
 
 
 class LongestPause:
-    """A thread that sleeps and notes how much too late it wakes. `seconds` is the longest such delay."""
+    """A thread that sleeps and notes how late it wakes. `seconds` is the longest such delay."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

@@ -11,13 +11,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class RevisionError(Exception):
-    """Git does not have the revision, or this is no checkout."""
+    """Git does not have the revision, or this folder is not a checkout."""
 
 
 def unpack(revision: str, folder: Path, paths: Sequence[str] = ()) -> None:
-    """Put the files of a revision into a folder, all of them or those below `paths`. RevisionError.
+    """Put the files of a revision into a folder, all of them or those below `paths`. Raises RevisionError.
 
-    Unlike a worktree, the copy leaves nothing behind that git would have to forget.
+    Unlike a worktree, the copy leaves no entry in git.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     archive = folder.with_name(folder.name + ".tar")

@@ -33,7 +33,7 @@ class RpcClient:
         )
 
     def __call__(self, name, timeout=20, **fields):
-        """Execute a call; a stream of answers can be iterated over."""
+        """Execute a call. A stream of answers can be iterated over."""
         return self._make(name)(self.request(name, **fields), timeout=timeout, metadata=self.metadata)
 
     def stream(self, name, requests, timeout=20):
@@ -41,5 +41,5 @@ class RpcClient:
         return self._make(name)(requests, timeout=timeout, metadata=self.metadata)
 
     def close(self):
-        """Hang up."""
+        """Close the connection."""
         self.channel.close()

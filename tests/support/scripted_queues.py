@@ -10,7 +10,7 @@ NODE_ID = "a" * 40
 
 
 def reply(value: Any) -> bytes:
-    """A value as RESP: text and bytes are bulk strings, lists arrays, None nil, mappings flat pairs."""
+    """Return a value as RESP: text and bytes as bulk strings, lists as arrays, None as nil, mappings as flat pairs."""
     if value is None:
         return NIL
     if isinstance(value, int):
@@ -82,7 +82,7 @@ JOB = {
 
 
 def answers(**more: Any) -> dict[str, Any]:
-    """The replies of a node with one queue; a name's underscores are blanks."""
+    """Return the replies of a node with one queue. Underscores in the names of keywords stand for blanks."""
     given: dict[str, bytes | Callable[[list[bytes]], bytes | None]] = {
         "HELLO": HELLO,
         "QSCAN": reply(["0", ["mail"]]),

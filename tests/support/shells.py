@@ -1,4 +1,4 @@
-"""A Shell with a real driver and broker on the running loop; only the wire goes nowhere and takes notes."""
+"""A Shell with a real driver and broker on the running loop. Only the wire is a stand-in, which records the calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from disque_py.server.turn_loop import TurnLoop
 
 
 class NotedWire:
-    """ports.Wire of tests: whom to dial and to hang up, and the frames for each node."""
+    """The ports.Wire of tests. It records the nodes to dial and to hang up, and the frames for each node."""
 
     def __init__(self) -> None:
         self.dialed: list[Node] = []
@@ -31,7 +31,7 @@ class NotedWire:
 
 
 def make_shell(**settings: Any) -> TurnLoop:
-    """Of a lone node, whose time has not begun (Shell.start)."""
+    """Return the Shell of a single node, before Shell.start."""
     broker = make_broker(**settings)
     turns = TurnLoop(asyncio.get_running_loop())
     turns.driver = Driver(
@@ -48,6 +48,6 @@ def make_shell(**settings: Any) -> TurnLoop:
 
 
 def wire_of(turns: TurnLoop) -> NotedWire:
-    """A record of the driver's calls on the bus."""
+    """Return the record of the driver's calls on the bus."""
     assert isinstance(turns.driver.wire, NotedWire)
     return turns.driver.wire

@@ -13,7 +13,7 @@ from disque_py.simulator.world.world import World
 
 
 class Asker(Connection):
-    """A connection that keeps what it was answered, and what it would have been."""
+    """A connection that keeps its replies, and the replies that it never got."""
 
     __slots__ = ("is_lost", "replies", "unread")
 
@@ -34,14 +34,14 @@ class Asker(Connection):
 
 
 def joined(names: str, **options: Any) -> World:
-    """A world whose nodes have met."""
+    """Return a world whose nodes have met."""
     world = World(names, **options)
     world.join()
     return world
 
 
 def journaling_pair() -> World:
-    """Two nodes, a and b, that have met and keep journals."""
+    """Return a world with two nodes, a and b, that have met and keep journals."""
     world = World("")
     for name in "ab":
         world.add(name, journal="always")
@@ -51,14 +51,14 @@ def journaling_pair() -> World:
 
 
 def asker(world: World, name: str) -> Asker:
-    """A connection to a node."""
+    """Return a connection to a node."""
     connection = Asker(world)
     world.connect(world.machines[name], connection)
     return connection
 
 
 def ask(world: World, name: str, *command: str | bytes | int, within_ms: int = 3_000) -> Any:
-    """A command on a new connection, and its reply."""
+    """Send a command on a new connection, and return its reply."""
     connection = asker(world, name)
     connection.send([words(*command)])
     world.until(lambda: bool(connection.replies), within_ms)
@@ -67,12 +67,12 @@ def ask(world: World, name: str, *command: str | bytes | int, within_ms: int = 3
 
 
 def small_plan(seed: int = 1, *, weather: str = "fair", duration_ms: int = 500, **keep: Any) -> Plan:
-    """Half a second of a seed."""
+    """Return the plan of half a second of a seed."""
     return draw(seed, duration_ms, weather=weather).kept(Keep(**keep))
 
 
 def weathered(names: str = "abcd") -> Weather:
-    """A cluster with journals, and the weather over it."""
+    """Return a cluster with journals, and its weather."""
     world = World("", cluster_node_timeout=1_000)
     for name in names:
         world.add(name, journal="always")
@@ -82,5 +82,5 @@ def weathered(names: str = "abcd") -> Weather:
 
 
 def strike(weather: Weather, kind: str, span_ms: int = 200, picks: tuple[int, ...] = (4, 8, 12, 16)) -> None:
-    """A fault strikes now."""
+    """Let a fault strike now."""
     weather.strike(Fault(len(weather.done), 0, kind, span_ms, picks))

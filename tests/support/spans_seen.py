@@ -1,4 +1,4 @@
-"""Spans and metrics in memory, of clients that a test traces."""
+"""The spans and metrics of clients that a test traces, kept in memory."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ class Seen:
 
     @property
     def spans(self):
-        """The spans that ended, oldest first."""
+        """Return the spans that ended, oldest first."""
         return list(self.exporter.get_finished_spans())
 
     def named(self, name):
-        """The spans of that name."""
+        """Return the spans of that name."""
         return [span for span in self.spans if span.name == name]
 
     def one(self, name):
-        """The only span of that name."""
+        """Return the only span of that name."""
         [span] = self.named(name)
         return span
 
     @property
     def lines(self):
-        """Name and kind of each span."""
+        """Return name and kind of each span."""
         return [f"{span.name} {KINDS[span.kind]}" for span in self.spans]
 
     def points(self, name):
-        """The points of a metric: sorted pairs of the operation and its number (a counter's value, or a count)."""
+        """Return the points of a metric: sorted pairs of the operation and its number (a value or a count)."""
         data = self.reader.get_metrics_data()
         found = []
         for resource in data.resource_metrics if data else ():
@@ -64,10 +64,10 @@ class Seen:
 
 
 def trace_id(span):
-    """The id of a span's trace."""
+    """Return the id of a span's trace."""
     return span.context.trace_id
 
 
 def linked(span):
-    """The ids of the spans that a span is linked to."""
+    """Return the ids of the spans to which a span is linked."""
     return [link.context.span_id for link in span.links]

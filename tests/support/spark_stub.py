@@ -1,9 +1,9 @@
-"""A cluster of pretended nodes for the Spark tests: the few commands that the data sources send, over real sockets.
+"""A cluster of stand-in nodes for the Spark tests: the few commands that the data sources send, over real sockets.
 
-It keeps what it was given and answers by the wire format of docs/protocol.md; jobs are spread over
-nothing and copied nowhere. `StubCluster` is a context; nodes join with `add_node` and vanish with
-`stop`. Faults are set by tests: `refuse` (queue → error), `read_limit` (lines per EVENTS READ), `swallow`
-(command → how many answers are lost), `paused` (queues that give nothing, though they have jobs).
+The nodes answer in the wire format of docs/protocol.md. A job stays on its node, without copies. `StubCluster` is a
+context; nodes join with `add_node` and vanish with `stop`. Tests set faults: `refuse` (queue → error), `read_limit`
+(lines per EVENTS READ), `swallow` (command → how many answers are lost), `paused` (queues that have jobs and give
+none).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class StubNode:
     def __init__(self, cluster: StubCluster, number: int) -> None:
         self.cluster = cluster
         self.id = f"{number:040x}"
-        # Other nodes' view of it: an id that listened here before, a port that they have lost.
+        # The other nodes' view of this node: an id that listened here before, a port that they have lost.
         self.known_as = ""
         self.has_address = True
         self.log = f"log{number}a"
@@ -38,7 +38,7 @@ class StubNode:
         self.tokens: dict[bytes, list[Any]] = {}
         self.acked: list[str] = []
         self.filled = 0
-        # Queues that look empty to GETJOB alone.
+        # Queues that look empty to GETJOB, and only to it.
         self.paused: set[bytes] = set()
         self.extended: list[bytes] = []
         self.run = f"run-{number}-1"
@@ -95,7 +95,7 @@ class StubNode:
     # -- events -------------------------------------------------------------------------------------
 
     def event(self, job_id: str, version: int, **fields: Any) -> None:
-        """Append one event; the fields not given are those of a plain job."""
+        """Append one event. Fields that are not given have the values of a plain job."""
         seq = self.first + len(self.lines)
         event = {
             "seq": seq, "ts": 1_700_000_000_000 + seq * 10, "job_id": job_id, "ctime": 1_700_000_000_000, "queue": "q",
@@ -106,7 +106,7 @@ class StubNode:
         self.lines.append(json.dumps(event).encode() + b"\n")
 
     def events(self, count: int, prefix: str = "D-") -> None:
-        """Many plain events, each of a job of its own."""
+        """Append many plain events, each of a different job."""
         at = self.first + len(self.lines)
         for number in range(at, at + count):
             self.event(f"{prefix}{self.id[-2:]}-{number}", 1)
@@ -133,7 +133,7 @@ class StubNode:
             return b"-NOAUTH Authentication required.\r\n"
         answer: bytes = getattr(self, f"on_{name}")(argv)
         if self.swallow.get(argv[0], 0):
-            # It is done, and no client hears of it.
+            # The command was done, but its answer is lost.
             self.swallow[argv[0]] -= 1
             return None
         return answer
@@ -195,13 +195,13 @@ class StubNode:
         return reply(len(self.matching(argv[1], argv)))
 
     def matching(self, queue: bytes, argv: list[bytes]) -> list[tuple[str, bytes, dict[str, str]]]:
-        """The waiting jobs of a queue that carry the pairs of a command's WHERE."""
+        """Return the waiting jobs of a queue that have the pairs of a command's WHERE."""
         at = [place for place, word in enumerate(argv) if word == b"WHERE"]
         pairs = {argv[place + 1].decode(): argv[place + 2].decode() for place in at}
         return [job for job in self.jobs.get(queue.decode(), ()) if pairs.items() <= job[2].items()]
 
     def fill(self, queue: str, count: int, size: int = 0, **meta: str) -> None:
-        """Jobs of at least so many bytes."""
+        """Add jobs whose bodies have at least `size` bytes."""
         waiting = self.jobs.setdefault(queue, [])
         for _ in range(count):
             body = b"body-%d" % self.filled
@@ -251,7 +251,7 @@ class StubNode:
 
 
 class StubCluster:
-    """Nodes that name each other; `hidden` ones are left out of HELLO."""
+    """Nodes that name each other. HELLO leaves `hidden` ones out."""
 
     def __init__(self, count: int = 1) -> None:
         self.nodes: list[StubNode] = []
@@ -283,7 +283,7 @@ class StubCluster:
 
 
 def reply(value: Any) -> bytes:
-    """A value as RESP2."""
+    """Return a value as RESP2."""
     if value is None:
         return b"$-1\r\n"
     if isinstance(value, int):

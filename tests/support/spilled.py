@@ -1,7 +1,7 @@
 """A node that spills, for tests: real driver, spill service and store, on a folder in memory, no threads.
 
-`SpillingNode` is a JournaledNode (with or without its journal) whose bodies leave memory early. `bodies` is what was
-added, by id: `check` compares that with what is in memory and in the files, and every sum with the sum of its parts.
+`SpillingNode` is a JournaledNode (with or without its journal) whose bodies leave memory early. `bodies` has all added
+bodies, by id. `check` compares them with memory and files, and every sum with the sum of its parts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SpillHost(JournalHost):
 
 
 class SpillingNode(JournaledNode):
-    """One process; the settings are JournaledNode's, without a journal unless asked for."""
+    """One process. The settings are those of JournaledNode, by default without a journal."""
 
     def __init__(
         self, folder: SimFolder | None = None, *, bodies: dict[bytes, bytes] | None = None, **settings: Any
@@ -63,14 +63,14 @@ class SpillingNode(JournaledNode):
         return super().work(lane) or self.work_spill()
 
     def work_spill(self) -> bool:
-        """The spill disk does one thing."""
+        """Let the spill disk do one piece of work."""
         if not self.spill_disk.run_one():
             return False
         self.end_turn()
         return True
 
     def add(self, queue: str = "q", body: bytes | None = None, *options: str | int) -> bytes:
-        """ADDJOB; the id."""
+        """Add a job with ADDJOB, and return its id."""
         body = body if body is not None else b"%06d" % len(self.bodies) + b"x" * (BODY_BYTES - 6)
         job_id = self.answer("ADDJOB", queue, body, 0, "REPLICATE", 1, *(options or ("RETRY", 3600)))
         if isinstance(job_id, str):
@@ -80,7 +80,7 @@ class SpillingNode(JournaledNode):
         return job_id
 
     def fill(self, count: int, queue: str = "q", *options: str | int) -> list[bytes]:
-        """Add so many jobs, and let the disk keep up."""
+        """Add `count` jobs, and let the disk keep up."""
         ids = []
         for _ in range(count):
             ids.append(self.add(queue, None, *options))
@@ -88,18 +88,18 @@ class SpillingNode(JournaledNode):
         return ids
 
     def job(self, job_id: bytes) -> Job:
-        """The job, which is here."""
+        """Return a job that this node has."""
         found = self.broker.find(job_id)
         assert found is not None
         return found
 
     def out(self) -> list[bytes]:
-        """Ids of jobs whose bodies are on disk, in order of creation."""
+        """Return the ids of jobs whose bodies are on disk, in order of creation."""
         jobs = [job for shard in self.broker.shards for job in shard.values() if type(job.body) is Spilled]
         return [job.id for job in sorted(jobs, key=lambda job: job.ctime)]
 
     def check(self) -> None:
-        """Every body is somewhere, unharmed, and every sum is right."""
+        """Check that every body is in memory or on disk, unchanged, and that every sum is right."""
         jobs = [job for shard in self.broker.shards for job in shard.values()]
         if self.broker.is_journaling:
             self.recount()
@@ -147,7 +147,7 @@ class SpillingNode(JournaledNode):
 
 
 def take_all(node: SpillingNode, queue: str = "q") -> list:
-    """All jobs of a queue, as they come."""
+    """Return all jobs of a queue, in the order of delivery."""
     found = []
     while got := node.answer("GETJOB", "NOHANG", "COUNT", 1000, "FROM", queue):
         found += got

@@ -1,4 +1,4 @@
-"""Worlds whose nodes are voters, and the words of LOCK."""
+"""Worlds whose nodes are voters, and commands for locks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from world import Talker, World
 
 
 def id_of(name: str) -> bytes:
-    """The id of a node of a story, as operators write it."""
+    """Return the id of a scenario's node, as operators write it."""
     return (name.encode() * 20).hex().encode()
 
 
 def voters(names: str, listed: str = "", **options: Any) -> World:
-    """A cluster of these nodes, of which those `listed` are voters (all, by default)."""
+    """Return a cluster of these nodes. The `listed` ones are voters (by default all)."""
     world = World(names, **options)
     world.join()
     world.run(100)
@@ -24,19 +24,19 @@ def voters(names: str, listed: str = "", **options: Any) -> World:
 
 
 def shown(world: World, name: str) -> dict[bytes, Any]:
-    """CLUSTER VOTERS, as a dict."""
+    """Return the reply to CLUSTER VOTERS as a dict."""
     reply = world.ask(name, "CLUSTER", "VOTERS")
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def acquire(world: World, name: str, owner: str = "me", lock: str = "l", ms: int = 10_000, **options: Any) -> Any:
-    """LOCK ACQUIRE at a node; its reply."""
+    """Send LOCK ACQUIRE to a node, and return its reply."""
     words = [word for option, value in options.items() for word in (option, value)]
     return world.ask(name, "LOCK", "ACQUIRE", lock, owner, ms, *words)
 
 
 def begin_acquire(world: World, name: str, owner: str, lock: str = "l", ms: int = 10_000, **options: Any) -> Talker:
-    """LOCK ACQUIRE at a node; its reply comes later."""
+    """Send LOCK ACQUIRE to a node. Its reply comes later."""
     talker = world.client(name)
     talker.say("LOCK", "ACQUIRE", lock, owner, ms, *[word for pair in options.items() for word in pair])
     return talker

@@ -1,4 +1,4 @@
-"""redis-py: blocking, pipelined and asyncio; with its defaults, and in the protocol of the second word.
+"""redis-py: blocking, pipelined and asyncio, with its defaults, and with the given protocol version.
 
 Usage: redis_tour.py <port> 2|3 [hiredis]
 """
@@ -56,7 +56,7 @@ def blocking(port, **options):
 
 
 def check_connection(client, options):
-    """It speaks what it was told to, through the parser that it is here for."""
+    """Check that the connection uses the given protocol version and the given parser."""
     connection = client.connection_pool.get_connection("PING")
     parser = type(connection._parser).__name__
     client.connection_pool.release(connection)
@@ -65,7 +65,7 @@ def check_connection(client, options):
 
 
 def waits(client, port):
-    """GETJOB without a limit is woken by another connection, with one it ends with nil."""
+    """Check that another connection wakes a GETJOB without TIMEOUT, and that one with TIMEOUT ends with nil."""
     producer = threading.Timer(0.2, redis.Redis(port=port).execute_command, ("ADDJOB", "redis-tour", "late", 0))
     producer.start()
     [[_, job_id, body]] = client.execute_command("GETJOB", "FROM", "redis-tour")
@@ -78,7 +78,7 @@ def waits(client, port):
 
 
 async def asynchronous(port, **options):
-    """The same connection under asyncio, briefly."""
+    """Check the same connection under asyncio, briefly."""
     client = redis.asyncio.Redis(port=port, **options)
     assert await client.ping()
     job_id = await client.execute_command("ADDJOB", "redis-tour", "body", 0)
