@@ -104,11 +104,14 @@ class ClaimBook:
     def look_at_nodes(self, job_id: bytes, fence: int, machine: Machine, nodes: list[Machine]) -> None:
         """Check, at a delivery, that no node believes in an earlier claim on the same values. Raises RuleBrokenError.
 
-        A node that heard of a WORKING elsewhere keeps the claim only to know that the value is busy.
+        A node that heard of a WORKING elsewhere keeps the claim only to know that the value is busy. A reply may have
+        waited for a disk until its claim was over, and then a later claim is no second one.
         """
+        own = machine.broker.exclusive.running.get(job_id)
+        is_over = own is None or own.fence != fence or own.until_ms <= machine.now_ms()
         for key in self.keys.get(job_id, ()):
             for belief in self.beliefs.get(key, {}).values():
-                if belief.fence == fence:
+                if belief.fence == fence or (belief.fence > fence and is_over):
                     continue
                 for other in nodes:
                     running = other.broker.exclusive.running.get(belief.job_id)

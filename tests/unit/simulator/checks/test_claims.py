@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from claimed_worlds import add, exclusive, get
@@ -149,6 +151,30 @@ def test_a_claim_that_lapsed_at_its_node_keeps_no_value():
     world, found, job_id, fence = believing(lease_ms=1_000)
     world.run(2_000)
     found.look_at_nodes(job_id, fence, world.machines["b"], nodes(world))
+
+
+def late_reply(*, is_over):
+    """The first claim's worker gets its reply when another node has a later claim of the value."""
+    world, found, job_id, fence = believing(lease_ms=1_000)
+    a, b = (world.machines[name] for name in "ab")
+    ((first, belief),) = ((number, each) for number, each in found.beliefs["ann"].items() if number != fence)
+    claim = copy.copy(a.broker.exclusive.running[belief.job_id])
+    if is_over:
+        world.run(2_000)
+    claim.fence, claim.until_ms = fence, b.now_ms() + 500
+    b.broker.exclusive.running[job_id] = claim
+    found.look_at_nodes(belief.job_id, first, a, nodes(world))
+
+
+def test_a_reply_that_waited_until_its_claim_was_over_is_no_belief():
+    """Spec CL8, EX6: its disk was slow, and the fence makes the worker's writes harmless (seed 4589)."""
+    late_reply(is_over=True)
+
+
+def test_a_claim_that_runs_while_another_node_has_a_later_one_breaks_the_rule():
+    """Spec CL8."""
+    with pytest.raises(RuleBrokenError, match=ONE_BELIEVER):
+        late_reply(is_over=False)
 
 
 def test_a_node_that_is_another_process_by_now_believes_nothing():
