@@ -125,7 +125,7 @@ def test_a_silent_node_is_waited_for_half_a_second():
     assert broker.questions == {}
 
 
-def test_a_node_that_stands_still_takes_no_time_from_the_holder():
+def test_a_node_that_is_stopped_takes_no_time_from_the_holder():
     """The holder answers after the silent node's time is over. Spec Y10."""
     broker, client, nodes = start()
     number = asked(broker, client, make_id(1))

@@ -107,7 +107,7 @@ def _known(broker, number, *, place=1):
     return job
 
 
-def test_a_pause_is_recorded_as_it_is_at_the_end_of_the_turn():
+def test_a_pause_is_recorded_in_its_state_at_the_end_of_the_turn():
     broker = listening()
     client = make_client(broker)
     for words in (("in",), ("out", "bcast"), ("all",)):

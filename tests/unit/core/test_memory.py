@@ -62,7 +62,7 @@ def test_at_or_below_95_percent_nothing_is_evicted():
     assert (broker.memory.acked_count, broker.stats.jobs_evicted) == (20, 0)
 
 
-def test_eviction_frees_enough_in_one_go():
+def test_eviction_frees_enough_in_one_step():
     """The original freed one job per command and failed all the same (spec Q5)."""
     broker, _ = make_full(50)
     add_acked(broker, 110)

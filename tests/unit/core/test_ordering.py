@@ -68,7 +68,7 @@ def test_a_busy_node_hears_of_the_best_job_when_it_gets_better():
     assert [place[0] for place in places(broker)] == [3]
 
 
-def test_a_job_without_priority_is_told_of_when_it_has_waited():
+def test_a_job_without_priority_is_announced_when_it_has_waited():
     broker, other, client = make_cluster()
     say(broker, other, INTEREST, (b"q", -1, -1, 1))
     add(broker, client)
@@ -99,7 +99,7 @@ def test_a_node_gives_only_jobs_before_the_place_and_tells_what_is_left():
     assert (place[0], place[2]) == (8, 3)
 
 
-def test_a_job_behind_one_that_came_in_a_moment_ago_is_told_of():
+def test_a_job_behind_one_that_came_in_a_moment_ago_is_announced():
     """Spec F7: the first job may not leave yet, and hides no other."""
     broker, other, _client = make_cluster(3, priority=10**14)
     say(broker, other, INTEREST, (b"q", -1, -1, 1))
@@ -151,7 +151,7 @@ def test_a_node_without_the_queue_answers_a_place():
     assert places(broker) == [(None, None, 0)]
 
 
-def test_after_so_many_worse_jobs_clients_wait_for_the_better_one():
+def test_after_a_number_of_worse_jobs_clients_wait_for_the_better_one():
     """Spec F8."""
     broker, other, client = make_cluster(200)
     say(broker, other, HINT, (b"q", 1, *BEST))

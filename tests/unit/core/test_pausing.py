@@ -208,7 +208,7 @@ def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypa
 
 
 @pytest.mark.plain
-def test_a_node_can_pause_only_so_many_queues_here(monkeypatch):
+def test_the_queues_that_another_node_can_pause_here_are_limited(monkeypatch):
     """Each is a queue in memory, and a client that may send PAUSE may send it with any name."""
     monkeypatch.setattr(pausing, "VERSIONED_MAX", 10)
     broker, b, _ = make_pair()

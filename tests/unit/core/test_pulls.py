@@ -294,7 +294,7 @@ def test_a_standing_pull_is_renewed_when_half_of_it_has_come_and_consumers_go_on
     assert moments == [50, 100]
 
 
-def test_a_standing_pull_is_not_renewed_while_jobs_lie_here():
+def test_a_standing_pull_is_not_renewed_while_jobs_are_here():
     """Spec I10."""
     broker, node = make_pair()
     stream(broker, node)

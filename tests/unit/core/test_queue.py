@@ -128,7 +128,7 @@ def test_looking_takes_no_job_and_skips_those_that_left():
     assert queue.length == 3
 
 
-def test_only_so_many_of_the_newest_are_looked_for():
+def test_the_search_for_the_newest_jobs_is_bounded():
     """A long heap is not sorted for the sake of three jobs."""
     jobs = make_jobs(6, ctimes=[50, 10, 60, 20, 30, 40])
     queue = Queue(b"q", 0)

@@ -253,7 +253,7 @@ def test_show_and_info_tell_of_repairs():
     assert repair.waiting_count(broker) == 1
 
 
-def test_the_log_tells_of_missing_copies_only():
+def test_the_log_reports_only_missing_copies():
     """Spec RC10. A node that restarts is no news."""
     broker, second, third, job = make_missing()
     names = [name for name, _ in broker.membership.tray.notices]

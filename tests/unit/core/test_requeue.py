@@ -54,7 +54,7 @@ def test_a_job_that_no_other_node_has_is_queued_without_a_message():
     assert sent(broker) == []
 
 
-def test_the_first_queueing_of_a_delayed_job_is_nobodys_business():
+def test_the_first_queueing_of_a_delayed_job_is_not_announced():
     broker, b, _ = make_cluster()
     job = hold(broker, b, retry_s=30, delay_s=5)
     job.was_queued = False

@@ -194,7 +194,7 @@ def test_the_first_queueing_of_a_delayed_job_is_no_additional_delivery():
     assert broker.find(make_id(retry_s=0)).deliveries == 0
 
 
-def test_a_job_deleted_here_may_come_back_while_its_old_entry_lies_in_the_queue():
+def test_a_job_deleted_here_may_come_back_while_its_old_entry_is_in_the_queue():
     """DELJOB here, a copy elsewhere, and a consumer here again: the entries have the same age and id."""
     broker, node = make_pair()
     job, later = fill(broker, 2)

@@ -240,7 +240,7 @@ def test_a_command_that_may_depend_on_the_job_waits_for_it(following):
 
 
 @pytest.mark.plain
-def test_only_so_many_addjobs_wait_at_once(monkeypatch):
+def test_the_number_of_addjobs_that_wait_is_limited(monkeypatch):
     monkeypatch.setattr(dispatch, "OVERLAP_MAX", 10)
     broker, client = start()
     add_node(broker)

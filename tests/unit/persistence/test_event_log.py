@@ -109,7 +109,7 @@ def test_a_block_without_ready_bytes_waits_until_the_disk_has_prepared_them():
     assert (log.ready_position(), log.next_seq) == (log.position, 3)
 
 
-def test_of_the_next_file_as_much_lies_ready_as_of_the_last():
+def test_as_much_of_the_next_file_is_prepared_as_of_the_last():
     log, disk, _ = start(segment_bytes=4 * READY_BYTES_MIN)
     disk.run()
     while len(log.segments) < 2:

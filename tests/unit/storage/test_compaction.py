@@ -62,7 +62,7 @@ def test_a_second_rewrite_is_refused_while_one_runs():
     assert "already in progress" in str([*replies, *node.taken(1)][0])
 
 
-def test_a_journal_grows_by_so_much_before_it_is_rewritten_by_itself():
+def test_a_journal_grows_by_a_percentage_before_it_is_rewritten_by_itself():
     node = start(auto_aof_rewrite_percentage=100, auto_aof_rewrite_min_size=4_000)
     for _ in range(30):
         acknowledge(node, fill(node, 10))

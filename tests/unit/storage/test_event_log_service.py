@@ -193,7 +193,7 @@ def test_a_log_that_was_closed_is_not_continued_by_the_next_process():
     assert node.service.log.log_id != old
 
 
-def test_no_reply_waits_for_ever_for_a_disk_that_stands_still():
+def test_no_reply_waits_for_ever_for_a_disk_that_is_stuck():
     node = EventedNode(event_folder=without_windows())
     assert node.ask("ADDJOB", "q", "body", 0) == []
     node.tick()
@@ -233,7 +233,7 @@ def test_a_log_that_could_not_be_opened_for_a_while_is_not_continued():
 
 
 @pytest.mark.plain
-def test_a_log_that_takes_so_long_to_open_that_events_are_dropped_is_not_continued(monkeypatch):
+def test_a_log_whose_slow_opening_drops_events_is_not_continued(monkeypatch):
     node = EventedNode()
     whole_way(node)
     old = node.service.log.log_id

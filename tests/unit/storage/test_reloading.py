@@ -55,7 +55,7 @@ def test_a_journal_that_is_damaged_is_seen_before_anything_is_forgotten():
     goes_on(node, ids)
 
 
-def test_a_disk_that_cannot_be_read_leaves_everything_as_it_is():
+def test_a_disk_that_cannot_be_read_leaves_everything_unchanged():
     node, ids = start()
     node.folder.fail("read", errno.EIO, times=1)
     assert "Input/output error" in str(reload(node)[0])
@@ -115,7 +115,7 @@ def test_a_long_command_that_is_under_way_is_refused():
     goes_on(node, [job_id for job_id in ids + more if job_id in node.memory()])
 
 
-def test_a_disk_that_fails_before_all_is_written_leaves_everything_as_it_is():
+def test_a_disk_that_fails_before_all_is_written_leaves_everything_unchanged():
     node, ids = start()
     node.folder.fail("replace", errno.EIO, times=1)  # The mark.
     assert "Input/output error" in str(reload(node)[0])
