@@ -116,7 +116,7 @@ def test_a_job_behind_one_that_came_in_a_moment_ago_is_announced():
 
 
 def test_at_most_once_jobs_stay_and_are_not_told_of_while_the_disk_fails():
-    """Spec F7: they can't be handed over, so the answer ends where the others do."""
+    """Spec F7: they can't be handed over, so the answer ends with the other jobs."""
     broker, other, client = make_cluster()
     say(broker, other, INTEREST, (b"q", -1, -1, 1))
     ask(broker, client, "ADDJOB", "q", "x", 0, "RETRY", 0, "PRIORITY", 1)
@@ -174,7 +174,7 @@ def test_without_an_answer_clients_wait_a_second():
 
 
 class Liar:
-    """A node that tells of ever better jobs of the queue; `given` is how many it says to give, and none comes."""
+    """A node that announces better and better jobs of the queue. It promises `given` jobs, and sends none."""
 
     def __init__(self, given):
         self.broker, self.node, self.client = make_cluster(3_000)
@@ -186,7 +186,7 @@ class Liar:
         say(self.broker, self.node, HINT, (b"q", 1, -self.broker.now_ms, 0, *given))
 
     def fetched(self, span_ms):
-        """Return how many of its own jobs the broker serves in that time, to a client that asks all the time."""
+        """Return how many of its own jobs the broker gives to a client that keeps asking for that time."""
         count = 0
         for _ in range(span_ms // 10):
             if not self.client.waiting:

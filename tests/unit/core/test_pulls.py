@@ -214,7 +214,7 @@ def test_a_standing_pull_gets_jobs_as_they_come_without_a_hint():
 
 
 def test_a_standing_pull_answers_a_hint_that_was_ignored_before():
-    """All clients had enough when the hint came. Spec I10."""
+    """No client needed jobs when the hint came. Spec I10."""
     broker, node = make_pair()
     broker.consumers.interest[b"q"] = {node: 0}
     fill(broker, 2)

@@ -19,7 +19,7 @@ from persistence.event_log import STALL_MS
 
 
 def whole_way(node: EventedNode) -> bytes:
-    """A job comes, is delivered and acknowledged."""
+    """Add, deliver and acknowledge a job."""
     job_id = node.wait_for("ADDJOB", "q", "body", 0)
     node.wait_for("GETJOB", "FROM", "q")
     node.wait_for("ACKJOB", job_id)
@@ -27,7 +27,7 @@ def whole_way(node: EventedNode) -> bytes:
 
 
 def without_windows() -> SimFolder:
-    """A folder whose files are written by a thread, turn after turn."""
+    """Return a folder without windows, so a thread writes its files, turn after turn."""
     folder = SimFolder(Random(8))
     folder.has_windows = False
     return folder
