@@ -1,12 +1,12 @@
-r"""Reading the original's disque.aof, for nodes that move in. Spec J6.
+r"""Reading the original's disque.aof, for nodes that move from Disque to disque-py. Spec J6.
 
 The file is a sequence of RESP commands, of two kinds. `LOADJOB <blob>`: the job exists. `DELJOB <id>`: it is gone or
 acknowledged. Deliveries, nacks and leases are not in it, so the fate of a job after it was queued is unknown. Hence:
 
 * RETRY > 0: the job waits for its retry (or the rest of its DELAY, counted from its creation) and is queued then. A job
   that was in a queue is queued at once when the node is started with `aof-enqueue-jobs-once yes`.
-* RETRY 0: it may have been delivered. It comes back not queueable, to be seen in SHOW, unless the caller knows better
-  (spec O5: at-most-once prefers loss).
+* RETRY 0: the job may have been delivered. It is imported as a job that can't be queued and that SHOW shows, unless the
+  caller knows that it was not delivered (spec O5: at-most-once prefers loss).
 
 The file does not say which node it belongs to. That node holds every job in it, so its id is in every set of holders
 (the original names itself there when it keeps a copy). `common_holders` are the ids that all jobs share.
@@ -36,7 +36,7 @@ _NAME_BYTES: Final = 2 * NODE_BYTES  # A node's id in a blob is hex.
 WORDS_MAX: Final = 1_000_000
 WORD_BYTES_MAX: Final = 1 << 31
 PIECE_BYTES: Final = 1 << 20
-# Retries of jobs that were loaded together are spread out: so many jobs come due per millisecond.
+# Retries of jobs that were loaded together are spread out: this many jobs become due per millisecond.
 SPREAD_JOBS_PER_MS: Final = 20
 
 
@@ -146,7 +146,7 @@ class AofReader:
             words, end = taken
             name = words[0].upper()
             if name == b"LOADJOB" and len(words) == 2 and len(words[1]) >= _BLOB.size:
-                # Of two with one id the first counts, as in the original; after a DELJOB it is a new job.
+                # The first of two jobs with one id counts, as in the original. After a DELJOB it is a new job.
                 jobs.setdefault(words[1][_LENGTH.size : _LENGTH.size + ID_BYTES], words[1])
             elif name == b"DELJOB" and len(words) >= 2:
                 for job_id in words[1:]:
@@ -161,7 +161,7 @@ class AofReader:
 
     @property
     def torn_bytes(self) -> int:
-        """Return how many bytes stand behind the last whole record."""
+        """Return how many bytes follow the last whole record."""
         return len(self._rest)
 
     @property
@@ -227,9 +227,9 @@ def _line(data: bytes, at: int, sign: bytes) -> tuple[int, int] | None:
 
 
 def facts_of_blob(blob: Blob, index: int, wall_ms: int) -> Facts | None:
-    """Return the job as it enters our journal; None if its life is over or it was never a promise.
+    """Return the job for our journal; None if its life is over or its producer never got a reply.
 
-    index     its place among the jobs: those that come due together are spread a little
+    index     its place among the jobs: jobs that become due together are spread a little
     wall_ms   now
     """
     expire_at_ms = blob.expire_at_s * 1000

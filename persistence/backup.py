@@ -1,9 +1,9 @@
-"""Backup: one consistent copy of a journal that goes on being written.
+"""Backup: one consistent copy of a journal, made while the journal is written.
 
 JOURNAL BACKUP makes one. The segment that is being written is closed, and later records go to a new one. When the
 closed segment is on disk, all closed files are linked into another directory: no byte is copied, and no reply waits.
-Meanwhile no file is removed, also by a compaction in progress. So the copy is the journal of one moment. Records in it
-name the segments that were dropped before. A description (`backup.json`) comes last: a directory without it is not a
+Meanwhile no file is removed, not even by a compaction in progress. So the copy is the journal of one moment. Records in
+it name the segments that were dropped before. A description (`backup.json`) comes last: a directory without it is not a
 backup.
 
 The copy has the mark of a restored journal (recovery.py). A node that starts from it does not know the time since the
@@ -149,7 +149,7 @@ class Backup:
         if failure is not None:
             self._end(failure)
             return
-        # Removals in flight come first in their lane, and the journal learns of them before we go on.
+        # This work comes after the removals in flight in the same lane, so the journal knows of them before we go on.
         self._disk.start(READING, lambda folder: None, self._settled)
 
     def _settled(self, outcome: OSError | None) -> None:

@@ -197,8 +197,8 @@ class Tally:
     def kinds(self) -> list[KindTally]:
         """Return the sums per kind of record.
 
-        A GONE or DROPPED counts while the files that it speaks of are there. Records of unknown kinds all count, for
-        nothing here knows what they are about.
+        A GONE or DROPPED counts while the files that it names are there. Records of unknown kinds all count, because
+        their meaning is not known here.
         """
         living = self._jobs.values()
         live = {
@@ -307,7 +307,7 @@ class JobCollector:
     def jobs(self, *, is_certain: bool, is_whole: bool) -> Iterator[Facts]:
         """Yield the jobs as a restart would find them; expired ones included.
 
-        is_certain   a clean shutdown: the journal says all there is to know
+        is_certain   a clean shutdown: the journal has every change
         is_whole     its tail is not torn
         An at-most-once job that may have been delivered comes as delivered (spec O4).
         """

@@ -5,7 +5,7 @@ name, up to a number. A name may be forgotten (the file was removed, or another 
 thread is in the middle of a call. The descriptor is then *doomed*: it leaves its table, and its last user closes it.
 If it were closed earlier, the system could give its number to another file, and the call would write there.
 
-A descriptor that is closed with unsynced writes loses no error: Linux tells the next one opened on that file.
+Closing a descriptor with unsynced writes loses no error: Linux reports it to the next descriptor of that file.
 """
 
 # Stays Python: file descriptors.
@@ -85,7 +85,7 @@ class Descriptors:
     def _keep(self, table: dict[str, OpenFile], count_max: int, name: str, file: OpenFile) -> OpenFile:
         with self._lock:
             if name in table:
-                file.is_doomed = True  # Another thread was quicker: this one serves one call.
+                file.is_doomed = True  # Another thread was quicker: this descriptor serves one call only.
                 return file
             table[name] = file
             oldest = next(iter(table)) if len(table) > count_max else None

@@ -29,7 +29,7 @@ class Window(Protocol):
     def put(self, offset: int, data: bytes) -> None:
         """Copy bytes in the loop's thread, without waiting. Only where the folder did `prepare` a moment ago.
 
-        The bytes survive the death of the process at once, and a power cut after `sync_window`, or `sync`.
+        From then on the bytes survive the death of the process. They survive a power cut after `sync_window` or `sync`.
         """
 
 
@@ -37,7 +37,7 @@ class Folder(Protocol):
     """A directory of files with plain names. Every method may raise OSError with its errno.
 
     Changes made by `create`, `replace`, `remove` and `rename` survive a power cut once they return: they sync file and
-    directory. Bytes written by `write` survive the death of the process at once, and a power cut after `sync`.
+    directory. Bytes written by `write` survive the death of the process, and a power cut after `sync`.
     """
 
     def names(self) -> list[str]:
@@ -71,7 +71,7 @@ class Folder(Protocol):
         """Rename a file in one step."""
 
     def allocate(self, name: str, size: int) -> None:
-        """Make a file of `size` zero bytes whose blocks are really there, so that writing into it needs no space."""
+        """Make a file of `size` zero bytes with allocated blocks, so that writing into it needs no further space."""
 
     def link(self, name: str, directory: str) -> None:
         """Make a hard link of the file in another directory of the same file system, made if need be."""
@@ -89,7 +89,7 @@ class Folder(Protocol):
         """Return a window on the file's first bytes, also those that it doesn't have yet; None: no windows here."""
 
     def prepare(self, name: str, window: Window, start: int, end: int) -> None:
-        """Make these bytes of the window writable without waiting. The file is so long then, with zeros."""
+        """Make these bytes of the window writable without waiting. The file is extended with zeros up to `end`."""
 
     def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
         """Make the bytes put in this range survive a power cut. After an error their state is unknown."""

@@ -2,18 +2,18 @@
 
 A turn's events are numbered and become a block. Messages and replies that must not go ahead of them wait for a
 *position*. `ready_position` says how far all was written, so that the death of the process loses none of it. At least
-once a second the events are synced. Only then may they be read (`durable_seq`): a power cut takes back nothing that a
+once a second the events are synced. Only then may they be read (`durable_seq`): a power cut undoes no event that a
 reader has seen. With `appendfsync always` every write is synced, and the position counts only then, as in the journal.
 
 Writing is copying to a *window* on the file, of which the disk prepares more before it is needed (pages.py). So no
-reply waits, and no thread is woken for each turn. Waking one costs more than all the rest (at a job per turn 50 us of
-170). Where there is no window, or nothing is ready in it, blocks gather in a queue. They are handed to the disk in
-order, in one lane, as many at a time as have come together. Replies wait for that.
+reply waits, and no thread is woken for each turn. Waking one costs more than any other step (50 of 170 us, at a job per
+turn). If there is no window, or nothing is ready in it, blocks gather in a queue. The disk gets them in order, in one
+lane, as many at a time as have gathered. Replies wait for that.
 
 A log that can't be written is *closed*: after an error, or after a write that takes longer than STALL_MS. Then no reply
-waits for it any more. Nothing is ever appended to it again, for events are missing from there on. The file `open`,
-without which a log is not continued, is removed, which needs no space; `closed` says why. Events that were on disk can
-still be read. The next log has a new id.
+waits for it any more. Nothing is ever appended to it again, because events are missing from there on. The file `open`
+is removed, which needs no space: without it a log is not continued. The file `closed` says why. Events that were on
+disk can still be read. The next log has a new id.
 
 Segments are removed, the oldest first, when there are more bytes than `bytes_max`, or when the youngest event of one is
 older than `age_ms_max`. This module does not know what an event is, no clock and no file: Disk does the work, the
@@ -31,20 +31,20 @@ from persistence.event_records import decode_events, encode_header, encode_packe
 from persistence.pages import READY_BYTES_MIN, Pages, map_pages, sync_pages
 
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
-# Parts of the log are removed one segment at a time. With a small limit the segments are smaller.
+# The log is removed one segment at a time. With a small limit the segments are smaller.
 SEGMENTS_MIN: Final = 8
-# So many bytes go to the disk at once; the rest gathers and goes with the next batch.
+# At most this many bytes go to the disk at once; the rest gathers and goes with the next batch.
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 # An offset within a segment is remembered this often, so that finding a number reads no more than this.
 MARK_BYTES: Final = 64 * 1024
 
 SYNC_EVERY_MS: Final = 1_000
 # No reply waits longer for a write. A write may include an fsync (`always`, a new file), or follow one (two full
-# segments in a row), which takes seconds on a busy disk. Yet a log that is given up is a hole in the knowledge of its
-# readers.
+# segments in a row), which takes seconds on a busy disk. A shorter limit would close logs needlessly, and readers would
+# miss events.
 STALL_MS: Final = 5_000
 TRIM_EVERY_MS: Final = 1_000
-# A node ticks every 100 ms. One that did not for so long was stopped, or busy, and knows nothing about its disk.
+# A node ticks every 100 ms. A node that did not tick for this long was stopped or busy, and can't judge its disk.
 STOOD_STILL_MS: Final = 500
 
 OPEN_NAME: Final = "open"
@@ -181,7 +181,7 @@ class EventLog:
             self._pump()
 
     def _put(self, data: bytes, seq: int, count: int, wall_ms: int) -> bool:
-        """Write the block here and now, if that needs no waiting."""
+        """Write the block now, if that needs no waiting."""
         file, pages = self._file, self._pages
         if file is None or pages is None or self.syncs_each:
             return False
@@ -199,7 +199,7 @@ class EventLog:
         return True
 
     def ready_position(self) -> int:
-        """Return how far all is as safe as it is going to be. Messages that wait for it may leave."""
+        """Return the position up to which all is as safe as it will be. Messages that wait for it may leave."""
         return self.position if self.is_closed else self.written
 
     def must_wait(self) -> bool:
@@ -213,7 +213,7 @@ class EventLog:
         if self.is_closed:
             return
         if self.now_ms - self._ticked_ms > STOOD_STILL_MS:
-            self._moved_ms = self.now_ms  # We stood still, not the disk: it has its time from now on.
+            self._moved_ms = self.now_ms  # The node stood still, not the disk: the disk's time starts now.
         self._ticked_ms = self.now_ms
         if self._is_moving and self.now_ms - self._moved_ms > STALL_MS:
             self.fail(f"the disk has taken no write for {(self.now_ms - self._moved_ms) / 1000:.1f} seconds")

@@ -1,8 +1,8 @@
 """Reading a log of events: its state at a start, and blocks by number or by moment.
 
-Everything here works on a Folder in one go, so it runs in a lane of the disk, away from the loop. The loop's part is
-disque_py/storage/event_log_service.py. To find a number, the search starts at the nearest mark of its segment and reads
-the heads that follow. It remembers the marks it passes, so an old segment is walked over once.
+Everything here works on a Folder synchronously, so it runs in a lane of the disk, away from the loop. The loop's part
+is disque_py/storage/event_log_service.py. To find a number, the search starts at the nearest mark of its segment and
+reads the heads that follow. It remembers the marks it passes, so an old segment is walked over once.
 """
 
 # Stays Python: classes derive from NamedTuple and OSError.
@@ -31,7 +31,7 @@ from persistence.event_records import (
 )
 from persistence.records import FormatError, NewerFormatError
 
-# So many bytes of blocks are read, and turned into lines, in one go.
+# The bytes of blocks that are read, and turned into lines, at a time.
 PIECE_BYTES: Final = 128 * 1024
 
 _first_seq = attrgetter("first_seq")
@@ -68,8 +68,8 @@ class DamagedEventsError(OSError):
 def open_log(folder: Folder, new_id: str, node: bytes) -> Found:
     """Open this node's log, with its torn tail cut off and all of it on disk; or begin an empty one, `new_id`.
 
-    A log that can't be continued is removed: events are missing from it, or they are another node's. Readers know a log
-    by its node, too, and would take such events for ours. OSError, NewerFormatError.
+    A log that can't be continued is removed: events are missing from it, or they are another node's. Readers identify a
+    log by its node, too, and would take such events for ours. OSError, NewerFormatError.
     """
     headers, strays = _headers(folder)
     notices: list[str] = []

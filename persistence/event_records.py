@@ -5,9 +5,9 @@ names its log. Blocks follow, one or more per turn of the loop: a fixed head wit
 packed. The head alone says how many events there are and when, so finding a number or a moment reads heads only. Only
 the broker knows what an event is.
 
-Between two blocks of a segment there may be a gap (pages.py). While a segment is written, zeros stand behind its last
-block. A log is never repaired. A torn tail, as a power cut leaves it, is cut off: no reader was shown it. Any other
-broken place ends the log, and the next one has a new id. docs/events.md shows the bytes.
+Between two blocks of a segment there may be a gap (pages.py). While a segment is written, zeros follow its last block.
+A log is never repaired. A torn tail, as a power cut leaves it, is cut off: no reader has seen it. Any other broken
+place ends the log, and the next one has a new id. docs/events.md shows the bytes.
 """
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ def encode_block(events: list[Any], seq: int, durable_seq: int, wall_ms: int) ->
 
 
 def encode_packed(payload: bytes, count: int, seq: int, durable_seq: int, wall_ms: int) -> bytes:
-    """Return one block with so many events, which are packed already."""
+    """Return one block of `count` events, which are packed already."""
     checked = _pack_checked(seq, durable_seq, wall_ms, count) + payload
     return _pack_unchecked(len(payload), _crc(checked)) + checked
 
 
 def block_bytes(data: bytes, at: int) -> int:
-    """Return the bytes of the block whose head stands at `at`, as the head says; 0 if there is no whole head."""
+    """Return the bytes of the block whose head begins at `at`, as the head says; 0 if there is no whole head."""
     return HEAD_BYTES + int(_unpack_head(data, at)[0]) if at + HEAD_BYTES <= len(data) else 0
 
 

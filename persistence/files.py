@@ -3,12 +3,12 @@
 Nothing here is asynchronous. file_disk.py puts it on threads, several of which may work on different files at once.
 
 * One owner. The constructor takes an advisory lock on the file `lock` and keeps it until `close` or the end of the
-  process: two servers writing one journal would ruin it. Tools look with `readonly=True`, without a lock.
+  process: two servers writing one journal would ruin it. Tools read with `readonly=True`, without a lock.
 * All or nothing. A new file is written under a hidden name, synced, renamed to its own, and the directory is synced.
   A crash leaves at worst a hidden file, which the next owner's constructor removes.
-* A failed sync stays failed. The kernel reports a lost page once and then takes it for written. So a second fsync would
-  succeed without having saved anything. Syncs of that file go on failing until it is gone or made anew.
-* No writing to a lost file. A descriptor outlives `rm -r` and still takes writes, so before each write and sync the
+* A failed sync stays failed. The kernel reports a lost page once and then treats it as written. So a second fsync would
+  succeed without having saved anything. Syncs of that file go on failing until it is removed or made again.
+* No writing to a lost file. A descriptor outlives `rm -r` and still takes writes. So before each write and sync, the
   file must still be at its place. When an operator has put back a directory that was away, the lock is taken again.
 """
 
@@ -51,7 +51,7 @@ class Files:
     """A Folder on a real directory, made (its last part) if need be; OSErrors of the system pass through.
 
     directory  a path for the system
-    readonly   look only: no lock, nothing is made or tidied, and every change is EROFS
+    readonly   only read: no lock, nothing is made or removed, and every change is EROFS
 
     Raises JournalInUseError when another process owns the directory.
     """
@@ -146,7 +146,7 @@ class Files:
             self._descriptors.give_back(file)
 
     def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
-        """Sync these bytes only; the others are not even looked at."""
+        """Sync these bytes only."""
         assert isinstance(window, FileWindow)
         file = self._take_for_writing(name)
         try:

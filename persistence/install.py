@@ -1,8 +1,8 @@
-"""Install: a whole journal comes into a node's place, or none does.
+"""Install: puts a whole journal into a node's directory, or changes nothing.
 
-An import and a restore write into a directory beside the intended one, `<directory>.new`. When everything is on disk it
-gets its name, in one step. A running node holds the lock and is not disturbed. A journal that stood there before is
-never overwritten: it is refused, or moved aside if the caller asks for that.
+An import and a restore write into a directory beside the intended one, `<directory>.new`. When everything is on disk,
+it gets the intended name in one step. A running node holds the lock, so its journal is not replaced. A journal that is
+there already is never overwritten: the install is refused, or moves it aside if the caller asks for that.
 """
 
 # Stays Python: files.
@@ -31,7 +31,7 @@ class OccupiedError(OSError):
     """An error: there is a journal already. The text says what to do."""
 
     def __init__(self, directory: str) -> None:
-        text = f"{directory} holds a journal already: with --force it is moved aside"
+        text = f"{directory} has a journal already: add --force to move it aside"
         super().__init__(errno.EEXIST, text, directory)
 
     def __str__(self) -> str:

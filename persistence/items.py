@@ -2,7 +2,7 @@
 
 `facts_of` makes plain values of a base and of the later STATE; `base_item` makes a base of plain values. layouts.py has
 the positions and packings, which the broker uses, too. Times in an item are spans, counted from the wall clock in its
-block's head. Facts carry moments (Unix milliseconds), so that they mean the same an hour later.
+block's head. Facts have moments (Unix milliseconds), which mean the same an hour later.
 """
 
 # Stays Python: runs in programs and at DEBUG LOADAOF only.

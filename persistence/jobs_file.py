@@ -5,9 +5,9 @@
     {"pause": "mail", "state": "in", "version_ms": 0, "version_node": ""}
 
 The first line names the node that the jobs are from; it may be missing. Times are Unix milliseconds, so that a file
-means the same when it is read later. Bytes that are no UTF-8 stand as base64 under `queue_base64`, `body_base64`,
-`pause_base64`. Only `id`, `queue` and `body` are required (also an empty body). The rest has the defaults of ADDJOB.
-Fields that a later version has put behind a job's fields are carried on in `more_base64`, as they stand in the journal.
+means the same when it is read later. Bytes that are no UTF-8 are written as base64 in `queue_base64`, `body_base64` and
+`pause_base64`. Only `id`, `queue` and `body` are required; the body may be empty. The other fields have the defaults of
+ADDJOB. Fields that a later version added to a job are kept in `more_base64`, with the bytes of the journal.
 """
 
 # Stays Python: runs in programs only, not in a node.

@@ -9,29 +9,29 @@ returns the end of the turn, and `ready_position` says how far everything has co
                unsynced record is over LATE_MS old, nothing goes ahead before it is
     no         written; the system decides when it is on disk
 
-However long a disk takes, nothing goes ahead of records that are not even written: they die with the process.
+However long a disk takes, nothing goes ahead of unwritten records, because the death of the process would lose them.
 
 Writing. With `everysec` and `no`, writing is copying to a *window* on the file, of which the disk prepares more before
 it is needed (pages.py). So no reply waits, and no thread is woken for each turn, which would cost more than all the
-rest. Where nothing is ready, and with `always`, one lane of the disk writes, in order, as much at a time as has
-gathered. With `always` an fsync follows each write. With `everysec` it is done aside, once a second. A segment's file
-is synced before the next file is begun, so only the last one is ever in doubt.
+rest. If nothing is ready in the window, and with `always`, one lane of the disk writes, in order, as much at a time as
+has gathered. With `always` an fsync follows each write. With `everysec` an fsync runs beside the writing, once a
+second. A segment's file is synced before the next file is begun, so only the state of the last one is ever in doubt.
 
-A sync holds the pages it writes while it lasts, and the loop must not touch them. So it gets the pages before the one
-that is being written, up to the end of a block. When there is little to sync it gets all of it, and meanwhile the lane
-writes. Blocks are contiguous, so a position determines a file offset.
+A sync locks the pages that it writes, and the loop must not touch them. So the sync gets the pages before the one that
+is being written, up to the end of a block. If there is little to sync, the sync gets all of it, and the lane writes
+meanwhile. Blocks are contiguous, so a position determines a file offset.
 
-Errors. Blocks stay in memory until they are safe. After an error nothing is believed. The file is closed at the last
-position that is known to be good, and later blocks are written again, into a new file of the same segment. The same
-holds after a failed fsync, for another one that succeeds proves nothing. Until that works, `level` says which commands
-are refused. A reserved file takes the acks of a full disk, and the records of compaction (reserved_segment.py); blocks
-written before are synced in their old place.
+Errors. Blocks stay in memory until they are safe. After an error no unsynced byte is trusted. The file is closed at the
+last position that is known to be good, and later blocks are written again, into a new file of the same segment. The
+same is done after a failed fsync, because another fsync that succeeds proves nothing. Until that works, `level` says
+which commands are refused. A reserved file takes the acks of a full disk, and the records of compaction
+(reserved_segment.py); blocks written before are synced in their old place.
 
 Before a file is begun, the journal checks that those before it are there: another volume may have been mounted
 meanwhile. The content of missing files is then only in memory (`is_incomplete`), and has to be recorded again.
 
-The end. Everything is synced, and a mark is left that names the end. A record that comes while the mark is being
-written removes it first: the mark must never name an end that is not the end.
+The end. Everything is synced, and a mark is left that names the journal's end. A record that comes while the mark is
+being written removes the mark first: it must never name a position before the journal's end.
 
 write_queue.py has the blocks in flight, closed_segments.py the closed files. This module knows no job, no clock and no
 file: Disk does the work, the caller passes the time. See docs/journal.md.
@@ -60,11 +60,11 @@ CLEAN_NAME: Final = "clean"
 SEGMENT_BYTES: Final = 32 * 1024 * 1024
 # A turn's records are split into blocks of about this size.
 BLOCK_BYTES: Final = 1024 * 1024
-# So many bytes are given to the disk at once; the rest gathers and goes with the next batch.
+# At most this many bytes are given to the disk at once; the rest gathers and goes with the next batch.
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-# Unrecorded blocks that may gather in memory while the disk fails; beyond, all commands that write are refused.
+# Unwritten blocks that may gather in memory while the disk fails. Beyond this, all commands that write are refused.
 UNWRITTEN_BYTES_MAX: Final = 256 * 1024 * 1024
-# A sync of so much may leave a page out: the bytes in it are hardly older than the following ones.
+# A sync of this much may leave out the last page: the bytes in it are hardly older than the ones after it.
 LEAVING_BYTES_MIN: Final = 64 * 1024
 NO_LIMIT: Final = 1 << 62
 
@@ -101,7 +101,7 @@ class Journal:
     level               FINE, NO_ADDS, NO_ACKS or NO_WRITES: which commands are refused
     delayed_syncs       times that a record was unsynced for LATE_MS (everysec)
     on_change           called from the loop when `ready_position` or `level` may have changed
-    is_making_room      compaction is in progress on a full disk: the room it wins is not for a new reserved file yet
+    is_making_room      compaction is in progress on a full disk: no new reserved file takes the space it frees yet
     is_incomplete       files of it are gone or damaged; a caller that knows their records records them again
     watch               called with every turn's records, and with the position behind them
 
@@ -153,7 +153,7 @@ class Journal:
         self._is_full = False
         # While the disk is full: the position up to which there should be room, in the reserved and removed files.
         self._room_end = 0
-        # Compaction is in progress: the space it wins is not for a reserved file before it is over.
+        # Compaction is in progress: no reserved file takes the space it frees before it is over.
         self.is_making_room = False
         self._failed_ms = 0
         self._remove_again_ms = 0
@@ -203,7 +203,7 @@ class Journal:
         return self.append([])
 
     def drop(self, number: int) -> None:
-        """Remove the files of this closed segment when that is safe; its living records were appended anew."""
+        """Remove the files of this closed segment when that is safe; its living records were appended again."""
         self._chain.drop(number, self.append([[DROPPED, number, *self._chain.gone_with(number)]]))
 
     def _enqueue(self, data: bytes) -> int:
@@ -223,7 +223,7 @@ class Journal:
     def ready_position(self) -> int:
         """Return the position up to which all is as safe as the policy promises. Replies up to there may leave."""
         ready = self._ready_position()
-        # With the mark on disk a restart believes that no record came after it.
+        # If the mark is on disk, a restart assumes that no record came after it.
         return min(ready, self._mark_at) if self._mark_at >= 0 else ready
 
     def _ready_position(self) -> int:
@@ -240,7 +240,7 @@ class Journal:
         return not self._is_failed
 
     def unsynced_ms(self) -> int:
-        """Return the age of the oldest record that is not as safe as the policy finally wants it; 0 if there is none.
+        """Return the age of the oldest record that is not yet as safe as the policy requires; 0 if there is none.
 
         Safe is on disk; with `no`, written.
         """
@@ -332,7 +332,7 @@ class Journal:
 
     @property
     def may_remove(self) -> bool:
-        """Whether dropping a segment is worth a try: each try costs a record, and the last may just have failed."""
+        """Whether to try dropping a segment now: each try costs a record, and the last one may just have failed."""
         return self.now_ms >= self._remove_again_ms
 
     def when_closed(self, number: int, then: Callable[[OSError | None], None]) -> None:
@@ -526,7 +526,7 @@ class Journal:
             self.error = ""
 
     def _make_room(self, file: _File) -> None:
-        """The next block can't be put into the window now: have room prepared, or the block written by the lane."""
+        """Have room prepared in the window for the next block, or have the lane write the block."""
         pages = self._pages
         size = len(self._write_queue.queue[0].data)
         if pages is None or self._is_syncing_all or self._at(file) + size > pages.window.size:
@@ -599,10 +599,10 @@ class Journal:
         self._changed()
 
     def _save_written(self, file: _File, error: OSError) -> None:
-        """The disk is full, and earlier blocks are well: sync them, for they have room already.
+        """Sync the blocks that are already written, because the disk is full and these have their space.
 
-        Otherwise they would have to be written a second time, beside the first. Bytes behind them are cut off: the
-        rest of a reserved file is room for the next file.
+        Otherwise they would have to be written a second time, in addition to the first. Bytes behind them are cut off:
+        the rest of a reserved file is space for the next file.
         """
         end = self.written
         size = file.header_bytes + end - file.start
@@ -707,7 +707,7 @@ class Journal:
         going = self._chain.going
         wanted = {file_name(each.number, each.part) for each in before if each.number not in going}
         end_old = self._ending(old, start) if old is not None else None
-        # As much lies ready as in the file before.
+        # As many bytes are made ready as in the file before.
         ready = self._pages.wanted if self._pages is not None else READY_BYTES_MIN
         # With a window the file needs more room than its blocks.
         size = 0 if on_reserve or self._reserve.is_used or self.policy == ALWAYS else self._segment_bytes
@@ -790,7 +790,7 @@ class Journal:
         self._changed()
 
     def _fail(self, error: OSError) -> None:
-        """Believe nothing of this file beyond the position known to be good, and write the rest again elsewhere."""
+        """Trust nothing in this file beyond the position known to be good, and write the rest again elsewhere."""
         self.error = error.strerror or str(error)
         self._is_failed = True
         self._reserve.is_used = False
@@ -815,7 +815,7 @@ class Journal:
             closing(error)
 
     def _on_reserved(self) -> None:
-        """There is a reserved file: made in good times, or the proof that there is room again after bad ones."""
+        """Handle a new reserved file. While the disk was full, it proves that there is room again."""
         if self._reserve.is_used:
             self._reserve.is_used = False
             self._next_segment()
@@ -865,7 +865,7 @@ class Journal:
         self._disk.start(WRITING, work, done)
 
     def _take_mark_back(self) -> None:
-        """Remove the mark, for records came while it was written; it is written anew after them."""
+        """Remove the mark, because records came while it was written; it is written again after them."""
 
         def done(outcome: OSError | None) -> None:
             self._is_busy = False

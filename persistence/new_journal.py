@@ -1,10 +1,10 @@
-"""A fresh journal, written in one go, as an import makes it.
+"""A new journal, written as a whole, for example by an import.
 
-Blocks say that they were *not* written under `appendfsync always`, so a node that loads them takes nothing for certain:
+Blocks say that they were *not* written under `appendfsync always`, so a node that loads them takes no job as certain:
 jobs wait for their retry, and at-most-once jobs are not queued (spec O5). A caller that knows that an at-most-once job
 was never delivered adds it last, as `is_certain`.
 
-Nothing of it counts before `finish` has returned. The caller chooses the folder to write to until then (install.py).
+The journal is complete only when `finish` has returned. Until then the caller keeps it in another folder (install.py).
 """
 
 # Stays Python: runs in programs only, not in a node.

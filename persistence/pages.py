@@ -4,12 +4,13 @@ The loop copies to the end of a file without ever waiting for the disk. Two thin
 
 * A page that isn't there, or that the system is writing to the disk. So the loop writes only bytes that were *prepared*
   a moment ago: up to `limit`, and no later than FRESH_MS after they were last made ready. All other writes go through a
-  lane of the disk. About a second's worth lies ready, so a quiet file takes no room and a busy one never waits.
+  lane of the disk. About as many bytes are ready as a second needs, so a quiet file takes little room and a busy one
+  never waits.
 * A sync, which holds the pages it writes while it lasts. So a sync gets all pages up to the one that is being written,
   and the loop continues behind it, at the beginning of the next page: a *gap* stays in the file. If nothing was written
   meanwhile, the loop goes back to where it was, and there is no gap. So a quiet file has hardly any.
 
-The rule for readers: a length is never zero. Where the four bytes of a length are zero, the next block begins
+The rule for readers: a length is never zero. If the four bytes of a length are zero, the next block begins at
 `behind_gap`.
 """
 
@@ -20,12 +21,12 @@ from typing import Final
 from persistence.disk import Folder, Window
 
 PAGE_BYTES: Final = 4096
-# Readers look at so many bytes to see that there is a gap.
+# Readers look at this many bytes to see that there is a gap.
 GAP_BYTES_MIN: Final = 4
 
-# So much lies ready: twice the bytes of the last second, within these bounds. Few large steps are better than many
+# The bytes that are ready: twice those of the last second, within these bounds. Few large steps are better than many
 # small ones: a thread that waits for the interpreter's lock is woken in vain by each of the loop's system calls, dozens
-# of times a step. But bytes that lie ready are memory of the process, hence the upper bound.
+# of times a step. But ready bytes are memory of the process, hence the upper bound.
 READY_BYTES_MIN: Final = 64 * 1024
 READY_BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -47,7 +48,7 @@ class Pages:
     window    the file's memory
     limit     bytes before it are ready
     ready_ms  when they were last made ready
-    wanted    bytes that should lie ready; a busy writer's next file begins with the value that the last one reached
+    wanted    bytes that should be ready; a busy writer's next file begins with the value that the last one reached
     """
 
     __slots__ = ("_left_at", "limit", "ready_ms", "wanted", "window")

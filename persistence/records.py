@@ -22,12 +22,12 @@ import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
 # -- kinds; layouts.py has the fields of their items --------------------------------------------------
 
-JOB: Final = 1  # All there is to know of a job; the *base* of its id.
+JOB: Final = 1  # The complete record of a job; the *base* of its id.
 STATE: Final = 2  # Changes since the base. Without a base of its id it means nothing.
 GONE: Final = 3  # Nothing of the job is left here.
 PAUSE: Final = 4  # A queue's pause; version 0: set for this node only.
-DROPPED: Final = 5  # A segment's living records stand further on. Its files are being removed.
-TOKEN: Final = 6  # Deliveries that can be had again. A record may add to an earlier one.
+DROPPED: Final = 5  # A segment's living records follow later in the journal. Its files are being removed.
+TOKEN: Final = 6  # Deliveries that a client can ask for again. A record may add to an earlier one.
 KEY: Final = 7  # The job is over, and its key is used until then.
 RESULT: Final = 10  # The result that a job was acknowledged with.
 BATCH: Final = 11  # Ids of a batch, with their statuses. A record may add to an earlier one.
@@ -201,7 +201,7 @@ def decode_block(data: bytes | memoryview, at: int, position: int) -> Block | No
 
 
 def block_size(data: bytes | memoryview, at: int, position: int) -> int:
-    """Return the bytes of the block whose head stands at `at`, if the head is plausible; else 0."""
+    """Return the bytes of the block whose head begins at `at`, if the head is plausible; else 0."""
     if at + HEAD_BYTES > len(data):
         return 0
     length, _, stands_at, *_ = _HEAD.unpack_from(data, at)
@@ -209,5 +209,5 @@ def block_size(data: bytes | memoryview, at: int, position: int) -> int:
 
 
 def looks_like_block(data: bytes, at: int, position: int) -> bool:
-    """Whether a head of this position stands at `at`: the cheap first test when searching behind a broken place."""
+    """Whether a head of this position begins at `at`: the cheap first test when searching behind a broken place."""
     return data[at + 8 : at + 16] == position.to_bytes(8, "little")

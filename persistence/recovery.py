@@ -38,7 +38,7 @@ from persistence.reserved_segment import RESERVE_NAME
 # The mark of a restored journal. The restore of a backup makes it, and so does switching off a journal that can't be
 # written any more. At-most-once jobs are never queued from such a journal (spec O5).
 RESTORED_NAME: Final = "restored"
-# So much is read at a time; the blocks of a piece are handed on together.
+# The bytes that are read at a time; the blocks of a piece are handed on together.
 PIECE_BYTES: Final = 1024 * 1024
 WINDOW_BYTES: Final = 1 << 16
 
@@ -257,8 +257,8 @@ class Recovery:
         folder.remove(CLEAN_NAME)
         self._write_again()
         if self.torn is not None:
-            # A journal that was torn must not look whole once it is cut. So a block that promises nothing takes the
-            # place of the torn tail, and the next reader is as careful (spec J3).
+            # A journal that was torn must not look whole once it is cut. So a block without the flag of `always` takes
+            # the place of the torn tail, and the next reader takes no job as certain either (spec J3).
             name, at, _ = self.torn
             block = encode_block([], self.position, self.position, 0, 0)
             folder.write(name, at, [block])
@@ -275,7 +275,7 @@ class Recovery:
         """Write the bytes that are not known to be on disk once more, before they are synced.
 
         They were read from the system's memory. If the last process was told that an fsync failed and then died, the
-        system takes those pages for written: an fsync alone would succeed and save nothing.
+        system treats those pages as written: an fsync alone would succeed and save nothing.
         """
         if not self.files:
             return

@@ -1,4 +1,4 @@
-"""Reserve: a file whose blocks were allocated in good times, for the acks of a full disk.
+"""Reserve: a file whose blocks are allocated while there is space, for the acks of a full disk.
 
 An ack needs room on the disk, and refusing acks keeps a full disk full. Compaction needs room as well: living records
 are recorded again before the rest is removed. So 8 MiB are reserved, enough for some 100,000 acks. When the disk is
@@ -22,7 +22,7 @@ RESERVE_NAME: Final = "reserve"
 class Reserve:
     """The reserved file of one journal.
 
-    size       its length; 0: there shall be none
+    size       its length; 0: the journal has none
     is_there   it can be taken
     is_used    the journal is being written to it
     """

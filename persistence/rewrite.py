@@ -2,12 +2,12 @@
 
 No fork and no pause. A segment's file is read a piece at a time beside the loop, and a few records are examined per
 turn. The caller, which knows jobs, appends the records that still count where the journal ends now. When the copies are
-on disk the segment is dropped. Any segment can go at any time, in any order: a job's base says all there is to know of
-it. A GONE is carried on as long as there is a file that may hold a base of its id.
+on disk the segment is dropped. Any segment can be dropped at any time, in any order, because a job's base is its
+complete record. A GONE is recorded again as long as there is a file that may have a base of its id.
 
-Which segments: those with the most dead bytes, as long as it is worth it (`chosen`); for BGREWRITEAOF all with any.
-A segment in which nothing lives at all, and that is older than all others, needs no reading. Spec J5 says when; the
-rest is ours.
+The rewrite chooses the segments with the most dead bytes, as long as it is worth it (`chosen`); BGREWRITEAOF chooses
+all with any dead bytes. The oldest segments need no reading if nothing in them lives. Spec J5 says when a rewrite
+starts; the rest is our choice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from persistence.records import (
 )
 
 PIECE_BYTES: Final = 256 * 1024
-# So many records are examined per step: about a millisecond.
+# The records that are examined per step: about a millisecond.
 RECORDS_PER_STEP: Final = 500
 # The rewrite runs ahead of the disk by no more than this.
 AHEAD_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -231,7 +231,7 @@ def chosen(journal: Journal, live_bytes: Mapping[int, int], *, everything: bool)
 
 
 def unread_prefix(journal: Journal, live_records: Mapping[int, int], stale: set[int]) -> list[int]:
-    """Return the oldest segments in which nothing lives: their records about other segments concern long gone ones."""
+    """Return the oldest segments in which nothing lives: their records about other segments name removed ones."""
     numbers: list[int] = []
     for number in journal.closed_segments():
         if live_records.get(number, 0) > 0 or number in stale:

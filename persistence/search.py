@@ -1,11 +1,11 @@
 """Search: finds some jobs' bases in one segment, in any folder.
 
 A job's `place` names the segment that holds its base. A node that needs a body once more, and has lost its own copy of
-it, reads that segment through. It reads a piece at a time, in a lane of the disk, and decodes it there, too: the
-segment may have 32 MiB, and the loop has other things to do. Nothing is changed. The segment may be the one that is
-being written: only bytes written before the search began are looked at.
+it, reads that whole segment. It reads and decodes a piece at a time, in a lane of the disk: the segment may have 32
+MiB, and the loop must not wait. Nothing is changed. The segment may be the one that is being written: only bytes
+written before the search began are examined.
 
-If a segment has gone meanwhile (FileNotFoundError), the caller asks where the base is now: it stands further on.
+If a segment is removed meanwhile (FileNotFoundError), the caller looks up the base's new place, later in the journal.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Spill files: bodies that left memory, until they are read again or not needed any more.
 
-They are written in batches, one behind the other, into files of FILE_BYTES. They are never synced, and worthless once
-the process is gone: opening the folder removes them all. Each body has a head with its key and a checksum. So a wrong
+They are written in batches, one behind the other, into files of FILE_BYTES. They are never synced, and a new process
+does not use them: opening the folder removes them all. Each body has a head with its key and a checksum. So a wrong
 body is never returned, and a file can be walked through to find its living bodies.
 
-A file is removed when nothing in it lives any more. Bodies mostly go in the order in which they came, so this is how
-nearly all space comes back. When too much of the rest is dead, `sparse` names a file that is worth copying out of.
+A file is removed when nothing in it lives any more. Bodies mostly end in the order in which they came, so this frees
+nearly all space. When too much of the rest is dead, `sparse` names a file whose living bodies are worth copying.
 
-The store knows places and sizes, and nothing of jobs. All work is done on a Disk, away from the loop (disk.py).
+The store knows places and sizes, but no jobs. All work is done on a Disk, away from the loop (disk.py).
 
     head: crc32 of key and body, length of the body, key (40 bytes)
 """
@@ -166,7 +166,8 @@ class SpillStore:
         self.size -= file.size
         self.live -= file.live
         name = file_name(number)
-        # It comes behind reads in flight. A file that can't be removed costs its space until the next start.
+        # The removal comes after the reads in flight. A file that can't be removed costs its space until the next
+        # start.
         self._disk.start(READING, lambda folder: folder.remove(name), _ignore)
 
     def clear(self) -> None:

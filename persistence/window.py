@@ -1,16 +1,16 @@
 """FileWindow: the beginning of a real file as memory.
 
-Bytes that are copied into it are in the system's cache at once, so the death of the process loses none of them. The
-copy is no system call: it can't wait for a disk. That takes work ahead, which may wait, and is done in a lane:
+Bytes that are copied into it are in the system's cache, so the death of the process loses none of them. The copy is no
+system call, so it doesn't wait for a disk. That needs preparation, which may wait and runs in a lane:
 
 * Blocks are allocated and zeros written, many at a time. So the file has its room before the loop copies into it, and a
-  full disk is an error of that call and never a SIGBUS. The file has that length then: zeros behind its content.
+  full disk is an error of that call and never a SIGBUS. This extends the file: zeros follow its content.
 * Pages are *populated*, made present and writable (MADV_POPULATE_WRITE, Linux 5.14), so that the copy finds them. The
   system protects pages again when it has written them to disk. Then the first copy into each page is a fault, about a
   microsecond, in which a file system may wait for its own journal. So pages that were not touched for long are
-  populated again, and a sync takes only pages behind the writing: `Pages` (pages.py) says which and when.
+  populated again, and a sync takes only pages that the loop has left: `Pages` (pages.py) says which and when.
 
-Both hold on file systems that write in place, those of IN_PLACE. A file system that writes each page to a new place
+Both work on file systems that write in place, those of IN_PLACE. A file system that writes each page to a new place
 (Btrfs, ZFS) needs room for that whenever a page is changed again. On a full disk the copy would be a SIGBUS there. A
 file system behind a network or a program (NFS, FUSE) may wait for minutes.
 
@@ -36,7 +36,7 @@ except ImportError:  # A Python that was built without libffi.
 MADV_DONTNEED: Final = 4
 MADV_POPULATE_WRITE: Final = 23
 MS_SYNC: Final = 4
-# Numbers of statfs(2): ext2 to ext4, XFS, tmpfs, and containers' overlays, which lie on one of these as a rule.
+# Numbers of statfs(2): ext2 to ext4, XFS, tmpfs, and containers' overlays, which are mostly on one of these.
 IN_PLACE: Final = frozenset({0xEF53, 0x58465342, 0x01021994, 0x794C7630})
 # Longer than the structure of any system; the type of the file system comes first.
 _STATFS_BYTES: Final = 512

@@ -70,7 +70,7 @@ class WriteQueue:
         return -1
 
     def give_back(self) -> None:
-        """Queue all kept blocks again, before the rest: none of them can be believed to be safe."""
+        """Queue all kept blocks again, before the others: none of them is known to be safe."""
         assert not self._kept or not self.queue or self._kept[-1].end == self.queue[0].start
         self.queue.extendleft(reversed(self._kept))
         self.queued_bytes += self.kept_bytes

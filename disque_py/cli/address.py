@@ -22,7 +22,7 @@ VERIFY_NOT: Final = ("no", "0", "false", "off")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Settings of TLS: the authority to trust, our certificate and key. Paths of PEM files, empty for none."""
+    """Settings of TLS: the authority to trust, this program's certificate and key. Paths of PEM files; empty: none."""
 
     ca_file: str = ""
     cert_file: str = ""

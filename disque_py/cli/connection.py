@@ -38,7 +38,7 @@ def reason_to_hang_up(tls: Tls | None) -> str:
     """Return the likely reason why the server hung up without a reply. A node sends none when TLS fails on its side."""
     if tls is None:
         return " (if it speaks TLS, use --tls)"
-    return " (does it trust our certificate?)" if tls.cert_file else " (it may want --cert and --key)"
+    return " (does it trust this certificate?)" if tls.cert_file else " (it may require --cert and --key)"
 
 
 class Connection:
@@ -141,7 +141,7 @@ class Connection:
                 self.warnings.append(f"AUTH failed: {reply.text.decode(errors='replace')}")
 
     def _hello(self, protocol: int) -> bool:
-        """Send HELLO with a version, and the login where there is one. Return whether the protocol is agreed on."""
+        """Send HELLO with a version, and the login if there is one. Return whether the server accepts the version."""
         target = self.target
         login = ["AUTH", target.user or "default", target.password] if target.password or target.user else []
         reply = self.call("HELLO", str(protocol), *login)

@@ -27,7 +27,7 @@ def add_job(
     timeout_ms     milliseconds in which the node has to make the copies, 5000 by default; 0 waits for ever
     replicate      number of copies, or "quorum": a majority of the node's data centre; by default the node chooses
     zones          number of zones that have a copy before the answer; by default any number
-    delay          seconds until the job is queued; by default it is queued at once. This and other times may be a
+    delay          seconds until the job is queued; by default it is queued immediately. This and other times may be a
                    `timedelta`, which may have milliseconds
     retry          seconds without an ack after which the job is queued again; by default the node chooses.
                    0: it is delivered at most once

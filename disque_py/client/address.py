@@ -20,7 +20,12 @@ REDIS_SCHEMES: Final = ("redis://", "rediss://")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A TCP address, or a unix socket when `path` is set."""
+    """The address of a node.
+
+    host   host name or IP address
+    port   TCP port
+    path   path of a unix socket, which is used instead of host and port; empty for TCP
+    """
 
     host: str = ""
     port: int = 0
@@ -113,4 +118,4 @@ def parse_url(url: str) -> ClusterUrl:
 def _node(number: int, place: str) -> Address:
     with suppress(ValueError):  # Its text quotes the place.
         return parse_address(unquote(place))
-    raise ValueError(f"node {number} of the URL is no host:port, host or [v6]:port; an @ ends the password before it")
+    raise ValueError(f"node {number} of the URL is not host:port, host or [v6]:port; an @ ends the password before it")

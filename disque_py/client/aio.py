@@ -2,7 +2,7 @@
 
 Every command is a coroutine, and any number of tasks may share one client. retry.py decides which commands are repeated
 after a failure. cluster.py and aio_pool.py choose the node. This module combines them: it has one loop for single
-commands, one for waiting GETJOBs, and one for many commands at once.
+commands, one for waiting GETJOBs, and one for many commands together.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Sending:
 class AsyncDisque(AsyncCommands):
     """A client of a cluster.
 
-    Connections are made when they are needed. `async with` and `connect()` make the first one at once.
+    Connections are made when they are needed. `async with` and `connect()` make the first one immediately.
 
     tracing   a tracing library that sees every command (tracing.py); None, the default: none
 
@@ -180,7 +180,7 @@ class AsyncDisque(AsyncCommands):
 
     def run(self, request: Request[T]) -> Coroutine[Any, Any, T]:
         """Execute one command, on another node if need be. Raises the errors of that command (errors.py)."""
-        # This is no coroutine function, which would cost every command one more coroutine.
+        # This is not a coroutine function, because that would cost every command one more coroutine.
         return self._execute(request) if self.tracing is None else self._traced(request, self.tracing)
 
     async def _traced(self, request: Request[T], tracing: Tracing) -> T:
@@ -227,7 +227,7 @@ class AsyncDisque(AsyncCommands):
         patience = self._patience(request)
         until = self._now() + (request.wait_ms or 0) / 1000 if request.wait_ms else None
         while True:
-            connection = pool.idle(request) or await pool.connection(request, patience)
+            connection = pool.take_idle(request) or await pool.connection(request, patience)
             left_ms = SLICE_MS if until is None else max(1, round((until - self._now()) * 1000))
             wait_ms = min(left_ms, SLICE_MS)
             if request.along is not None:
@@ -383,9 +383,9 @@ class AsyncDisque(AsyncCommands):
                    share the lock
         on_lost    called with the lock when it is lost, in the event loop; None by default
 
-        Each thread or task needs an object of its own. Raises ValueError or TypeError for an invalid number. Acquiring
-        the lock raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every command.
-        Leaving the block raises LockLostError if the lock was lost.
+        Each thread or task needs its own object. Raises ValueError or TypeError for an invalid number. Acquiring the
+        lock raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every command. Leaving
+        the block raises LockLostError if the lock was lost.
 
             async with client.lock("nightly", lease=30, timeout=60) as lock:
                 await write_report(fence=lock.fence)
@@ -403,7 +403,7 @@ class AsyncDisque(AsyncCommands):
         return stream
 
     def _give_back(self, leftover: Collection[Job]) -> None:
-        """Put back jobs that were fetched and not handed out, in a task of their own."""
+        """Put back jobs that were fetched but not handed out, in a new task."""
         self._do(self._put_back_all(leftover), self._put_backs)
 
     async def run_adding(self, adding: Adding) -> list[str]:
@@ -456,7 +456,7 @@ class AsyncDisque(AsyncCommands):
         log       the log's id; by default the node's current log, from now on
         seq       the number of the first event, 0 by default; ignored without a log
         node      the node whose log it is; by default the one that commands go to
-        count     number of events that are read at once at most, 10000 by default
+        count     the most events that one command reads, 10000 by default
         reader    a name under which INFO shows how many events this reader is behind; none by default
         idle_ms   milliseconds without an event after which the iterator ends; 0, the default: never
 

@@ -140,11 +140,11 @@ class AsyncConnection(asyncio.Protocol):
         self.hello = read_handshake(replies)
 
     def close(self) -> None:
-        """Close at once. Batches without their replies get ConnectionLostError."""
+        """Close immediately. Batches without their replies get ConnectionLostError."""
         self._fail(ConnectionLostError(f"{self.address}: connection closed", sent=True))
 
     async def hang_up(self, limit_s: float) -> None:
-        """Close our side and read the node's last replies, so that no job in flight is lost."""
+        """Close this side and read the node's last replies, so that no job in flight is lost."""
         if self._transport is not None and self._error is None and self._transport.can_write_eof():
             self._flush()
             self._transport.write_eof()
@@ -172,7 +172,7 @@ class AsyncConnection(asyncio.Protocol):
         try:
             while (reply := decoder.next()) is not NOTHING:
                 if not batches:
-                    # The node speaks first only to refuse us (too many clients, a protocol error).
+                    # The node speaks first only to refuse this client (too many clients, a protocol error).
                     self._fail(_unasked(self.address, reply))
                     return
                 batch = batches[0]
@@ -288,7 +288,9 @@ async def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | N
         connection.close()
         if isinstance(error, TimeoutError):
             raise NotConnectedError(f"{address}: no connection in {options.connect_timeout:g} s") from error
-        if isinstance(error, (OSError, UnicodeError)):  # Our own connection errors are OSErrors; "a..b" is no name.
+        if isinstance(
+            error, (OSError, UnicodeError)
+        ):  # This library's connection errors are OSErrors; "a..b" is no name.
             raise NotConnectedError(str(error) if isinstance(error, DisqueError) else f"{address}: {error}") from error
         raise
     return connection

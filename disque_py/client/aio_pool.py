@@ -1,7 +1,7 @@
 """The connections of one asyncio client, and its search for a working node.
 
-A node has three kinds of connections (request.Lane). One *plain* connection carries the commands that are answered at
-once, of any number of tasks. ADDJOBs share a few connections, because each may wait for copies and replies come in
+The pool has three kinds of connections to a node (request.Lane). One *plain* connection carries the commands of all
+tasks that are answered at once. ADDJOBs share a few connections, because each may wait for copies, and replies come in
 order. Another one is opened only when all are busy. A GETJOB that may wait has a connection of its own, and leaves it
 to the next GETJOB.
 
@@ -57,7 +57,7 @@ class AsyncPool:
         self.greeting_s = 0.0
 
     def ready(self, request: Request[Any]) -> AsyncConnection | None:
-        """Return the connection for a command if one is open. Nearly all commands take this way."""
+        """Return the connection for a command if one is open. Nearly all commands get theirs here."""
         home = self.cluster.home
         if home is None or request.lane is Lane.OWN or request.is_pinned:
             return None
@@ -71,16 +71,18 @@ class AsyncPool:
         plain = self._plain.get(home)
         return plain if plain is not None and not plain.is_closed else None
 
-    def idle(self, request: Request[Any]) -> AsyncConnection | None:
-        """Return an idle connection for a command that may wait. Nearly all of them take this way."""
-        address = self.cluster.wanted(request, asyncio.get_running_loop().time()) or self.cluster.home
-        return None if address is None or request.lane is not Lane.OWN else self._idle_to(address)
+    def take_idle(self, request: Request[Any]) -> AsyncConnection | None:
+        """Take an idle connection for a command that may wait. Nearly all such commands get theirs here."""
+        idle = self._idle_for(request)
+        return idle.pop() if idle else None
 
-    @property
-    def has_idle(self) -> bool:
-        """Whether a GETJOB has a connection without dialling."""
-        here = self.cluster.consumer_home
-        return here is not None and any(not connection.is_closed for connection in self._idle.get(here, ()))
+    def has_idle(self, request: Request[Any]) -> bool:
+        """Return whether `take_idle` would find a connection now."""
+        return bool(self._idle_for(request))
+
+    def _idle_for(self, request: Request[Any]) -> list[AsyncConnection]:
+        address = self.cluster.wanted(request, asyncio.get_running_loop().time()) or self.cluster.home
+        return [] if address is None or request.lane is not Lane.OWN else self._idle_to(address)
 
     async def connection(self, request: Request[Any], patience: Patience) -> AsyncConnection:
         """Return a connection for a command, of its lane, to the node it belongs to.
@@ -143,20 +145,18 @@ class AsyncPool:
         if lane is Lane.ADDS:
             return await self._adds_to(address)
         idle = self._idle_to(address)
-        if idle is not None:
-            return idle
+        if idle:
+            return idle.pop()
         connection = await self._dial(address)
         self._own.add(connection)
         return connection
 
-    def _idle_to(self, address: Address) -> AsyncConnection | None:
+    def _idle_to(self, address: Address) -> list[AsyncConnection]:
+        """Return the idle connections to a node. The last one, which is taken first, is open."""
         idle = self._idle.get(address, [])
-        while idle:
-            connection = idle.pop()
-            if not connection.is_closed:
-                return connection
-            self._own.discard(connection)
-        return None
+        while idle and idle[-1].is_closed:
+            self._own.discard(idle.pop())
+        return idle
 
     async def _plain_to(self, address: Address) -> AsyncConnection:
         async with self._locks.setdefault((address, Lane.PLAIN), asyncio.Lock()):

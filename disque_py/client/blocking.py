@@ -48,7 +48,7 @@ SLICE_MS: Final = 30_000
 class Disque(BlockingCommands):
     """A client of a cluster.
 
-    Connections are made when they are needed. `with` and `connect()` make the first one at once.
+    Connections are made when they are needed. `with` and `connect()` make the first one immediately.
 
     tracing   a tracing library that sees every command (tracing.py); None, the default: none
 
@@ -147,24 +147,32 @@ class Disque(BlockingCommands):
     def run(self, request: Request[T]) -> T:
         """Execute one command, on another node if need be. Raises the errors of that command (errors.py)."""
         if self.tracing is None:
-            return self._execute(request)
+            return self._run(request)
         request, observation = self.tracing.one(request)
-        return observed(observation, lambda: self._execute(request))
+        return observed(observation, lambda: self._run(request))
 
-    def _execute(self, request: Request[T]) -> T:
-        limit_s = self.options.patience if request.patience_s is None else request.patience_s
-        return self._run(request, Patience(limit_s, self._rng))
+    def _patience(self, request: Request[Any]) -> Patience:
+        return Patience(self.options.patience if request.patience_s is None else request.patience_s, self._rng)
 
-    def _run(self, request: Request[T], patience: Patience) -> T:
+    def _run(self, request: Request[T]) -> T:
+        # Nearly all commands need no patience and find an idle connection, so this way has few calls.
         pool = self._pool
+        patience: Patience | None = None
         until = time.monotonic() + request.wait_ms / 1000 if request.wait_word is not None and request.wait_ms else None
         while True:
-            connection = pool.take(request, patience)
-            payload, limit_s = self._words(request, until)
+            connection = pool.take_idle(request)
+            if connection is None:
+                patience = patience or self._patience(request)
+                connection = pool.take(request, patience)
+            if request.wait_word is None:
+                payload, limit_s = request.payload(), request.limit_s(self.options.timeout)
+            else:
+                payload, limit_s = self._slice(request, until)
             try:
                 reply = connection.ask(payload, limit_s)
             except DisqueConnectionError as error:
                 pool.broke(connection, error)
+                patience = patience or self._patience(request)
                 if request.is_pinned or patience.is_over(time.monotonic()):
                     raise
                 if not may_repeat(error, request.repeat, retry_unsafe=self.options.retry_unsafe):
@@ -174,30 +182,35 @@ class Disque(BlockingCommands):
                 raise
             else:
                 pool.give_back(connection)
-                if request.is_pinned or not is_refused_for_now(
-                    reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
-                ):
-                    patience.renew()
+                if not isinstance(reply, Exception) or not self._is_refused_for_now(reply, request):
+                    patience = None
                     if reply is None and request.wait_word is not None and (until is None or time.monotonic() < until):
                         continue
-                    return self._value(request, reply, connection)
+                    value = request.value(reply, connection.address, self.options.decode)
+                    if request.wait_word is not None and self.options.follow:
+                        self._watch_feed([value] if isinstance(value, Job) else value, connection)
+                    return value
                 pool.refused(connection.address, reply)
+                patience = patience or self._patience(request)
                 if patience.is_over(time.monotonic()):
                     raise reply
             time.sleep(patience.pause_s())
 
-    def _words(self, request: Request[Any], until: float | None) -> tuple[bytes, float | None]:
-        """Return the command's bytes for the next slice, and the seconds of silence that mean a dead node."""
-        if request.wait_word is None:
-            return request.payload(), request.limit_s(self.options.timeout)
+    @staticmethod
+    def _is_refused_for_now(reply: Reply, request: Request[Any]) -> bool:
+        return not request.is_pinned and is_refused_for_now(
+            reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
+        )
+
+    def _slice(self, request: Request[Any], until: float | None) -> tuple[bytes, float | None]:
+        """Return a waiting command's bytes for the next slice, and the seconds of silence that mean a dead node."""
         left_ms = SLICE_MS if until is None else max(1, round((until - time.monotonic()) * 1000))
         wait_ms = min(left_ms, SLICE_MS)
         return request.payload_waiting(wait_ms), wait_ms / 1000 + self.options.timeout
 
-    def _value(self, request: Request[T], reply: Reply, connection: SocketConnection) -> T:
-        value = request.value(reply, connection.address, self.options.decode)
-        found = [value] if isinstance(value, Job) else value
-        if request.wait_word is not None and self.options.follow and isinstance(found, list):
+    def _watch_feed(self, found: object, connection: SocketConnection) -> None:
+        """Let the client's consumers follow the jobs of a GETJOB to the node that makes them."""
+        if isinstance(found, list):
             now = time.monotonic()
             cluster = self._pool.cluster
             with self._pool.lock:
@@ -206,7 +219,6 @@ class Disque(BlockingCommands):
                 if address is not None:
                     self._feed.moved(now)
                     cluster.move_consumers(address)
-        return value
 
     def lock(
         self,
@@ -228,11 +240,11 @@ class Disque(BlockingCommands):
         timeout    seconds to wait while another owner has the lock, 0: don't wait; None, the default: wait for ever
         owner      name of the owner; by default one that no other lock object has. Two objects with the same owner
                    share the lock
-        on_lost    called with the lock when it is lost, in a thread of its own; None by default
+        on_lost    called with the lock when it is lost, in another thread; None by default
 
-        Each thread or task needs an object of its own. Raises ValueError or TypeError for an invalid number. Acquiring
-        the lock raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every command.
-        Leaving the block raises LockLostError if the lock was lost.
+        Each thread or task needs its own object. Raises ValueError or TypeError for an invalid number. Acquiring the
+        lock raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every command. Leaving
+        the block raises LockLostError if the lock was lost.
 
             with client.lock("nightly", lease=30, timeout=60) as lock:
                 write_report(fence=lock.fence)
@@ -284,13 +296,15 @@ class Disque(BlockingCommands):
             raise trouble
 
     def _take_step(self, step: Step, limit_s: float) -> None:
+        step[0].patience_s = limit_s
         try:
-            self._run(step[0], Patience(limit_s, self._rng))
+            self._run(step[0])
         except DisqueError as error:
             plain = self._put_back_rules.again(step, error)
             if plain is None:
                 raise
-            self._run(plain[0], Patience(limit_s, self._rng))
+            plain[0].patience_s = limit_s
+            self._run(plain[0])
 
     def run_adding(self, adding: Adding) -> list[str]:
         """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""
@@ -406,7 +420,7 @@ class Disque(BlockingCommands):
         log       the log's id; by default the node's current log, from now on
         seq       the number of the first event, 0 by default; ignored without a log
         node      the node whose log it is; by default the one that commands go to
-        count     number of events that are read at once at most, 10000 by default
+        count     the most events that one command reads, 10000 by default
         reader    a name under which INFO shows how many events this reader is behind; none by default
         idle_ms   milliseconds without an event after which the iterator ends; 0, the default: never
 

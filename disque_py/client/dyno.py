@@ -64,6 +64,7 @@ class Message:
     priority   0 to 99, a lower number is served first; 0 by default
     timeout    seconds until it can be popped; 0 by default
     shard      the shard that it is in; None: the queue chooses
+    job        the job of a popped message, None for a new one
     """
 
     id: str
@@ -269,7 +270,7 @@ def pop_with_msg_id(layout: Layout, message_id: str) -> Steps[Message | None]:
 
 
 def unsafe_pop_with_msg_id_all_shards(layout: Layout, message_id: str) -> Steps[Message | None]:
-    """Take this message out of whichever shard has it. None if it is not there, or not ready."""
+    """Take this message from the shard that has it. None if no shard has it, or if it is not ready."""
     found = yield from _take(layout, layout.queues(), 1, LOOK_MS, {ID: message_id})
     return found[0] if found else None
 
@@ -640,7 +641,7 @@ class DynoQueue(Face["Disque"]):
 
 
 class AsyncDynoQueue(Face["AsyncDisque"]):
-    """The same over an asyncio client: each operation is awaited."""
+    """A queue of messages over an asyncio client: each operation is awaited. See DynoQueue for the options."""
 
     push = _awaited(push)
     ensure = _awaited(ensure)
@@ -703,7 +704,7 @@ class DynoQueues(Queues[DynoQueue]):
 
 
 class AsyncDynoQueues(Queues[AsyncDynoQueue]):
-    """The same for an asyncio client."""
+    """The queues of a program over an asyncio client, with the same options. See DynoQueues."""
 
     def __init__(self, client: AsyncDisque, **options: Unpack[DynoOptions]) -> None:
         super().__init__(lambda name: AsyncDynoQueue(client, name, **options))

@@ -27,7 +27,14 @@ TAIL_BLOCK_MS: Final = 10_000
 
 @dataclass(slots=True)
 class EventLog:
-    """The answer to EVENTS INFO. Events from `first` to before `next` can be read; `bytes` is their size."""
+    """The answer to EVENTS INFO: the log of events of a node.
+
+    log     id of the log
+    first   number of the oldest event that can be read
+    next    number of the first event that can't be read yet
+    bytes   size of the log on disk
+    more    further fields
+    """
 
     log: str
     first: int
@@ -40,10 +47,23 @@ class EventLog:
 class Event:
     """One transition of a job, or an event of the node itself (then `job_id` is None).
 
+    seq           number of the event in its log
     ts, since     Unix milliseconds: the moment of the event, and the moment when the job entered the state that it
                   leaves (None: not known)
+    event         name of the event, such as `added` or `delivered`
     ctime         the job's creation, milliseconds times 1,000,000 plus a sequence
-    priority      a lower one is served first
+    queue         name of the job's queue
+    from_state, to_state   the states before and after the event; None if it is about the node
+    version       number of the job's changes on all nodes, this one included
+    attempt       number of deliveries so far
+    nacks         how often the job was queued again because of a NACK
+    deliveries    how often it was queued again for another reason
+    error         the reason, in events that are failures
+    meta          the job's metadata
+    body_size     bytes of its body
+    v             version of the format
+    worker        reserved, always None
+    priority      a lower number is served first
     more          further fields, of newer nodes or rare events: `reason`, `body`
     """
 
@@ -74,7 +94,7 @@ _FIELDS: Final = frozenset(each.name for each in fields(Event)) - {"more"}
 
 
 def event_of(line: bytes | str) -> Event:
-    """Return the event of a line. Unknown fields are in `more`. Raises ValueError for a line that is no event."""
+    """Return the event of a line. Unknown fields are in `more`. Raises ValueError for a line that is not an event."""
     found = json.loads(line)
     if not isinstance(found, dict) or not {"seq", "ts", "event"} <= found.keys():
         raise ValueError(f"not an event: {line[:100]!r}")
@@ -132,7 +152,7 @@ def events_read(
     seq         the number of the first event to read
     count       number of events at most, 10000 by default
     max_bytes   bytes of lines, approximately, at most; 1048576 by default
-    block_ms    milliseconds to wait for the first one, 0 for ever; by default the node answers at once
+    block_ms    milliseconds to wait for the first one, 0 for ever; by default it does not wait
     reader      a name under which INFO shows how many events this reader is behind; none by default
     node        the node whose log it is; by default the one that commands go to
 

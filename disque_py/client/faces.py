@@ -82,7 +82,7 @@ def _dress(method: Callable[..., Any], build: Callable[..., Any], answer: str = 
 
 
 def _shown(parameter: inspect.Parameter, build: Callable[..., Any]) -> Iterator[inspect.Parameter]:
-    """Yield a parameter, or the options in its place where it unpacks a typed dictionary."""
+    """Yield a parameter; if it unpacks a typed dictionary, yield the options of the dictionary instead."""
     if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
         yield parameter
         return

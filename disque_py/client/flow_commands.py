@@ -24,6 +24,7 @@ OVER: Final = frozenset((*STATUS_NAMES[COMPLETED:], UNKNOWN))
 class JobEnd:
     """One job in the answer to WAITJOB.
 
+    id       id of the job
     status   the end of the job; "unknown": no node knows it. After a time-out, or with `first`, it may be a status that
              is no end
     result   the bytes that it was acknowledged with; None without any
@@ -45,8 +46,10 @@ class JobEnd:
 class BatchInfo:
     """The answer to BATCH SHOW and BATCH WAIT: the jobs of a batch by status.
 
+    name       name of the batch
     closed     whether the batch takes no more jobs
     total      number of all jobs that were ever added
+    invisible_or_pending, running, completed, canceled, errored, expired   numbers of jobs by status
     done       whether it is closed, and each job is over or errored
     callback   the id of the job that was added at the end; None if there is none
     more       fields that this library does not know

@@ -34,6 +34,6 @@ def read_handshake(replies: list[Reply]) -> Hello:
 
 
 def failure(error: DisqueConnectionError, *, sent: bool) -> DisqueConnectionError:
-    """Return a connection's failure for one of its callers: a new object, with a traceback of its own."""
+    """Return a connection's failure for one of its callers: a new object, with its own traceback."""
     kind = type(error) if isinstance(error, ConnectionLostError) else ConnectionLostError
     return kind(str(error), sent=sent)

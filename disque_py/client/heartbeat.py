@@ -81,7 +81,7 @@ class Heartbeat:
             self._due[job.id] = (now + first_s, job)
 
     def rests(self, job: Job, now: float) -> None:
-        """Note that the job rests. Its lease is extended at once, because the handler may have run for long."""
+        """Note that the job rests. Its lease is extended immediately, because the handler may have run for long."""
         if not is_at_most_once(job.id):
             self._due[job.id] = (now, job)
 

@@ -4,10 +4,10 @@
         report(fence=lock.fence)
         lock.done(3600)
 
-A lock object takes its lock, extends the lease in the background, and gives the lock back. It has a client of its own,
-so a busy pool does not delay an extension. The client goes on at another node when its node fails. If an extension is
-refused, or the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `on_lost` is called. The
-object can't stop the work. So the work should check `lost`, or pass the fence to the storage that it writes to.
+A lock object takes its lock, extends the lease in the background, and gives the lock back. It has its own client, so a
+busy pool does not delay an extension. If its node fails, the client uses another one. If an extension is refused, or
+the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `on_lost` is called. The object can't
+stop the work. So the work should check `lost`, or pass the fence to the storage that it writes to.
 
 The rules of leases are in lock_lease.py; this module adds the clock, the thread and the task. Both kinds of locks share
 one conversation with the nodes (`_Grip.taking`), a generator of requests, and each kind sends them in its own way.
@@ -41,7 +41,7 @@ Taking = Generator[Request[Any], Any, LockLease]
 _log = logging.getLogger(__name__)
 
 NOT_HELD: Final = "the lock was not acquired, or was given back"
-IN_USE: Final = "this lock object is in use; each thread or task needs an object of its own"
+IN_USE: Final = "this lock object is in use; each thread or task needs its own object"
 # A program that waits for the lock asks a node for this long, and then asks again. If the program dies, the node stops
 # waiting for the lock in its name after this time.
 WAIT_S: Final = 5.0
@@ -50,7 +50,7 @@ STOP: Final = None
 
 
 def now() -> float:
-    """Return the seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    """Return the seconds of a clock that goes on while the machine sleeps, if the system has one."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -115,7 +115,7 @@ class _Grip:
             lease = LockLease(grant, terms.lease_s, asked_at)
             if now() < lease.next_at:
                 return lease
-            # The request waited, so most of the lease may be over by our clock.
+            # The request waited, so most of the lease may be over by the clock of this machine.
             asked_at = now()
             try:
                 yield terms.extend(owner, grant)
@@ -136,7 +136,7 @@ class _Grip:
         return self.terms.release(self.name(), lease.grant, done_s)
 
     def lose(self, lease: LockLease, error: Exception | None, lost: _Flag) -> None:
-        """Note that the lock is lost, and tell."""
+        """Note that the lock is lost, set `lost`, and log it."""
         lease.is_lost = True
         _log.warning("%s", self.loss() if error is None else f"{self.loss()} ({error})")
         if self.last is lease:  # This object was not used again meanwhile.

@@ -56,6 +56,7 @@ class Pool:
         self._idle: dict[Address, list[SocketConnection]] = {}
         self._busy: set[SocketConnection] = set()
         self._counted = 0
+        self._waiting = 0
         self._last_error = "none is due, all failed a moment ago"
 
     def take(self, request: Request[Any], patience: Patience) -> SocketConnection:
@@ -64,12 +65,10 @@ class Pool:
         Raises NotConnectedError when no node was reached, or no place became free, within the patience; AuthError;
         ClientClosedError.
         """
-        if self._pid != os.getpid():
-            self._begin()
-        is_counted = request.lane is not Lane.OWN
-        ready = self._take_idle(request, is_counted)
+        ready = self.take_idle(request)
         if ready is not None:
             return ready
+        is_counted = request.lane is not Lane.OWN
         if is_counted:
             self._take_place()
         try:
@@ -81,12 +80,17 @@ class Pool:
         connection.is_counted = is_counted
         return connection
 
-    def _take_idle(self, request: Request[Any], is_counted: bool) -> SocketConnection | None:
-        """Return an idle connection, if there is one and a place is free. Nearly all commands get theirs here."""
+    def take_idle(self, request: Request[Any]) -> SocketConnection | None:
+        """Take an idle connection, if there is one and a place is free. Nearly all commands find one."""
+        if self._pid != os.getpid():
+            self._begin()
+        is_counted = request.lane is not Lane.OWN
         with self.lock:
             if self._is_closed or (is_counted and self._counted >= self._options.pool_size):
                 return None
-            address = self.cluster.wanted(request, time.monotonic()) or self.cluster.home
+            address = self.cluster.home
+            if request.node is not None or request.is_consumers:
+                address = self.cluster.wanted(request, time.monotonic()) or address
             idle = None if address is None else self._idle.get(address)
             if not idle:
                 return None
@@ -97,23 +101,29 @@ class Pool:
         # Not under the lock: `is_stale` makes a system call, during which another thread may need the lock.
         if not connection.is_stale():
             return connection
-        with self._room:
+        with self.lock:
             self._forget(connection)
         connection.close()
         return None
 
     def _take_place(self) -> None:
         with self._room:
-            if not self._room.wait_for(
-                lambda: self._is_closed or self._counted < self._options.pool_size, self._options.patience
-            ):
+            self._waiting += 1
+            try:
+                is_free = self._room.wait_for(
+                    lambda: self._is_closed or self._counted < self._options.pool_size, self._options.patience
+                )
+            finally:
+                self._waiting -= 1
+            if not is_free:
                 raise NotConnectedError(f"all {self._options.pool_size} connections are in use")
             self._counted += 1
 
     def _leave_place(self) -> None:
-        with self._room:
+        with self.lock:
             self._counted -= 1
-            self._room.notify()
+            if self._waiting:
+                self._room.notify()
 
     def _take(self, request: Request[Any], patience: Patience) -> SocketConnection:
         with self.lock:
@@ -200,6 +210,7 @@ class Pool:
                 connection.close()
             self._check_open()
             self.cluster.greeted(address, connection.hello)
+            connection.shelf = self._idle.setdefault(address, [])
             self._busy.add(connection)
         return connection
 
@@ -215,14 +226,14 @@ class Pool:
 
     def give_back(self, connection: SocketConnection) -> None:
         """Keep the connection for the next command, unless its node failed."""
-        with self._room:
+        with self.lock:
             self._forget(connection)
-            idle = self._idle.setdefault(connection.address, [])
+            address, idle = connection.address, connection.shelf
             if (
                 not self._is_closed
                 and not connection.is_closed
                 and len(idle) < self._options.pool_size
-                and self.cluster.is_due(connection.address, time.monotonic())
+                and (address is self.cluster.home or self.cluster.is_due(address, time.monotonic()))
             ):
                 idle.append(connection)
                 return
@@ -231,7 +242,7 @@ class Pool:
     def broke(self, connection: SocketConnection, error: BaseException) -> None:
         """Handle a connection that failed during a command. If it owed an answer, its node counts as failed."""
         connection.close()
-        with self._room:
+        with self.lock:
             self._forget(connection)
             owed = isinstance(error, DisqueConnectionError) and not (
                 isinstance(error, ConnectionLostError) and not error.sent
@@ -245,7 +256,8 @@ class Pool:
         if connection.is_counted:
             connection.is_counted = False
             self._counted -= 1
-            self._room.notify()
+            if self._waiting:
+                self._room.notify()
 
     def refused(self, address: Address, reply: Reply) -> None:
         """Note that a node refused a command without any effect, and that another node may execute it."""

@@ -2,7 +2,7 @@
 
 A fetch may be cancelled, and a loop over jobs may be left. Then jobs arrive that the program never sees. They go back
 with DELAY 0, because the queue's back-off is for jobs that failed, and with a REASON, because an attempt is spent
-without an error. ATTEMPT names the delivery where it is known, so a job that meanwhile runs elsewhere stays there.
+without an error. ATTEMPT names the delivery if it is known, so a job that already runs elsewhere stays there.
 
 Older nodes and Disque 1.0 do not support these options. Such a node refuses the command, which has no effect. From then
 on it gets plain NACKs. Pure: the clients send the requests.

@@ -170,8 +170,8 @@ def set_queue(
     queue          name of the queue
     lease          RETRY of jobs that name none, in seconds, or a timedelta of milliseconds; "" is Disque's default.
                    None by default
-    delay          DELAY of jobs that name none, in seconds, likewise. None by default
-    ttl            TTL of jobs that name none, in seconds, likewise. None by default
+    delay          DELAY of jobs that name none, in seconds, as for `lease`. None by default
+    ttl            TTL of jobs that name none, in seconds, as for `lease`. None by default
     replicate      REPLICATE of jobs that name none: 1 to 65535, or "quorum"; "" is Disque's default. None by default
     attempts       deliveries of jobs that name no limit; 0: any number. None by default
     backoff        back-off of jobs that name none: a `Backoff`, or text as `exponential:1000:60000:20`; "": none. None

@@ -21,6 +21,9 @@ class Readiness(Protocol):
     def wait(self, limit_s: float | None, *, wants_room: bool) -> bool:
         """Wait until the socket has bytes or, with `wants_room`, takes some. Return False after `limit_s` seconds."""
 
+    def has_bytes(self) -> bool:
+        """Return whether a read would return now: with bytes, or because the other side closed the connection."""
+
     def close(self) -> None:
         """Forget the socket."""
 
@@ -39,11 +42,15 @@ class PollReadiness:
         """Wait until the socket has bytes or, with `wants_room`, takes some. Return False after `limit_s` seconds."""
         if wants_room:
             self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
-        limit_ms = None if limit_s is None else 0 if limit_s == 0 else max(1, int(min(limit_s, WAIT_S_MAX) * 1000))
-        events = self._poll.poll(limit_ms)
+        # poll rounds up a part of a millisecond.
+        events = self._poll.poll(None if limit_s is None else min(limit_s, WAIT_S_MAX) * 1000)
         if wants_room:
             self._poll.modify(self._sock, select.POLLIN)
         return bool(events)
+
+    def has_bytes(self) -> bool:
+        """Return whether a read would return now: with bytes, or because the other side closed the connection."""
+        return bool(self._poll.poll(0))
 
     def close(self) -> None:
         """Forget the socket."""
@@ -65,6 +72,10 @@ class SelectReadiness:
         limit = None if limit_s is None else min(limit_s, WAIT_S_MAX)
         readable, writable, failed = select.select([self._sock], written, [self._sock], limit)
         return bool(readable or writable or failed)
+
+    def has_bytes(self) -> bool:
+        """Return whether a read would return now: with bytes, or because the other side closed the connection."""
+        return self.wait(0, wants_room=False)
 
     def close(self) -> None:
         """Do nothing, because select keeps no state."""

@@ -31,7 +31,7 @@ class Repeat(Enum):
 class Lane(Enum):
     """A kind of connection. Commands that wait must not delay commands that don't."""
 
-    PLAIN = "plain"  # Commands that are answered at once.
+    PLAIN = "plain"  # Commands that don't wait.
     ADDS = "adds"  # ADDJOB, which is answered after the copies are made.
     OWN = "own"  # GETJOB and LOCK ACQUIRE, which may wait for long.
 
@@ -44,7 +44,7 @@ class Request(Generic[T]):
     read             reply → value
     repeat           the effect of a second execution
     lane             its kind of connection
-    wait_ms          milliseconds that the command itself may wait; None: it is answered at once, 0: for ever
+    wait_ms          milliseconds that the command itself may wait; None: it does not wait, 0: for ever
     wait_word        the index of that number in argv, if the wait may be shortened (GETJOB, LOCK ACQUIRE)
     node             the node it should go to; None: the client chooses
     is_pinned        it must go to `node` and to no other (cursors)
@@ -107,7 +107,7 @@ class Request(Generic[T]):
         if isinstance(reply, Exception):
             raise reply
         value = self.read(reply)
-        if isinstance(value, str | int):
+        if isinstance(value, (str, int)):
             return value
         if isinstance(value, Job):
             value.node, value.decode = node, decode

@@ -26,6 +26,9 @@ ID_LENGTH: Final = 40
 class Job:
     """A job as GETJOB and QPEEK return it.
 
+    id                             its id, 40 characters
+    queue                          the name of its queue
+    body                           its content, in bytes; `value` and `text` decode it
     nacks, additional_deliveries   its counters; None unless `withcounters=True`
     meta                           the pairs that it was added with; None unless `withmeta=True`
     lease_ms, attempt              milliseconds of the lease, and number of this delivery; None unless `withlease=True`
@@ -34,6 +37,7 @@ class Job:
     more                           further name-value pairs of the entry
     is_canceled                    set by a worker when the job is canceled. A handler in a thread should check it
     node                           the node that delivered it: WORKING and NACK only work where the job is known
+    decode                         the client's setting `decode`, which `value` uses
     tell                           set by a worker: the function to which `progress` passes its arguments
     """
 
@@ -89,7 +93,13 @@ class Job:
 
 @dataclass(slots=True)
 class NodeInfo:
-    """A node in HELLO. Its `priority` is 1 for a healthy node, 5 unlinked, 10 suspected, 100 failed or leaving."""
+    """A node in the answer to HELLO.
+
+    id           its id, 40 characters
+    host, port   the address for clients that it announces
+    priority     1 for a healthy node, 5 unlinked, 10 suspected, 100 failed or leaving; lower is better
+    more         further fields
+    """
 
     id: str
     host: str
@@ -100,7 +110,12 @@ class NodeInfo:
 
 @dataclass(slots=True)
 class Hello:
-    """The answer to HELLO: the node that answers, and the nodes that it knows, itself included."""
+    """The answer to HELLO.
+
+    version   version of the format
+    id        id of the node that answers
+    nodes     the nodes that it knows, itself included
+    """
 
     version: int
     id: str
@@ -109,7 +124,15 @@ class Hello:
 
 @dataclass(slots=True)
 class ClusterNode:
-    """A line of CLUSTER NODES. `flags` are as the node prints them, empty if there are none."""
+    """A line of CLUSTER NODES: a node as another one knows it.
+
+    id                 its id, 40 characters
+    host, port         its address for clients
+    flags              its flags as the node prints them, such as `myself`, `fail` or `leaving`
+    ping_sent_ms       Unix milliseconds of the last PING to it that has no answer; 0 if there is none
+    pong_received_ms   Unix milliseconds of its last PONG
+    linked             whether the link to it is up
+    """
 
     id: str
     host: str
@@ -122,12 +145,26 @@ class ClusterNode:
 
 @dataclass(slots=True)
 class QueueStat:
-    """The answer to QSTAT. Ages are in seconds, `import_rate` in jobs per second; `pause` is none, in, out or all.
+    """The answer to QSTAT: the figures of a queue, on one node or on all.
 
+    name            the name of the queue
+    len             number of pending jobs
+    age             seconds since the queue was created
+    idle            seconds since a job was last put in or taken out
+    blocked         number of clients that wait for its jobs
+    import_from     ids of the nodes that handed jobs over in the last seconds
+    import_rate     jobs per second that other nodes hand over
+    jobs_in         number of jobs that were put into the queue
+    jobs_out        number of jobs that clients or other nodes fetched
+    pause           none, in, out or all
     oldest_ms       milliseconds since the oldest pending job became ready; None if there is none
+    invisible       number of jobs that are in no queue and with no worker, for example because of a delay
+    running         number of jobs that a worker has
+    errored         number of jobs without attempts left
     rate_used       deliveries that count towards the setting `rate` now; 0 without that setting
     nodes           number of nodes whose figures are included
     nodes_missing   with `cluster`: ids of known nodes that did not answer
+    more            fields that this library does not know
     """
 
     name: str
@@ -265,10 +302,16 @@ class Voters:
 class JobInfo:
     """The answer to SHOW: a job as one node sees it.
 
+    id                        its id, 40 characters
     state                     wait-repl, active, queued or acked
     ttl, delay, retry         seconds; ttl is the remaining time
     ctime                     the creation: milliseconds times 1,000,000, plus a sequence
-    next_*_within             milliseconds, None when never
+    nodes_delivered           ids of the nodes that may have a copy
+    nodes_confirmed           ids of those that have confirmed their copy, or an acknowledgement
+    next_requeue_within       milliseconds until it is queued again; None: never
+    next_awake_within         milliseconds until the node checks it
+    nacks                     how often it was queued again because of a NACK
+    additional_deliveries     how often it was queued again for another reason
     queue, body               None for an ack of a job that the node never had
     attempt                   the number of deliveries
     leased                    whether this node delivered it, and its lease is not over
@@ -451,7 +494,7 @@ def queue_stat(reply: Reply) -> QueueStat | None:
     """Return QSTAT's answer; None for a queue that the node does not have."""
     if reply is None:
         return None
-    # Programs ask for thousands of queues at a time, so only values that are no numbers are converted.
+    # Programs ask for thousands of queues at a time, so only values that are not numbers are converted.
     pairs: dict[bytes, Any] = dict(zip(reply[::2], reply[1::2], strict=True))
     take = pairs.pop
     found = QueueStat(

@@ -91,7 +91,7 @@ def schedule(
                    chooses
     zones          number of zones that have a copy of each job; by default any number
     batch          name of the batch that each job belongs to; None, the default: none
-    delay          seconds until a job is queued; by default it is queued at once. Times may be a `timedelta`
+    delay          seconds until a job is queued; by default it is queued immediately. Times may be a `timedelta`
     retry          seconds without an ack after which a job is queued again; by default the node chooses
     ttl            seconds after which a job is dropped; by default the node chooses
     maxlen         a tick waits while the queue has this many jobs or more; by default there is no limit

@@ -34,6 +34,9 @@ READ_BYTES: Final = 65_536
 # Commands in flight at a time. The node always has work, and its replies fit into the system's buffers.
 WINDOW_COMMANDS: Final = 1_024
 
+# The socket has no room or no bytes now.
+WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
 
 class SocketConnection:
     """A connection to one node.
@@ -41,40 +44,54 @@ class SocketConnection:
     hello         the node's answer to HELLO
     sent_count    commands of the current exchange of which a byte may have left
     is_counted    it takes one of the pool's places
+    is_closed     nothing more can be sent
+    shelf         the pool's idle connections to the same node
     """
 
-    __slots__ = ("_decoder", "_is_open", "_readiness", "_sock", "address", "hello", "is_counted", "sent_count")
+    __slots__ = (
+        "_decoder",
+        "_is_tls",
+        "_readiness",
+        "_sock",
+        "address",
+        "hello",
+        "is_closed",
+        "is_counted",
+        "sent_count",
+        "shelf",
+    )
 
     def __init__(self, address: Address, sock: socket.socket) -> None:
         self.address = address
         self.hello: Hello | None = None
         self.sent_count = 0
         self.is_counted = False
+        self.is_closed = False
+        self.shelf: list[SocketConnection] = []
         self._sock = sock
+        self._is_tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = Decoder()
-        self._is_open = True
         self._readiness = readiness_of(sock)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing more can be sent."""
-        return not self._is_open
 
     def is_stale(self) -> bool:
         """Return whether an idle connection was closed by its node, or has bytes that answer no command."""
-        return not self._is_open or self._readiness.wait(0, wants_room=False)
+        return self.is_closed or self._readiness.has_bytes()
 
     def ask(self, payload: bytes, limit_s: float | None) -> Reply:
         """Send one command, return its reply (also a ReplyError). Raises ConnectionLostError, ProtocolError."""
         replies: list[Reply] = []
         self.sent_count = 1
         try:
-            sent = self._send(payload)
+            try:
+                sent = self._sock.send(payload)
+            except WOULD_BLOCK:
+                sent = 0
             if sent < len(payload):
                 self.sent_count = 0
                 self._exchange(iter(((payload[sent:], 1),)), limit_s, replies)
             while not replies:
-                self._wait(limit_s, wants_room=False)
+                if not self._readiness.wait(limit_s, wants_room=False):
+                    raise self._silence(limit_s)
                 self._receive(replies)
         except BaseException as error:
             self._break(error, len(replies))
@@ -119,18 +136,18 @@ class SocketConnection:
             if not out and len(replies) == self.sent_count:
                 return
             # Also after a part has left: a node that has half a command sends no answer that would wake this thread.
-            self._wait(limit_s, wants_room=len(out) > 0)
+            if not self._readiness.wait(limit_s, wants_room=len(out) > 0):
+                raise self._silence(limit_s)
             self._receive(replies)
 
     def _send(self, out: bytes | memoryview) -> int:
         try:
             return self._sock.send(out)
-        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+        except WOULD_BLOCK:
             return 0
 
-    def _wait(self, limit_s: float | None, *, wants_room: bool) -> None:
-        if not self._readiness.wait(limit_s, wants_room=wants_room):
-            raise ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True)
+    def _silence(self, limit_s: float | None) -> ReplyTimeoutError:
+        return ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True)
 
     def _receive(self, replies: list[Reply]) -> None:
         decoder = self._decoder
@@ -138,7 +155,7 @@ class SocketConnection:
         while is_more:
             try:
                 data = self._sock.recv(READ_BYTES)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except WOULD_BLOCK:
                 return
             if not data:
                 raise ConnectionLostError(f"{self.address}: closed by the node", sent=True)
@@ -148,7 +165,10 @@ class SocketConnection:
             if len(replies) > self.sent_count:
                 raise ProtocolError(f"{self.address}: a reply to no command")
             # TLS may hold decrypted bytes, which poll does not report.
-            is_more = len(data) == READ_BYTES or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
+            is_more = len(data) == READ_BYTES or (self._is_tls and self._has_decrypted())
+
+    def _has_decrypted(self) -> bool:
+        return isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0
 
     def greet(self, options: ClientOptions) -> None:
         """Send AUTH, CLIENT SETNAME and HELLO in one write. Raises ReplyError, ConnectionLostError."""
@@ -164,8 +184,8 @@ class SocketConnection:
 
     def close(self) -> None:
         """Close the connection. Closing it again has no effect."""
-        if self._is_open:
-            self._is_open = False
+        if not self.is_closed:
+            self.is_closed = True
             self._readiness.close()
             self._sock.close()
 

@@ -63,7 +63,7 @@ class AddTemplate:
         return b"%b$%d\r\n%b\r\n%b" % (head, len(body), body, tail)
 
     def one(self, body: bytes, more: tuple[bytes, ...] = ()) -> Request[str]:
-        """Return the command for one body as a request of its own. `more` are the words of its own options."""
+        """Return the command for one body as a separate request. `more` are the words of its own options."""
         like = self.request
         argv = (b"ADDJOB", like.argv[1], body, self._timeout, *self.options, *more)
         return Request(argv, like.read, like.repeat, like.lane, like.wait_ms, awaits_nodes=like.awaits_nodes)
@@ -103,7 +103,7 @@ class Adding:
             yield template.bulk(payloads, retry_unsafe=retry_unsafe)
 
     def extend(self, more: Callable[[Sequence[bytes]], Sequence[bytes]]) -> None:
-        """Add words to every command that is not encoded yet. `more` takes the words of its own options."""
+        """Add words to every command that is not encoded yet. `more` gets the words of the command's own options."""
         words_of = self._words_of
 
         def extended(body: Body) -> Sequence[bytes]:
@@ -146,7 +146,7 @@ def add_jobs(
     timeout_ms     milliseconds in which the node has to make the copies of a job, 5000 by default; 0 waits for ever
     replicate      number of copies, or "quorum": a majority of the node's data centre; by default the node chooses
     zones          number of zones that have a copy before the answer; by default any number
-    delay          seconds until the jobs are queued; by default they are queued at once
+    delay          seconds until the jobs are queued; by default they are queued immediately
     retry          seconds without an ack after which a job is queued again; by default the node chooses.
                    0: each is delivered at most once
     ttl            seconds after which a job is dropped; by default the node chooses
@@ -204,11 +204,15 @@ def add_jobs(
     return Adding(template, bodies, words_of)
 
 
-def template_of(queue: str | bytes, **options: Unpack[AddOptions]) -> AddTemplate:
+def template_of(queue: str | bytes, *, retry_unsafe: bool | None = None, **options: Unpack[AddOptions]) -> AddTemplate:
     """Return the template of ADDJOBs that have a queue and options in common. Raises ValueError as `add_job`."""
-    words = add_options(**options)
-    awaits_nodes = options.get("replicate") is None
-    return AddTemplate(queue, timeout_ms=ADD_TIMEOUT_MS, options=words, retry_unsafe=None, awaits_nodes=awaits_nodes)
+    return AddTemplate(
+        queue,
+        timeout_ms=ADD_TIMEOUT_MS,
+        options=add_options(**options),
+        retry_unsafe=retry_unsafe,
+        awaits_nodes=options.get("replicate") is None,
+    )
 
 
 def _bulk(value: bytes) -> bytes:

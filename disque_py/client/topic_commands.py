@@ -98,7 +98,7 @@ def publish(
     retry_unsafe   True: send the command again if its answer is lost, as in `add_job`. None, the default: the client's
                    setting
 
-    All jobs are made, or none. Raises ReplyError for a name that is no topic; NoReplError, PausedError, MaxLenError,
+    All jobs are made, or none. Raises ReplyError for a name that is not a topic; NoReplError, PausedError, MaxLenError,
     TooBigError, NoKeyError, OutOfMemoryError, UnreachableError, BatchClosedError; ConnectionLostError when the
     connection broke and the jobs may exist; ValueError for a number that is not whole.
 

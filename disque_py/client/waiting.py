@@ -1,4 +1,4 @@
-"""Waiting for the end of a job: by WAITJOB, or by looking at the job again and again.
+"""Waiting for the end of a job: by WAITJOB, or by checking the job repeatedly.
 
 A node replies to WAITJOB as soon as the job is over. It may be too old for WAITJOB, or refuse it until older nodes are
 upgraded. Then the client repeats SHOW CLUSTER instead, with pauses that grow from 20 ms to a second. But a node forgets
@@ -32,7 +32,7 @@ def is_older(error: ReplyError) -> bool:
 
 
 def is_told(end: JobEnd, left_s: float | None) -> bool:
-    """Return whether an answer to WAITJOB tells the end of a job.
+    """Return whether an answer to WAITJOB reports the end of a job.
 
     left_s   seconds until the wait's time-out; None: it has none. At the time-out, "unknown" may also mean that the
              job's node could not be asked (spec RW8), which is no end
@@ -41,7 +41,7 @@ def is_told(end: JobEnd, left_s: float | None) -> bool:
 
 
 def outcome_of(end: JobEnd, left_s: float | None) -> Outcome:
-    """Return the end of a job as `wait` tells it. Raises TimeoutError if none is told (`is_told`)."""
+    """Return the end of a job as `wait` reports it. Raises TimeoutError if there is none (`is_told`)."""
     if not is_told(end, left_s):
         raise TimeoutError(f"job {end.id} is not over: {end.status}")
     if end.status == UNKNOWN:

@@ -19,7 +19,8 @@ A canceled job ends its handler: a coroutine gets a CancelledError, and a functi
 
 The worker survives the loss of its nodes: it reports the error, and continues when a node is back. Two errors stop it,
 because waiting does not help: a wrong password, and a GETJOB that the node does not understand. Stopping is graceful:
-the worker fetches no more jobs, running handlers may finish within `grace_s`, and all other jobs are put back at once.
+the worker fetches no more jobs, running handlers may finish within `grace_s`, and all other jobs are put back
+immediately.
 """
 
 from __future__ import annotations
@@ -95,12 +96,12 @@ class WorkerHooks:
         """A handler takes the job."""
 
     def on_success(self, job: Job, seconds: float) -> None:
-        """The handler returned. The ack follows."""
+        """The handler returned after this number of seconds. The ack follows."""
 
     def on_failure(self, job: Job, error: BaseException, seconds: float) -> None:
-        """The handler raised anything but Retry and Fail. The job is given back, left to its RETRY, or given up.
+        """The handler raised anything but Retry and Fail, after this number of seconds.
 
-        Logged with a traceback.
+        The job is given back, left to its RETRY, or given up. By default the error is logged with a traceback.
         """
         _log.warning("job %s of %s failed, delivery %s", job.id, job.queue, job.delivery_count, exc_info=error)
 
@@ -271,7 +272,7 @@ class Worker:
         return function
 
     def run(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-        """Serve in a loop of its own until SIGTERM or SIGINT, then close the client. A second signal ends the grace.
+        """Serve in a new event loop until SIGTERM or SIGINT, then close the client. A second signal ends the grace.
 
         loop_factory   makes the loop, such as `uvloop.new_event_loop`; by default asyncio's own
 

@@ -24,7 +24,7 @@ NO_COMMAND: Final = "NOPERM this user has no permissions to run the '{}' command
 TOO_MANY_WORDS: Final = f"NOPERM a user whose names are restricted gives at most {WORDS_MAX} words per command"
 RATE: Final = "LIMIT the user may run {} commands in {} ms on this node"
 QUEUES: Final = "LIMIT the user may bring {} queues into being on this node"
-# Between two looks for queues that are gone.
+# The time between two searches for queues that are gone.
 LOOK_MS: Final = 1_000
 # Queues that are gone are looked for when there may be more of them than this, and than queues.
 QUEUES_GONE_MAX: Final = 1_000
@@ -43,7 +43,7 @@ class Refused(NamedTuple):
 
 
 def denied(broker: Broker, user: User, access: Access, argv: list[bytes], *, is_free: bool) -> Refused | None:
-    """Return why a user may not run this request; None if it may. Limits are not looked at.
+    """Return why a user may not run this request; None if it may. Limits are not checked here.
 
     is_free   the command is allowed in any case: a client must be able to log in
     """
@@ -103,7 +103,7 @@ def refusal(broker: Broker, client: Client, user: User, access: Access, argv: li
 
 
 def _may_make(broker: Broker, user: User, names: list[bytes]) -> bool:
-    """Note the queues among these that do not exist yet. Return whether the user may bring so many into being."""
+    """Note the queues among these that do not exist yet. Return whether the user may create as many queues."""
     known = broker.queues
     missing = dict.fromkeys([name for name in names if name not in known])
     if not missing:
@@ -121,7 +121,7 @@ def _may_make(broker: Broker, user: User, names: list[bytes]) -> bool:
 
 
 def end_wait(broker: Broker, client: Client) -> None:
-    """End the request for which a client waits with its error, if its user may make it no longer. Spec US8."""
+    """End the request that a client waits for with an error, if its user may no longer make it. Spec US8."""
     user, blocked = client.user, client.blocked
     if user is None or blocked is None:
         return

@@ -60,7 +60,7 @@ from disque_py.resp.replies import EMPTY_ARRAY
 TTL_DEFAULT_S: Final = 86_400
 RETRY_DEFAULT_S_MAX: Final = 300
 REPLICATE_MAX: Final = 65_535
-# An ASYNC job without a copy here waits so long for other nodes to hold it.
+# An ASYNC job without a copy here waits this long for other nodes to hold it.
 ASYNC_WAIT_MS: Final = 1_000
 
 NOREPL: Final = "NOREPL Not enough reachable nodes for the requested replication level"
@@ -265,7 +265,7 @@ def addjob(
             _stamp(job, rules)
         if more.key:
             if broker.recurring.is_checking:
-                return b""  # A schedule's options were read, which is all that was wanted (schedules.py).
+                return b""  # A schedule only has its options read here (schedules.py).
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
             create: keying.Create = partial(
@@ -357,7 +357,7 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
     """
     topic = argv[1]
     if broker.recurring.is_checking:
-        return addjob(broker, client, argv, [])  # A schedule's options are read.
+        return addjob(broker, client, argv, [])  # A schedule only has its options read.
     versions.refuse_older(broker, versions.FLOWS)
     queues = topics.queues_for(broker.topics[topic], _meta_of(argv))
     if not queues:
@@ -461,7 +461,7 @@ def _refuse(
 def _refuse_by_settings(
     broker: Broker, name: bytes, rules: QueueSettings, body_bytes: int, meta: dict[bytes, bytes]
 ) -> None:
-    """Refuse a new job that its queue's settings forbid. As `_refuse`. Spec QS7. CommandError."""
+    """Refuse a new job that its queue's settings forbid. Called like `_refuse`. Spec QS7. CommandError."""
     if rules.maxsize and body_bytes > rules.maxsize:
         raise CommandError(TOOBIG)
     if rules.exclusive_by and rules.exclusive_by not in meta:
@@ -518,7 +518,7 @@ def _create_with_key(
     if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
     if is_external and windows.replaced_ids(job):
-        raise CommandError(NOREPL)  # Only a node with a copy may take another job's place.
+        raise CommandError(NOREPL)  # Only a node with a copy of its new job may replace another job.
     batch: bytes | None = None if job.attributes is None else job.attributes.extra(BATCH)
     if batch is not None:
         keeping.begin(broker, batch)  # A job that has the key already would not be in it.

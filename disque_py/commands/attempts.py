@@ -158,7 +158,7 @@ def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
 
 
 def _extend(broker: Broker, job: Job, lease_ms: int) -> None:
-    """Let the lease of a job last so long from now."""
+    """Let the lease of a job last this long from now."""
     part = job.part
     if job.state != WAIT_REPL:
         if job.state == QUEUED:
@@ -316,7 +316,8 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
     if how.attempt:
         unheard = _learn_attempt(broker, job, how.attempt)
     elif part is not None and part.limit and not job.is_leased_here and part.ended >= job.attempt:
-        # A worker gives back a delivery of which this node has not heard yet: without it one more would be allowed.
+        # The worker may give back a delivery of which this node has not heard. Without it, one attempt too many is
+        # allowed.
         if _may_be_delivered(broker, job, part):
             unheard = _learn_attempt(broker, job, job.attempt + 1)
     if unheard:

@@ -1,9 +1,9 @@
 """The audit log: a line of JSON for each change by an operator, and for each refusal. Spec US10.
 
-A change is a command of @operate or @admin that changes something (permissions.py). Its line says how it ended, so a
-command that is answered later gets its line then. A refusal is a failed login, or a command that a user may not run.
-Secrets are left out as in MONITOR, and long commands are cut as in SLOWLOG. JSON keeps line ends of a client inside
-their strings.
+A change is a command of @operate or @admin that changes something (permissions.py). Its line has the outcome, so the
+line of a command that is answered later is written then. A refusal is a failed login, or a command that a user may not
+run. Secrets are left out as in MONITOR, and long commands are cut as in SLOWLOG. JSON keeps line ends of a client
+inside their strings.
 
 Refusals are also entries of ACL LOG and counted in INFO, with or without an audit log.
 """

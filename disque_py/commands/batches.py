@@ -113,7 +113,7 @@ def _shown(broker: Broker, client: Client, name: bytes) -> Generator[None, None,
     known = _known(broker, name)
     if known is None:
         return nil_array(client.protocol)
-    # Keepers hear of a job at about the same time: the one that knows most is ahead of the others.
+    # Keepers hear of a job at about the same time, so the keeper that knows most has the latest counts.
     best = max(shares, key=_knowledge)
     total = best[1] - best[ABORTED_AT]
     ends = dict(zip(COUNTED, best[2:], strict=False))

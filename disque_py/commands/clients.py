@@ -81,7 +81,7 @@ def _list_in_parts(broker: Broker) -> incremental.Steps:
         if at and at % CLIENTS_PER_PART == 0:
             yield
         each = broker.clients.get(number)
-        if each is not None:  # It may have gone since the last part.
+        if each is not None:  # The client may have disconnected since the last part.
             lines.append(line_of(broker, each) + "\n")
     return bulk("".join(lines))
 

@@ -83,11 +83,11 @@ def _rewritten(failure: OSError | None) -> bytes:
     return OK
 
 
-# -- what a change means for the broker ------------------------------------------------------------
+# -- effects of a change on the broker -------------------------------------------------------------
 
 
 def _maxmemory_changed(broker: Broker) -> None:
-    """Compute new marks. Jobs above them are evicted at once as far as that is safe (memory.py)."""
+    """Compute new marks. Jobs above them are evicted immediately, as far as that is safe (memory.py)."""
     broker.apply_maxmemory()
     limit = broker.settings.maxmemory
     if limit and broker.used_memory > limit:

@@ -1,7 +1,7 @@
 """ACKJOB, CANCELJOB, FASTACK, DELJOB: commands that end jobs.
 
-Options stand behind the ids. ATTEMPT and FENCE name one delivery of one job: a command for an older delivery changes
-nothing. Every command that ends a job ends the claim of its delivery, too. The core does the work. Spec R11, Y9, EX5.
+Options follow the ids. ATTEMPT and FENCE name one delivery of one job: a command for an older delivery changes nothing.
+Every command that ends a job ends the claim of its delivery, too. The core does the work. Spec R11, Y9, EX5.
 """
 
 from __future__ import annotations

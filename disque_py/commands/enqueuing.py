@@ -51,7 +51,7 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
         requeue.release(broker, job)
         return 1
     if part is not None and part.is_spent(job.attempt):
-        return 0  # It is with its last worker; afterwards it is errored.
+        return 0  # Its last worker has it. When that attempt ends, the job is errored.
     if job.was_queued:
         if job.deliveries < COUNTER_MAX:
             job.deliveries += 1

@@ -31,7 +31,7 @@ MS_MAX: Final = 100_000_000_000_000
 NO_LOG: Final = "NOLOG none"
 NO_BLOCKS: Final = "NOPERM a user whose names are restricted reads FORMAT LINES"
 NO_READ: Final = "NOPERM this user has no permissions to run the 'events|read' command"
-# Lines that are filtered in one go: about a millisecond of work.
+# The bytes of lines that are filtered at a time: about a millisecond of work.
 FILTERED_BYTES_MAX: Final = 256 << 10
 
 Reply = bytes | CommandError

@@ -47,7 +47,7 @@ from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.resp.replies import array, nil_array
 
 QUEUES_MAX: Final = 4_096
-FROM_ADVICE: Final = "Queues stand behind FROM: GETJOB [options] FROM queue [queue ...]"
+FROM_ADVICE: Final = "Name the queues after FROM: GETJOB [options] FROM queue [queue ...]"
 NO_FROM: Final = f"{SYNTAX}: FROM is missing. {FROM_ADVICE}"
 NO_QUEUE: Final = f"{SYNTAX}: there is no queue behind FROM. {FROM_ADVICE}"
 # Bytes of a wrong word that are quoted.
@@ -73,7 +73,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if at >= end:
             raise CommandError(NO_FROM)
         option = argv[at]
-        if option == b"FROM":  # As nearly all write it.
+        if option == b"FROM":  # Nearly all clients write it in capitals.
             at += 1
             break
         option = b"nohang" if option == b"NOHANG" else option.lower()
@@ -218,7 +218,7 @@ def _getjob_of_none(
 
 
 def _is_held_up(queue: Queue, options: FetchOptions) -> bool:
-    """Return whether the queue has jobs for such a GETJOB that only the disk's trouble holds back."""
+    """Return whether the queue has jobs for this GETJOB that only errors of the disk hold back."""
     if options.where is not None:
         group = queue.filters.group(options.where) if queue.filters is not None else None
         length = 0 if group is None else group.retried.length if options.is_picky else group.length
@@ -239,7 +239,7 @@ class _Asked(NamedTuple):
 def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:
     """Begin a GETJOB again when the body of its first job is back from disk.
 
-    A GETJOB that has found jobs before such a one replies with these: no lease runs while its client waits for a disk.
+    A GETJOB that has found other jobs before replies with those, so no lease runs while its client waits for a disk.
     """
     is_stalled = True
     queues: list[Queue] = []

@@ -143,7 +143,7 @@ def _is_wanted(broker: Broker, client: Client, outcome: Outcome) -> bool:
 
 
 def _extend(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """EXTEND name owner fence ms → ms; the lease begins anew."""
+    """EXTEND name owner fence ms → ms; the lease starts again."""
     name, owner = argv[2:4]
     _names(name, owner)
     fence = between(argv[4], 1, FENCE_LIMIT, FENCE_ERROR)
@@ -247,7 +247,7 @@ def _shown(broker: Broker, client: Client, name: bytes) -> incremental.Steps:
     for found in shares:
         items += [tuple(item[:ITEM_FIELDS]) for item in found if is_grant_item(item)]
     held = locking.held_by_majority(items, least)
-    # Of figures that voters told, the highest that enough of them have reached.
+    # The highest number of attempts that at least `least` voters have reached.
     attempts = sorted([item[5] for item in items], reverse=True)[least - 1 : least]
     done_ms = sorted([item[8] for item in items], reverse=True)[least - 1 : least]
     if held is None and not any(attempts) and not any(done_ms):

@@ -111,7 +111,7 @@ def answer(broker: Broker, client: Client, reply: Callable[[], bytes]) -> bytes 
 
     def outcome(_: OSError | None) -> bytes:
         if broker.clients.get(client.id) is not client:
-            return b""  # It has hung up, and learns nothing.
+            return b""  # The client has hung up, so it gets no reply.
         return reply()
 
     return deferred_reply.begin(broker, client, start, outcome)

@@ -18,7 +18,7 @@ from disque_py.core.users import NO_NAME
 from disque_py.resp.replies import nil_array
 
 TOO_MANY: Final = f"ERR at most {PATTERNS_MAX} patterns"
-# Queues whose jobs need a claim that one GETJOB looks at.
+# The most queues with claims that one GETJOB looks at.
 NAMES_MAX: Final = 1_000
 TOO_LONG: Final = f"ERR a pattern must have 1 to {PATTERN_BYTES_MAX} bytes"
 
@@ -35,9 +35,9 @@ def check_patterns(words: list[bytes]) -> None:
 
 
 def narrowed(client: Client, words: list[bytes]) -> list[bytes]:
-    """Return patterns for the matching queues that the client's user may use. CommandError if there are none such.
+    """Return patterns for the matching queues that the client's user may use. CommandError if there are none.
 
-    A user may have patterns that overlap with these, and the queues of both can't be told as patterns. Spec US5.
+    The user's own patterns may overlap with these. No pattern describes the queues that match both. Spec US5.
     """
     user = client.user
     if user is None or user.has_all_names:

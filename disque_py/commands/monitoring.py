@@ -78,7 +78,7 @@ def redact(argv: list[bytes], name: str | None = None) -> list[bytes]:
 
 def _redact_hello(argv: list[bytes]) -> list[bytes]:
     shown = list(argv)
-    for at in range(1, len(argv) - 1):  # A HELLO without a version contains a password all the same.
+    for at in range(1, len(argv) - 1):  # Even a HELLO without a version may contain a password.
         if argv[at].lower() == b"auth":
             shown[at + 2 : at + 3] = [REDACTED] * len(shown[at + 2 : at + 3])
     return shown

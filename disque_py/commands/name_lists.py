@@ -18,7 +18,7 @@ from disque_py.core.users import visible
 from disque_py.resp.glob import matches
 from disque_py.resp.replies import bulk, bulk_array
 
-# Names that are compared with a pattern, or put in order, in one go; and the longest pattern. That is at most about a
+# Names that are compared with a pattern, or sorted, at a time; and the longest pattern. That is at most about a
 # millisecond of work.
 NAMES_PER_PART: Final = 200
 PATTERN_BYTES_MAX: Final = 1_024

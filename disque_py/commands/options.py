@@ -25,7 +25,7 @@ LEASEMS_ERROR: Final = "ERR LEASEMS must be a number of milliseconds > 0"
 FENCE_ERROR: Final = "ERR FENCE must be a number > 0"
 ATTEMPT_ERROR: Final = f"ERR ATTEMPT must be a number from 1 to {ATTEMPT_MAX}"
 ONE_ID: Final = "ERR ATTEMPT and FENCE need exactly one job id"
-# Of a long list of ids, so many words at its end are looked at for options.
+# At the end of a long list of ids, this many words are searched for options.
 OPTION_WORDS_MAX: Final = 64
 LEASE_ERROR: Final = "ERR LEASE must be a number of seconds > 0"
 TOKEN_ERROR: Final = f"ERR TOKEN must have 1 to {TOKEN_BYTES_MAX} bytes"

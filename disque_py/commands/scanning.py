@@ -40,7 +40,7 @@ _STATES = {STATE_NAMES[state].encode(): state for state in (WAIT_REPL, ACTIVE, Q
 
 
 class _Cursor:
-    """The cursor: the one word that is no option. A second one is a mistake."""
+    """The cursor: the only word that is no option. A second such word is a mistake."""
 
     def __init__(self) -> None:
         self.value = 0

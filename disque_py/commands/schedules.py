@@ -64,7 +64,7 @@ NOT_ALLOWED: Final = (b"async", b"key", b"window", b"replace")
 # Options of ADDJOB that are a single word, or have two behind them. The others have one.
 SINGLE: Final = (b"async", b"replace")
 DOUBLE: Final = (b"meta",)
-# The name of the word that is wrong is looked for in so many options.
+# The most options among which the wrong word is searched for.
 SEARCHED_MAX: Final = 64
 
 
@@ -210,7 +210,7 @@ def _pause(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _resume(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """RESUME name: ticks after now fire again. Those of the pause are neither fired nor missed."""
+    """RESUME name: ticks from now on fire again. Ticks during the pause neither fire nor count as missed."""
     found = broker.recurring.known.get(argv[2])
     if found is None:
         return integer(0)

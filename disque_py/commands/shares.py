@@ -50,7 +50,7 @@ PART_ITEMS: Final = 1_000
 # QDEPTH: values in a share that travels, and groups of jobs looked at per part.
 DEPTH_VALUES_MAX: Final = 10_000
 DEPTH_PART: Final = 2_500
-# So many values or jobs are gathered before they are sorted.
+# The values or jobs that are gathered before they are sorted.
 FRESH_MAX: Final = 1_000
 # QPEEK: jobs looked at per part.
 PEEK_PART: Final = 1_000
@@ -181,7 +181,7 @@ def first_jobs(
 
 
 class FirstJobs:
-    """The first |count| of very many jobs, in queue order; negative: the last, last to first."""
+    """The first |count| of very many jobs, in queue order; with a negative count the last ones, from the end."""
 
     __slots__ = ("_best", "_fresh", "_is_backwards", "_most")
 
@@ -298,7 +298,7 @@ def best_of(shares: list[list[Peeked]], count: int, name_bytes: int) -> Generato
     The list ends where the share of one node may have ended: behind that, jobs of this node could be missing.
     """
     for share in shares:
-        share.sort(key=Peeked.place, reverse=count < 0)  # It is sorted already, but for nodes that are in error.
+        share.sort(key=Peeked.place, reverse=count < 0)  # Already sorted, unless the other node is in error.
         if len(share) > PEEK_PART:
             yield
     found: list[Peeked] = []
@@ -345,7 +345,7 @@ def depths(broker: Broker, name: bytes, by: bytes, status: bytes, count: int) ->
     largest = Largest(count)
     at = len(index.listed)
     while at > 0:
-        # From the end on: a group that goes meanwhile leaves its place to one that was looked at.
+        # From the end: if a group is removed meanwhile, a group that was already looked at moves to its place.
         end, at = at, max(0, at - DEPTH_PART)
         largest.offer([(-group.length, group.values[0]) for group in index.listed[at:end] if group.length])
         if at:
@@ -669,7 +669,7 @@ def _described(broker: Broker, job_id: bytes) -> Share:
 
 
 def shown_of(answer: Any) -> Shown:
-    """Return a job as a node shows it. Its values are encoded anew, so no node writes into a client's stream."""
+    """Return a job as a node shows it. Its values are encoded again, so no node writes into a client's stream."""
     if answer is None:
         return Shown(-1, b"", None)
     values = _list_of(answer, 3)

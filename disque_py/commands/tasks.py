@@ -1,7 +1,7 @@
 """QPURGE, QMOVE, QREDRIVE, QREBALANCE, QTASK: work on the jobs of a queue, on all nodes (core/tasks.py).
 
-The client waits for the end of its task, or has its id at once with ASYNC. A client that hangs up does not end it.
-Spec MV5, MV8, ZN7.
+The client waits for the end of its task; with ASYNC it gets the id of the task immediately. A client that hangs up does
+not end its task. Spec MV5, MV8, ZN7.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def nacktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None
 
 
 def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """EXTENDTOKEN token seconds → number of leases that last so long from now."""
+    """EXTENDTOKEN token seconds → number of leases that last this long from now."""
     lease_ms = read_lease(argv[2], EXTEND_ERROR)
 
     claimed: list[Job] = []

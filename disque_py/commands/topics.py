@@ -1,7 +1,7 @@
 """TOPIC: bindings of topics to queues, on all nodes, and PUBLISH.
 
-A change is answered as one of queue settings is: when it is on disk and the linked nodes had their time to take it
-over. The jobs of a topic are made by ADDJOB (adding.py). Spec TP7, TP8.
+A change is answered like one of queue settings: when it is on disk and linked nodes had a second to confirm it. The
+jobs of a topic are made by ADDJOB (adding.py). Spec TP7, TP8.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Changes of users: in this node, in its ACL file, and in the cluster. Spec US7, US8.
 
-A change is in force at once. Clients of a removed or disabled user are disconnected, and so are clients that wait for
-jobs, or stream commands or events, which they may not see any more. A client that waits for a lock, for the ends of
-jobs or for a batch gets the error of its command. A client that changes its own user gets the reply first.
+A change is in force immediately. Clients of a removed or disabled user are disconnected. So are clients that wait for
+jobs, or stream commands or events, if their user may not see these any more. A client that waits for a lock, for the
+ends of jobs or for a batch gets the error of its command. A client that changes its own user gets the reply first.
 
 With `acl-cluster yes` users are shared state, as queue settings are (core/settings_sync.py): one field with the rules
 of a user. Each node obeys each change when it hears of it. Rules that only a newer version knows grant nothing here.
@@ -38,7 +38,7 @@ NO_FILE: Final = (
 
 
 def put(broker: Broker, user: User) -> None:
-    """Add or replace a user, and let its clients obey the change."""
+    """Add or replace a user, and apply the change to its clients."""
     broker.users.put(user)
     _obey(broker, user.name)
 
@@ -85,7 +85,7 @@ def replace_all(broker: Broker, users: dict[bytes, User]) -> None:
 
 
 def load(broker: Broker, text: bytes) -> None:
-    """Take the users of the ACL file. ValueError says all that is wrong with it; then nothing changes."""
+    """Take the users of the ACL file. ValueError with all mistakes in it; then nothing changes."""
     replace_all(broker, read_lines(text, broker.users.catalog))
 
 
@@ -108,7 +108,7 @@ def _heard(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
 
 
 def _readable(broker: Broker, name: bytes, rules: list[bytes]) -> User:
-    """Return the user with the rules that this version knows. Any other rule than of a command turns it off."""
+    """Return the user with the rules this version knows. An unknown rule turns it off, unless it names a command."""
     user = new_user(name)
     is_known = True
     for rule in rules:
@@ -144,7 +144,7 @@ def drop_users(broker: Broker, client: Client, names: list[bytes]) -> bytes | No
 
 
 def _as_actor(broker: Broker, client: Client, deed: Callable[[], None]) -> bool:
-    """Do something for a client. Return whether the client's own user is gone with it."""
+    """Do `deed` for a client. Return whether it removed the client's own user."""
     broker.users.actor = client
     broker.users.is_actor_gone = False
     try:

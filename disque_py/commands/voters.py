@@ -92,7 +92,7 @@ def _shown(broker: Broker, client: Client) -> incremental.Steps:
     elif broker.claims.memory.is_conflict or any(found[each][2] == IN_CONFLICT for each in listed if each in found):
         state = "conflict"
     else:
-        # A list of which no majority grants yet is not in effect.
+        # A list is not in effect until a majority of it grants claims.
         is_changing = len(ready) < current.majority and any(found[each][2] == electing.COPIES for each in mute)
         state = "changing" if is_changing else "ready"
     lease_s = -(-current.lease_max_ms // 1_000) if current is not None else 0

@@ -1,13 +1,13 @@
 """OpenID Connect: tokens of an issuer (JWT), checked by its published keys.
 
 The discovery document has the addresses of the issuer. Its keys are fetched when they are first needed, and again after
-an hour. They are also fetched when a token names an unknown key, but at most once in half a minute, so that bad tokens
-put no load on the issuer. While the issuer does not answer, its keys stay in force for a day.
+an hour. They are also fetched when a token names an unknown key. This happens at most once in half a minute, so that
+bad tokens put no load on the issuer. While the issuer does not answer, its keys stay in force for a day.
 
-A token is valid if one of the issuer's keys signed it with a public-key algorithm, if issuer and audience are those of
-the settings, and if the current time is in its validity period, with a tolerance of `oidc-leeway` seconds. The access
-file maps claims to roles (claims.py). People log in at the console by the authorization code flow with PKCE
-(console/code_flow.py).
+A token is valid under three conditions. One of the issuer's keys signed it with a public-key algorithm. Issuer and
+audience are those of the settings. The current time is in its validity period, with a tolerance of `oidc-leeway`
+seconds. The access file maps claims to roles (claims.py). People log in at the console by the authorization code flow
+with PKCE (console/code_flow.py).
 """
 
 from __future__ import annotations

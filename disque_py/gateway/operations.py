@@ -1,8 +1,8 @@
 """The table of operations: everything that a door can do.
 
-A row has the operation's name, its HTTP method and path, the role that it needs, its arguments, the broker's commands
-behind it, and its errors besides the common ones. HTTP routes, OpenAPI, the reference, permission checks and the gRPC
-mapping are derived from the table. actions/ has a function for each row.
+A row has the operation's name, its HTTP method and path, and the role that it needs. It also has the arguments, the
+broker's commands behind it, and its errors besides the common ones. HTTP routes, OpenAPI, the reference, permission
+checks and the gRPC mapping are derived from the table. actions/ has a function for each row.
 """
 
 from __future__ import annotations

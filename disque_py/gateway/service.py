@@ -207,7 +207,7 @@ class Service:
         """Count a stream of a principal. Raises RefusedError."""
         count = self._streams.get(principal.name, 0)
         if count >= self.settings.streams_max:
-            raise RefusedError("LIMIT", "too many streams at once (streams-max)")
+            raise RefusedError("LIMIT", "too many streams at a time (streams-max)")
         self._streams[principal.name] = count + 1
 
     def close_stream(self, principal: Principal) -> None:

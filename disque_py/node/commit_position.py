@@ -51,7 +51,7 @@ class CommitPosition:
             and (events is None or events.ready_position() >= events_at)
             and (journal is None or journal.ready_position() >= journal_at)
         ):
-            return  # The turn is written already, as nearly always without a journal: nothing will wait for it.
+            return  # The turn is already written, so nothing waits for it. Without a journal this is the usual case.
         self.position += 1
         self._turns.append((self.position, journal_at, events_at))
 

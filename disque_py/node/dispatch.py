@@ -2,10 +2,10 @@
 
 `execute` runs a client's requests. `receive` takes another node's messages. `tick` does the work that is due.
 `link_up`, `link_lost`, `incoming_lost`, `new_run` and `forgotten` report changes of links and nodes. Work for the
-outside lies in `broker.outbox` afterwards.
+outside is in `broker.outbox` afterwards.
 
 The order of checks before a command runs is the original's (spec R3). Rare conditions (a password, MONITOR, loading)
-are behind one test, and each is looked at only when one of them holds.
+are behind one test: each is checked only if at least one of them is true.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ OVERLAP_MAX: Final = 1_000
 # Rounds of slots of caps in one turn. A round gives each value that waits up to capping.WANTED_MAX slots.
 CAP_ROUNDS_PER_TURN: Final = 16
 
-# Larger than any time and any reply, and still a small number for compiled code.
+# Larger than any time and any reply, but small enough to be a native number in compiled code.
 NO_LIMIT: Final = 1 << 60
 
 # An unknown command is quoted in the error, cut to a readable length.
@@ -343,7 +343,7 @@ def execute(
                 out.append(reply)
                 room -= len(reply)
         else:
-            client.is_silenced = mode != REPLY_ON  # The mode of now decides about the reply, whenever it comes.
+            client.is_silenced = mode != REPLY_ON  # The present mode decides about the reply, whenever it comes.
             if mode == REPLY_SKIP and client.reply_mode == REPLY_SKIP:
                 client.reply_mode = REPLY_ON
             elif client.reply_mode == REPLY_SKIP_AGAIN:
@@ -368,7 +368,7 @@ def _wrong_count(entry: CommandEntry, count: int) -> bytes:
 
 
 def _needs_checks(broker: Broker) -> bool:
-    """Return whether a rare condition holds that each command must be checked against."""
+    """Return whether there is a rare condition that each command must be checked against."""
     return (
         bool(broker.settings.requirepass)
         or bool(broker.monitors)
@@ -379,7 +379,7 @@ def _needs_checks(broker: Broker) -> bool:
 
 
 def _slow_ns(broker: Broker) -> int:
-    """Return the duration from which a command may belong into SLOWLOG or LATENCY."""
+    """Return the shortest duration with which a command may belong into SLOWLOG or LATENCY."""
     settings = broker.settings
     slow_us = settings.slowlog_log_slower_than
     slow_ns = slow_us * 1_000 if slow_us >= 0 else NO_LIMIT
@@ -417,7 +417,7 @@ def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[byte
 
 
 def _change_of(broker: Broker, client: Client, entry: CommandEntry, argv: list[bytes]) -> auditing.Change | None:
-    """Return the change that the audit log is to have of this request; None if it has none. Spec US10."""
+    """Return the change that the audit log records for this request; None if it records none. Spec US10."""
     if not broker.settings.audit_log:
         return None
     unit = entry.access.unit(argv)
@@ -427,21 +427,21 @@ def _change_of(broker: Broker, client: Client, entry: CommandEntry, argv: list[b
 
 
 def _wait_for_loading(broker: Broker, client: Client) -> None:
-    """Keep the client's next request until the journal is read and settings are known, or for long (`settle`)."""
+    """Keep the client's next request until the journal is read and settings are known, with a time limit (`settle`)."""
     if client.waiting == RUNNING:
         client.waiting = WAITS_FOR_LOADING
         broker.waits.early[client] = None
 
 
 def _is_early(broker: Broker) -> bool:
-    """Return whether clients that came right after the start wait on. Spec QS5."""
+    """Return whether clients that came right after the start go on waiting. Spec QS5."""
     if broker.is_loading:
         return broker.now_ms < broker.waits.loading_until_ms
     return broker.queue_settings.exchange.wait_until_ms > broker.now_ms
 
 
 def _let_early_in(broker: Broker) -> None:
-    """Let clients go on that waited for the loading: they are served, or get -LOADING."""
+    """Continue clients that waited for the loading: they are served, or get -LOADING."""
     for client in broker.waits.early:
         client.waiting = RUNNING
         broker.outbox.clients[client] = None
@@ -449,7 +449,7 @@ def _let_early_in(broker: Broker) -> None:
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
-    """MONITOR sees what is executed."""
+    """Send a command that is executed to the clients of MONITOR."""
     line = monitor_line(broker, client, argv)
     for monitor in broker.monitors:
         monitor.reply(line)
@@ -459,8 +459,8 @@ def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
 def _unknown(client: Client, argv: list[bytes]) -> bytes:
     """Return the reply to a word that is not in the table. QUIT is handled here, since it can't be renamed.
 
-    There are no transactions. A client that begins one must not have half of it executed. So after MULTI all commands
-    are refused, up to EXEC or DISCARD. These three are not in the table, because clients believe what COMMAND lists.
+    There are no transactions. If a client begins one, no part of it may be executed. So after MULTI all commands are
+    refused, up to EXEC or DISCARD. These three are not in the table, because clients rely on the list of COMMAND.
     """
     word = argv[0]
     lowered = word.lower()
@@ -528,7 +528,7 @@ def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
     """Handle the job messages of one frame. MalformedMessageError if a run doesn't have the shape of its kind."""
     for run in runs:
         if broker.is_loading and run[0] not in WHILE_LOADING:
-            continue  # As if it had been lost: important messages are repeated (spec Q32).
+            continue  # It counts as lost: important messages are repeated (spec Q32).
         handler = MESSAGES.get(run[0])
         if handler is None:
             broker.stats.ignored("message of an unknown kind")  # A newer node; it does not rely on our understanding.
@@ -542,7 +542,7 @@ def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
 
 
 def link_up(broker: Broker, node: Node) -> None:
-    """Our link to the node is up: send what it may have missed, and continue what waited for it."""
+    """Handle a new link of ours to the node: send the messages that it may have missed, and continue waiting work."""
     broker.sets.forget_packed()
     pausing.on_link_up(broker, node)
     settings_sync.on_link_up(broker, node)
@@ -585,7 +585,7 @@ def _end_run(broker: Broker, node: Node) -> None:
 
 
 def link_lost(broker: Broker, node: Node) -> None:
-    """Our link to the node broke, or we hung it up."""
+    """Handle the end of our link to the node: it broke, or we hung it up."""
     capping.on_link_lost(broker, node)
     _end_questions(broker, node)
     repair.on_link_lost(broker, node)
@@ -595,7 +595,7 @@ def link_lost(broker: Broker, node: Node) -> None:
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
-    """The node's link to us broke: its interest ends. The node announces it again on its next link."""
+    """Handle the end of the node's link to us: its interest ends. The node announces it again on its next link."""
     settings_sync.forget_node(broker, node)
     _forget_interest(broker, node)
     _end_questions(broker, node)
@@ -605,14 +605,14 @@ def incoming_lost(broker: Broker, node: Node) -> None:
 
 
 def new_run(broker: Broker, node: Node) -> None:
-    """The node has a new process: what was agreed with the old one is void."""
+    """Handle a new process of the node: all agreements with the old one are void."""
     _end_run(broker, node)
     job_waits.on_incoming_lost(broker, node)
     keeping.on_link_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
-    """The node left the table: acks no longer wait for it, and hand-overs to it are over."""
+    """Handle a node that left the table: acks no longer wait for it, and hand-overs to it are over."""
     _end_run(broker, node)
     broker.sets.forget_all()
     broker.acks.has_forgotten = True
@@ -685,8 +685,8 @@ def settle(broker: Broker) -> None:
 def _settle_caps(broker: Broker) -> None:
     """Ask for slots, and serve clients whose jobs got some.
 
-    Each round may find jobs of other values, so a turn has a bounded number of rounds. The last one tells which slots
-    were taken, and the next turn goes on with what it gave out.
+    Each round may find jobs of other values, so a turn has a bounded number of rounds. The last round reports the slots
+    that were taken, and the next turn goes on from there.
     """
     for _ in range(CAP_ROUNDS_PER_TURN):
         capping.settle(broker)

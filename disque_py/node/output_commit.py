@@ -1,12 +1,12 @@
 """Output commit: replies and messages leave the node only when their record is safe.
 
-A reply to a command that changed something waits for the journal's position of its turn. So does a message that
-another node relies on. Replies and messages that need no record leave at once (spec P1, P2, P3). Later replies on a
-connection wait behind earlier ones. Messages that wait keep their order. The journal's policy decides when a record
-is safe (persistence/journal.py).
+A reply to a command that changed something waits for the journal's position of its turn. So does a message that another
+node relies on. Replies and messages that need no record leave immediately (spec P1, P2, P3). Later replies on a
+connection wait behind earlier ones. Messages that wait keep their order. The journal's policy decides when a record is
+safe (persistence/journal.py).
 
 On a node with an event log, replies and messages also wait for the turn's events, with or without a journal. Then a
-CommitPosition stands for both logs (node/commit_position.py).
+CommitPosition combines both logs (node/commit_position.py).
 
 At the end of a turn the driver calls `record`, `hold_messages` and `hold_replies`. It calls `released` for the clients
 that may go on.
@@ -69,9 +69,9 @@ from disque_py.core.client import WROTE_IN_TROUBLE, WROTE_NOTHING, Client
 from disque_py.node.commit_position import CommitPosition
 from persistence.journal import ALWAYS, Journal
 
-# Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
-# life: if the disk could delay these, other nodes would take this node for dead.
-# Queue settings have a file of their own, which is written before they are told. So have the grants of voters.
+# Messages that promise nothing. A copy is sent while our own record is written. The others are questions and signs of
+# life: if the disk could delay these, other nodes would suspect this node. Queue settings have another file, which is
+# written before they are sent. So have the grants of voters.
 OF_SETTINGS: Final = (SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS)
 # Slots bound deliveries, and promise nothing about a job.
 OF_CAPS: Final = (CAP_FOLLOW, CAP_ASK, CAP_GRANT, CAP_SETTLE, CAP_USE)
@@ -167,8 +167,8 @@ class OutputCommit:
     def _messages_in_trouble(self, runs: list[Run]) -> list[Run]:
         """Return all messages but confirmations of copies, while the journal can't be written.
 
-        Changes that are allowed meanwhile live in memory alone. A copy that is on no disk does not count as a copy, so
-        no other node may rely on it.
+        Changes that are allowed meanwhile are only in memory. A copy that is on no disk does not count as a copy, so no
+        other node may rely on it.
         """
         held = self._messages
         free = [run for _, waiting in held for run in waiting] + runs
@@ -178,8 +178,8 @@ class OutputCommit:
     def leave_out(self, node: Node) -> None:
         """Drop the messages that wait for this node: its process has ended, and the next one must not get them.
 
-        Hand-over numbers hold for one process (spec H1). The next process would take a finished hand-over for a new
-        one, whose job was perhaps delivered before. It would take an answer for the answer to another hand-over.
+        Hand-over numbers are valid for one process (spec H1). The next process would take a finished hand-over for a
+        new one, whose job was perhaps delivered before. It would take an answer for the answer to another hand-over.
         """
         self._messages = deque((position, without(runs, node)) for position, runs in self._messages)
 
@@ -235,7 +235,7 @@ class OutputCommit:
         return clients
 
     def release_all(self) -> None:
-        """Let everything go: the journal, the only log, is closed."""
+        """Release all replies and messages: the journal, the only log, is closed."""
         for _, client in self._clients:
             while client.held:
                 client.out += client.held.popleft()[1]

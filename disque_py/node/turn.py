@@ -90,7 +90,7 @@ class Driver:
         self.spill: SpillService | None = None
         self._on_turn = on_turn
         self._save_nodes = save_nodes
-        # Puts the nodes file where a kill can't lose it, without waiting for the disk.
+        # Writes the nodes file so that a kill can't lose it, without waiting for the disk.
         self.write_nodes: Callable[[], None] | None = None
         self._notice = notice
         self.read_clock()
@@ -204,7 +204,7 @@ class Driver:
         self.has_more = True
 
     def journal_changed(self) -> None:
-        """Take over progress or trouble of the disk. Clients that waited for it go on at the end of this turn."""
+        """Take note of progress or errors of the disk. Clients that waited for it go on at the end of this turn."""
         self.begin()
         journal = self.journal
         if journal is None:
@@ -317,7 +317,7 @@ class Driver:
             client.port.wake()
 
     def release(self) -> None:
-        """Release what waited for a log that has advanced, without a turn: nothing else has happened."""
+        """Release replies and messages that waited for a log that has advanced. No turn is needed for that."""
         output_commit = self.output_commit
         if self.is_open or output_commit is None:
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 STAR: Final = None
-# A `Glob` remembers so many characters.
+# The most characters whose bits a `Glob` remembers.
 MASKS_MAX: Final = 256
 # One element of a pattern: STAR, or the ranges of characters that match and whether they are excluded instead.
 Element = tuple[tuple[tuple[str, str], ...], bool] | None

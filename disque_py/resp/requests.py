@@ -3,8 +3,8 @@
 `_careful` is the protocol: it knows all limits and error texts of spec R1, and can stop and resume at any byte. Nearly
 all input is complete commands in their usual form. Compiled code reads these in one short loop (`whole_requests`). In
 plain Python, and where a command is cut, `_fast` uses hiredis at a fifth of the cost. hiredis reserves memory for any
-declared array length, so input that could hurt it goes to the careful parser. The result of hiredis counts only when
-the careful parser would give the same. Otherwise the same bytes are read again carefully.
+declared array length, so input that could make it reserve too much goes to the careful parser. The result of hiredis is
+used only if the careful parser would give the same. Otherwise the same bytes are read again carefully.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class RequestParser:
             arguments = list(chain.from_iterable(found))
             joined = b"".join(arguments)
             if not all(found):
-                raise TypeError  # As the two calls above do for all but lists of bytes.
+                raise TypeError  # The two calls above do the same for anything but lists of bytes.
         except (TypeError, hiredis.ProtocolError, hiredis.ReplyError):
             self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
             return offset

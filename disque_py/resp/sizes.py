@@ -1,4 +1,4 @@
-"""Numbers of bytes for people, as INFO's `used_memory_human` has them. Programs that show INFO write them alike."""
+"""Numbers of bytes for people, as in INFO's `used_memory_human`. Programs that show INFO use the same format."""
 
 from __future__ import annotations
 

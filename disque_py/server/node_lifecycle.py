@@ -232,7 +232,7 @@ class NodeLifecycle:
         await asyncio.wait((loaded, ended), return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
         if loaded.done() and loaded.result():
-            raise StartError(loaded.result())
+            raise StartError(f"the journal {journal_directory(self._settings)}: {loaded.result()}")
 
     def _load_users(self) -> None:
         """Read the ACL file, and open the audit log. StartError."""
@@ -251,8 +251,8 @@ class NodeLifecycle:
             raise refused(f"can't read the ACL file {settings.aclfile}", error, "aclfile") from None
         except ValueError as error:
             raise StartError(
-                f"the ACL file {settings.aclfile} can't be used: {error}. Each text begins with its line's number."
-                " Correct these lines, or change aclfile"
+                f"the ACL file {settings.aclfile} can't be used: {error}. The number before each error is its line."
+                " Correct the file, or change aclfile"
             ) from None
 
     def _open_spill(self) -> None:

@@ -105,8 +105,8 @@ class Reporter(Watcher):
         """Note that a consumer got jobs."""
         self._simulation.collections.pauses.delivered(machine, entries)
         self._simulation.leases.delivered(machine, entries)
-        for book in self._simulation.cap_books:
-            book.delivered(entries)
+        if self._simulation.caps is not None:
+            self._simulation.caps.delivered(entries)
 
 
 class Simulation:
@@ -163,7 +163,7 @@ class Simulation:
         if "no" in plan.journals:
             self.losses.settle_ms = 1 << 60  # An ack may be forgotten at any time.
         self.actors = start_clients(self.world, self.oracle, plan, self.losses)
-        self.cap_books = [actor.book for actor in self.actors if isinstance(actor, Capper)]
+        self.caps = next((actor.book for actor in self.actors if isinstance(actor, Capper)), None)
 
     def play(self) -> None:
         """Play the weather, then the liveness phase. Raises RuleBrokenError, or any error of the server's code."""

@@ -5,7 +5,7 @@ base is recorded, body included (core/spilling.py). `job.place` names the base's
 is in neither place: the segment was read up to the last byte written, and the job is not in it.
 
 An error while the journal is read does not mean that the body is lost. If the directory is away, or the disk fails for
-a moment, the search is repeated every second, TRIES_MAX times. While the journal itself is in trouble, or the record
+a moment, the search is repeated every second, TRIES_MAX times. While the journal itself can't be written, or the record
 has not been written yet, it is repeated without limit. The readers of the body wait meanwhile. The segment may be
 rewritten during the search: then the base is in a later segment, and is looked for there.
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 RETRY_MS: Final = 1_000
 TRIES_MAX: Final = 5
-# One line in the log stands for many recoveries: it is written at most so often.
+# One line in the log reports many recoveries: it is written at most this often.
 LOG_EVERY_MS: Final = 60_000
 
 
@@ -117,7 +117,7 @@ class BodyRecovery:
     def _found(self, each: Unread, body: bytes) -> None:
         broker, job = self._broker, each.job
         if broker.find(job.id) is not job or job.body is not each.place:
-            return  # This body is not wanted any more, or is wanted from another place: the next step sees to that.
+            return  # The body is not wanted any more, or is now in another place: the next step handles that.
         if broker.now_ms - self._logged_ms >= LOG_EVERY_MS:
             self._logged_ms = broker.now_ms
             tell(broker.host, "spill-rescued", reason=each.reason)
@@ -137,7 +137,7 @@ class BodyRecovery:
         number = self._number
         for each in self._end_search():
             if each.job.place != number:
-                continue  # The segment went while it was read.
+                continue  # The segment was removed while it was read.
             each.tries += not self._journal.level and error.errno not in PASSING
             if each.tries < TRIES_MAX:
                 self._retry_at_ms = self._broker.now_ms + RETRY_MS

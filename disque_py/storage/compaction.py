@@ -4,8 +4,8 @@ persistence/rewrite.py rewrites one segment and knows no job. core/journaling.py
 module starts them: for BGREWRITEAOF, for `auto-aof-rewrite-percentage` with `auto-aof-rewrite-min-size`, and for a
 journal that was switched on with jobs in memory. As time passes it drops segments that are entirely dead.
 
-On a full disk only the room in the reserved file counts. Segments whose living records fit there are rewritten at
-once, however small the journal is. The segment that is being written is one of them.
+On a full disk only the room in the reserved file counts. Segments whose living records fit there are rewritten
+immediately, however small the journal is. The segment that is being written is one of them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Compaction:
     def _begin_anew(self) -> None:
         """Begin a new journal with the jobs in memory, because files of this one are gone or damaged.
 
-        Else the next start would have to be refused.
+        Otherwise the next start would fail.
         """
         broker, journal = self._broker, self._journal
         tell(broker.host, "journal-damaged")
@@ -279,7 +279,7 @@ class Compaction:
         return size - self._broker.journal.live_bytes.get(number, 0) > size * DEAD_SHARE_MIN
 
     def _keep_pauses(self) -> None:
-        """Record all pauses again: their records may be in a segment that goes.
+        """Record all pauses again, because their records may be in a segment that is dropped.
 
         That includes versions of pauses that are over, so that an older pause stays known as older.
         """

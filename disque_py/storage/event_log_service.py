@@ -6,8 +6,8 @@ Without a folder, or with a disk that doesn't answer, the node runs without a lo
 and the service tries again.
 
 A log has no gaps: its reader sees every transition that this node made from the log's first event on. So only a process
-that goes on where the log ended may continue it. Unrecorded transitions (events switched off, a disk in trouble) make
-the next log a new one with another id.
+that goes on where the log ended may continue it. After unrecorded transitions (events switched off, disk errors) the
+next log is a new one with another id.
 
 At the end of a turn `record` gives the log the events that the core noted. Replies and messages wait until these are
 written (node/output_commit.py, node/commit_position.py). Spec E4, E5.
@@ -36,7 +36,7 @@ from persistence.records import FormatError
 Fields = list[tuple[str, str | int]]
 
 ID_BYTES: Final = 8
-# A closed log can be read for so long before a new one takes its place.
+# A closed log can be read for this long before a new one takes its place.
 NEW_LOG_AFTER_MS: Final = 30_000
 # A folder that can't be opened is tried again after this, doubling.
 RETRY_MS_MIN: Final = 5_000
@@ -172,7 +172,7 @@ class EventLogService:
             if isinstance(outcome, OSError):
                 self._failed(outcome.strerror or str(outcome))
             elif self._needs_new and not needs_new:
-                self._open(disk, ready)  # It took so long that events were dropped: this log can't have them.
+                self._open(disk, ready)  # Opening took so long that events were dropped, so this log would have a gap.
                 return
             else:
                 self._opened(disk, outcome)
@@ -347,7 +347,7 @@ class EventLogService:
             log.syncs_each = settings.appendfsync == ALWAYS
             log.trim()
 
-    # -- what commands ask -------------------------------------------------------------------------
+    # -- commands ----------------------------------------------------------------------------------
 
     def position(self) -> tuple[str, int, int, int]:
         """Return log id, first event, next durable event and bytes, for EVENTS INFO. CommandError without a log."""

@@ -176,7 +176,7 @@ class EventReaders:
             self._feed_tails()
 
     def tick(self) -> None:
-        """Answer requests whose deadline has passed with nothing."""
+        """Answer requests whose deadline has passed: the reply is empty."""
         now_ms = self._broker.now_ms
         late = [each for each in self.waiting if 0 < each.deadline_ms <= now_ms]
         if late:
@@ -269,7 +269,7 @@ class EventReaders:
         self._disk.start(READING, lambda folder: read_packed(folder, segment, seq, end, end_seq, bytes_max), done)
 
     def _make(self, seq: int, piece: Piece) -> None:
-        """Make lines of the piece, at once or with the maker."""
+        """Make lines of the piece, here or with the maker."""
         maker = self._maker
         if maker is not None and piece.end_seq - piece.seq > EVENTS_HERE_MAX:
 
@@ -401,7 +401,7 @@ def text_of(lines: Lines, blocks: list[tuple[int, int, bytes]]) -> tuple[bytes, 
 def cut(text: Text, seq: int, count: int, bytes_max: int, *, at_least: int = 1) -> tuple[bytes, int]:
     """Return lines from event `seq` on, and their number.
 
-    They are at most `count` lines of `bytes_max` bytes, but `at_least` so many.
+    They are at most `count` lines and `bytes_max` bytes, but at least `at_least` lines.
     """
     ends = text.ends
     first = seq - text.seq

@@ -5,8 +5,8 @@
     payload = msgpack array of items
 
 Integers are big-endian. A write appends one frame and syncs it. So only the last frame can be torn, and nothing relied
-on it yet. A frame that is damaged with others behind it means that the file is damaged. That is an error, and never
-half believed. Items of newer versions are kept as they are.
+on it yet. If a damaged frame is not the last one, the whole file is refused as damaged. Items of newer versions are
+kept as they are.
 
 server/framed_store.py writes such a file; simulator/world/framed_disk.py plays its disk.
 """
@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
 _FRAME: Final = struct.Struct(">II")
-# A frame of a rewritten file has so many items.
+# The items in a frame of a rewritten file.
 ITEMS_PER_FRAME: Final = 1_000
 
 # One fact; its first values say what it is about.
@@ -49,7 +49,7 @@ class Format(NamedTuple):
     """The format of one file's items.
 
     title     names the file, in its first line and in messages
-    fields    an item has so many values, at least; further ones are of newer versions
+    fields    the least number of values in an item; further ones are of newer versions
     is_item   whether a value is an item
     latest    returns those that still count of all items of a file
     """
@@ -69,7 +69,7 @@ class Format(NamedTuple):
         head = self.head
         if not data.startswith(head):
             if head.startswith(data):
-                return Contents([], 0)  # It was being made.
+                return Contents([], 0)  # The process ended while it made the file.
             if data.startswith(head[:-2]):
                 raise DamagedFileError("it was written by a newer version")
             raise DamagedFileError(f"it does not begin as a file of {self.title}")

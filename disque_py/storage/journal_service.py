@@ -135,7 +135,7 @@ class JournalService:
     def _spend_once(self, serve: Callable[[], None]) -> None:
         """Set `aof-enqueue-jobs-once` back to `no`, also in the config file, before clients are served.
 
-        Else a crash soon after would queue jobs again that were delivered meanwhile (spec O3).
+        Otherwise a crash soon after would queue jobs again that were delivered meanwhile (spec O3).
         """
         host = self._broker.host
         self._broker.settings.aof_enqueue_jobs_once = False
@@ -235,7 +235,7 @@ class JournalService:
         disk.start(READING, look, begin)
 
     def _not_begun(self, error: OSError) -> None:
-        """Try again after a while if a journal is still wanted then: its directory could not be read."""
+        """Try again after a while, if a journal is still wanted then, because its directory could not be read."""
         self._notice(line("journal-not-made", reason=error.strerror or str(error)))
         self._disk = None
         self._close_disk()
@@ -255,7 +255,7 @@ class JournalService:
     def disable(self, done: Outcome) -> None:
         """Apply CONFIG SET appendonly no: write the records that replies wait for, then stop recording.
 
-        A disk in trouble doesn't prevent it. Afterwards no command is refused because of the disk (spec Q27).
+        Disk errors don't prevent it. Afterwards no command is refused because of the disk (spec Q27).
         """
         journal = self.journal
         disk = self._disk

@@ -5,8 +5,8 @@ on in between: clients that get -LOADING, heartbeats, INFO. When all pieces are 
 fate of the at-most-once jobs is recorded and synced. Only then `done` is called. Before that, loading changes one thing
 on disk: it removes the clean-shutdown mark first (spec O3).
 
-A full disk is waited for: the start goes on by itself when there is room. Other disk errors end the start. A DEBUG
-LOADAOF has no jobs in memory to return to (`is_patient`, storage/reloading.py): there an error ends the loading only
+If the disk is full, the start waits, and goes on by itself when there is room. Other disk errors end the start. A DEBUG
+LOADAOF has no jobs in memory to return to (`is_patient`, storage/reloading.py), so an error ends that loading only
 after PATIENCE_MS.
 """
 
@@ -190,7 +190,7 @@ class Loading:
                 self._recorded = journal
                 self._journal = None
                 if self.recovery is not None and self.recovery.is_restored:
-                    # The consequences for its jobs are on disk: from now on this is a journal like any other.
+                    # The effects of the restore on its jobs are on disk, so the mark of a restored journal can go.
                     self._again = self._unmark
                     self._unmark()
                 else:

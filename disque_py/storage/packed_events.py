@@ -1,8 +1,8 @@
 """Packed events: the reply of EVENTS READ … FORMAT PACKED, for readers that unpack events themselves.
 
-Making lines is the most expensive step on an event's way to a reader. A program that reads millions of lines takes
-them apart again at once. So it may ask for whole blocks. Each block follows a header that names its events. The first
-block may begin before the requested event, and the last may end behind the requested ones: the reader skips the rest.
+Making lines is the most expensive step on an event's way to a reader, and a program that reads millions of lines only
+parses them again. So it may ask for whole blocks. Each block follows a header that names its events. The first block
+may begin before the requested event, and the last may end behind the requested ones: the reader skips the rest.
 docs/events.md describes the bytes.
 """
 

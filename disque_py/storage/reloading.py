@@ -4,8 +4,8 @@ Forgotten jobs would be lost if the journal turned out to be unreadable. So the 
 fails, the node says so and goes on with the jobs in memory. If the journal is damaged, it does the same, and records
 all jobs again. If all is well, everything is written, memory is emptied, and the journal is read as at a start.
 
-A disk that fails after that is waited for (storage/loading.py), because the jobs are in the journal. Damage that
-appears after the check ends the node, as it would end a start.
+If the disk fails after that, the node waits for it (storage/loading.py), because the jobs are only in the journal.
+Damage that appears after the check ends the node, as it would end a start.
 
 Clients are not served in all that time: no job may change between the check and the reading (spec J7).
 """

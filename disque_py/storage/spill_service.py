@@ -27,7 +27,8 @@ from persistence.spill import FILE_BYTES, Found, Place, SpillStore
 if TYPE_CHECKING:
     from disque_py.core.spilled import Reader
 
-# A batch has at most so many bytes. It is written when it has BATCH_BYTES_MIN, or on a small node a 64th of maxmemory.
+# A batch has at most this many bytes. It is written when it has BATCH_BYTES_MIN, or on a small node a 64th of
+# maxmemory.
 BATCH_BYTES: Final = 1 << 20
 BATCH_BYTES_MIN: Final = 256 << 10
 BATCH_SHARE: Final = 64
@@ -64,7 +65,7 @@ class SpillService:
         self._begin = begin
         self._wake = wake
         self._notice = notice
-        self._epoch = 0  # Grows when all jobs are forgotten at once: disk work under way is void then.
+        self._epoch = 0  # Grows when all jobs are forgotten together: the disk work in progress is void then.
         self._retry_at_ms = 0
         self._retry_ms = RETRY_MS_MIN
         self._copying = 0  # The file whose living bodies are copied; `_offset` is the place in it.

@@ -22,7 +22,7 @@ def _latest(items: Iterable[Any]) -> Iterable[Any]:
         if item[0] in KINDS:
             memory.apply(item, 0)
         else:
-            others.append(item)  # A newer version knows what it means.
+            others.append(item)  # A newer version wrote it, and can read it.
     return chain(memory.items(0), others)
 
 

@@ -1,9 +1,12 @@
 """The errors of tasks, for programs that wait for results.
 
-    TaskError ├── TaskFailedError         the task raised, and has no attempts left ├── TaskCanceledError       the task
-    was canceled ├── TaskExpiredError        its TTL was over before it was done ├── TaskGoneError           no node
-    knows it: its result is no longer kept, or it never existed ├── UnknownTaskError        the worker's program has no
-    task of this name └── SerializerError         an argument, a result or a body can't be written or read
+    TaskError
+    ├── TaskFailedError         the task raised, and has no attempts left
+    ├── TaskCanceledError       the task was canceled
+    ├── TaskExpiredError        its TTL was over before it was done
+    ├── TaskGoneError           no node knows it: its result is no longer kept, or it never existed
+    ├── UnknownTaskError        the worker's program has no task of this name
+    └── SerializerError         an argument, a result or a body can't be written or read
 
 The errors of the broker itself are those of the client library (`DisqueError`). Arguments that do not fit a task's
 signature raise TypeError, as a call does.

@@ -53,7 +53,11 @@ class Home(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a task: 0 to 100, and a note."""
+    """The progress of a task.
+
+    percent   0 to 100
+    note      text of at most 256 bytes; may be empty
+    """
 
     percent: int
     note: str = ""

@@ -162,7 +162,14 @@ class AsyncTask(BaseTask[P, R]):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """A call of a task that was not added yet. Raises TypeError for arguments that do not fit."""
+    """A call of a task that was not added yet; `task.call(…)` makes one.
+
+    task     the task
+    args     its arguments
+    kwargs   its keyword arguments
+
+    Raises TypeError for arguments that do not fit.
+    """
 
     task: BaseTask[..., R]
     args: tuple[Any, ...] = ()

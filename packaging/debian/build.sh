@@ -4,7 +4,7 @@
 # Needs debhelper, dh-virtualenv, python3-dev, python3-venv and a package index. The package is put into FOLDER.
 # DISQUE_PY_COMPILE=no makes one of plain Python. DEBFULLNAME and DEBEMAIL name the maintainer of the package.
 set -euo pipefail
-target=$(realpath "${1:?the folder for the package}")
+target=$(realpath "${1:?give the folder for the package}")
 root=$(realpath "$(dirname "$0")/../..")
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/disque-deb.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build what is published on PyPI. Usage: packaging/wheels/build.sh FOLDER [all]
+# Build the files that are published on PyPI. Usage: packaging/wheels/build.sh FOLDER [all]
 #
 #   by default   the source distribution, a wheel of plain Python for every system (the client library on Windows), and,
 #                with a C compiler, a compiled wheel for this system and Python
@@ -8,7 +8,7 @@
 #
 # Each wheel is made from the source distribution and checked.
 set -euo pipefail
-target=$(realpath -m "${1:?the folder for the files}")
+target=$(realpath -m "${1:?give the folder for the files}")
 root=$(realpath "$(dirname "$0")/../..")
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/disque-wheels.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT

@@ -306,6 +306,7 @@ def test_a_flipped_bit_in_a_closed_file_is_refused_with_its_place(make_server):
     said = refusal(server)
     assert f"{name}: damaged at byte {HEADER_ALIGN}" in said
     assert "disque-check-journal verify" in said
+    assert f"the journal {server.folder / FOLDER}: " in said
     assert path.read_bytes() == data
     data[HEADER_ALIGN + 60] ^= 4
     path.write_bytes(data)

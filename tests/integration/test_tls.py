@@ -162,12 +162,12 @@ def test_a_node_is_taken_out_and_joined_again(certificates, port, cli):
 @pytest.mark.parametrize("words", [("PING",), ("--health",), ("--pipe",), ("--scan",)])
 def test_clients_without_a_certificate_are_refused(certificates, port, words):
     text = run(CLI, "-p", port, *tls(certificates, client=None), *words, status=1, text="")
-    assert "Server closed the connection (it may want --cert and --key)" in text
+    assert "Server closed the connection (it may require --cert and --key)" in text
 
 
 def test_a_certificate_of_another_authority_is_refused(certificates, port):
     text = run(CLI, "-p", port, *tls(certificates, client="stranger"), "PING", status=1)
-    assert "Server closed the connection (does it trust our certificate?)" in text
+    assert "Server closed the connection (does it trust this certificate?)" in text
 
 
 @pytest.mark.parametrize("program", [[*CLI], [*CLUSTER]])

@@ -34,7 +34,7 @@ def count(node: OneNode, queue: str, where: Where, status: JobStatus | None, lim
 
 
 def count_failed(node: OneNode, queue: str, where: Where, limit: int | None = None) -> int:
-    """Return the errored jobs of a queue and, where it has dead letters, its pending ones."""
+    """Return how many jobs a redrive may change: errored jobs, and pending ones, which may be dead letters."""
     total = count(node, queue, where, "errored") + count(node, queue, where, "pending")
     return total if limit is None else min(total, limit)
 

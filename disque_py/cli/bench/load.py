@@ -146,7 +146,7 @@ class Flow:
         return Loaded(self.count, time.perf_counter() - before_s, time.process_time() - before_cpu_s)
 
     async def _wait(self, patience_s: float) -> None:
-        """Wait for the end, as long as there is progress."""
+        """Wait for the end. Raises LoadError if there is no progress for `patience_s` seconds."""
         before = -1
         while not self._done.done():
             await asyncio.wait([self._done], timeout=patience_s)

@@ -1,7 +1,7 @@
 """Imports: a new journal from the original's disque.aof, or from a file of jobs that `export` wrote.
 
-The importing node is one of the holders of each job, and its id tells which one. The id comes from the command line,
-from a nodes file, from the head of the file of jobs or, in the original's file, from the jobs themselves.
+Each job has several holders, and the importing node is one of them. Its id tells which one. The id comes from the
+command line, from a nodes file, from the head of the file of jobs or, in the original's file, from the jobs themselves.
 """
 
 from __future__ import annotations

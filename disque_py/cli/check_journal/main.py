@@ -33,7 +33,7 @@ from persistence.jobs_file import JobsFileError, Pause, job_line, origin_line, p
 from persistence.records import Block, FormatError
 from persistence.recovery import DamagedJournalError, Recovery
 
-# A running node may drop segments while they are read. Then the journal is read again, at most so many times.
+# A running node may drop segments while they are read. Then the journal is read again, at most this many times.
 TRIES: Final = 5
 SHOW_EVERY_JOBS: Final = 1000
 AnyReader = TypeVar("AnyReader", bound=Reader)

@@ -1,6 +1,6 @@
 """The demonstration behind bin/demo --spark: the same flights, produced and indexed by Spark.
 
-    flights_job.py    the Spark program: rows into jobs, events into the index (a process of its own)
+    flights_job.py    the Spark program, a separate process: rows into jobs, events into the index
     spark_process.py  that process: start, talk, always stop
     work.py           workers that remember which job was which flight
     agreement.py      the comparison of indexes and broker

@@ -1,8 +1,7 @@
 """The process of the Spark program: its start, orders to it, its answers, and its end in every case.
 
-It gets its own session, so that Ctrl-C in a terminal reaches only this program, and so that all processes that it
-starts, Java included, can be ended together. Its Java ends by itself when its Python is gone, also if this program is
-killed.
+It gets its own session. So Ctrl-C in a terminal reaches only this program, and all processes of the session, Java
+included, can be ended together. Its Java ends by itself when its Python is gone, also if this program is killed.
 """
 
 from __future__ import annotations

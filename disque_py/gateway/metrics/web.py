@@ -1,6 +1,7 @@
 """The exporter's HTTP server: `/metrics`, `/livez`, `/readyz`.
 
-    /metrics   a scrape: all nodes, in Prometheus' text format or as OpenMetrics /livez     200 while the program serves
+    /metrics   a scrape: all nodes, in Prometheus' text format or as OpenMetrics
+    /livez     200 while the program serves
     /readyz    200 if a node answered the last scrape, else 503; it causes at most one scrape in READY_AGE_S
 
 Requests have no body and no arguments. A connection has a time limit. The number of simultaneous requests is limited,

@@ -6,8 +6,8 @@ Importing this package makes the two schemes known to kombu. kombu imports it by
 because the package is an entry point of the group `kombu.serializers`. Celery always loads them. A program that uses
 only `kombu.Connection` imports this package first, as `import disque_py.integrations.kombu`.
 
-transport.py is what kombu calls. courier.py talks to the nodes in a thread. urls.py reads URLs and options, wire.py
-makes jobs of messages and back, bindings.py shares the queues of exchanges among programs.
+transport.py is what kombu calls. courier.py talks to the nodes in a thread. urls.py reads URLs and options. wire.py
+turns messages into jobs and jobs into messages. bindings.py shares the queues of exchanges among programs.
 """
 
 from __future__ import annotations

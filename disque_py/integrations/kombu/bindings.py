@@ -1,16 +1,18 @@
 """The queues of fan-out and topic exchanges, which all programs of a cluster share.
 
-A producer does not know who consumes. So each binding of such an exchange is a binding of a topic of the broker
+A producer does not know its consumers. So each binding of such an exchange is a binding of a topic of the broker
 (docs/topics.md), which all nodes know. The topic's name is that of the exchange and the routing key. A producer asks
 its node for the topics of the exchange, matches routing keys itself, and adds a job to each queue. It remembers the
 answer for CACHE_S.
 
-The filter of a binding carries two facts. `until`: a binding of a program ends some time after the program, because
-the program writes it again as long as it lives. Without that, events for a monitor that was killed would pile up for
-ever. `ttl`: how long the queue keeps its messages.
+The filter of a binding has two words:
 
-A direct exchange needs none of this. Its messages for a routing key that the producer has no queue for go into the
-queue `address(exchange, key)`. Consumers of a queue with that binding read it too.
+* `until` is the moment at which the binding ends. A program renews its bindings while it runs, so they end some time
+  after the program. Otherwise events for a monitor that was killed would pile up for ever.
+* `ttl` says how long the queue keeps its messages.
+
+A direct exchange needs no topic. If the producer knows no queue for a routing key, the message goes into the queue
+`address(exchange, key)`. Consumers of a queue with that binding read that queue, too.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ class Bindings:
             until = each.where.get("until", b"").decode()
             if until == FOREVER or (until.isdigit() and now < int(until)):
                 found.append(_bound(each))
-            elif until.isdigit() and now > int(until) + LIFE_S:  # Its program is gone, and clocks may differ.
+            elif until.isdigit() and now > int(until) + LIFE_S:  # Long after its program; clocks may differ.
                 self._client.unbind(each.topic, each.queue)
         return found
 

@@ -1,22 +1,22 @@
 """A thread that fetches jobs, extends their leases, and settles them, for one connection of kombu.
 
-kombu and Celery call from one thread, which may be busy with a task for minutes. So this thread has an event loop and
-a client of its own. GETJOB waits there, WORKING is sent there (client/heartbeat.py), and so leases may be short however
-long a task runs.
+kombu and Celery call from one thread, which may be busy with a task for minutes. So the courier's thread has its own
+event loop and client. It waits in GETJOB, and sends WORKING (client/heartbeat.py). So leases may be short, however long
+a task runs.
 
 * A *feed* is one channel's queues. It has at most `prefetch` jobs that are not settled, so one feed that is full does
   not stop another.
-* Jobs come to kombu by `inbox`. After the first one the courier writes a byte into a pipe, which wakes kombu's event
+* kombu takes jobs from `inbox`. After the first one the courier writes a byte into a pipe, which wakes kombu's event
   loop or a blocked `drain_events`.
-* A call of kombu's thread is put down for the loop, which is woken once for all that have come. Acknowledgements wait
-  for more of them: until kombu has made enough of them or has nothing else to do, and LINGER_S at most. Most tasks of
-  a worker are short, so a batch of jobs costs one ACKJOB, one GETJOB and two changes of threads.
-* Where a feed was full, acknowledgements make room. They leave in one write with its next GETJOB, to the node that gave
-  the jobs. If that fails, they take the long way.
-* Acknowledgements and NACKs that come while others are on their way are sent together.
+* Calls of kombu's thread wait in a queue, and the loop is woken once for all of them. Acknowledgements do not wake it
+  at once: they wait until there are enough of them, or kombu has nothing else to do, and for LINGER_S at most. Most
+  tasks of a worker are short, so a batch of jobs costs one ACKJOB, one GETJOB and two changes of threads.
+* If a feed was full, acknowledgements make room for its next GETJOB. They leave in one write with it if it goes to the
+  node that delivered their jobs. If they fail, or can't go along, they are sent as a command of their own.
+* Acknowledgements and NACKs that come while others are being sent are collected, and then sent together.
 * Public methods may be called from any thread. Everything else runs in the loop. There is no lock that a fork could
   leave held.
-* In a forked child the courier is its parent's: every method does nothing there.
+* In a forked child every method does nothing, because the courier belongs to the parent.
 """
 
 from __future__ import annotations
@@ -56,28 +56,36 @@ BATCH: Final = 100
 FEED_MAX: Final = 1_000
 # Libraries that can replace Python's threads.
 GREEN_THREADS: Final = frozenset(("gevent", "eventlet"))
-# The pause after an error of a node. The client has looked for another one before.
+# The pause after an error. The client has looked for another node before.
 AGAIN_S: Final = 0.5
-# The back-off of a queue is for tasks that failed. A task that was not taken, or is left behind, goes back now.
+# The back-off of a queue is for tasks that failed. A task that no consumer got goes back without a delay.
 AT_ONCE: Final = timedelta(0)
-# The reason of a message that its consumer rejected. Those that go back at once have that of client/put_back.py.
+# The reason of a message that its consumer rejected. Messages that no consumer got have that of client/put_back.py.
 REJECTED: Final = "rejected by its consumer"
 CLOSE_S: Final = 5.0
 # An acknowledgement waits so long for others. A batch of short tasks ends earlier.
 LINGER_S: Final = 0.005
+# Any GETJOB: those of all feeds use the same connections.
+GETJOB: Final = commands.get_jobs("any")
 # A binding of a program that lives is written again at this interval (bindings.py).
 REFRESH_S: Final = 200.0
 
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Report what a node refuses for good. It would be refused again, and other jobs wait."""
+    """Log a final refusal. The command would be refused again, and would hold up other jobs."""
     try:
         yield
     except DisqueError as error:
         if is_outage(error):
             raise
         _log.warning("jobs can't be settled, and come again after their lease: %s", error)
+
+
+def _commands_of(jobs: list[Job]) -> list[list[Job]]:
+    """Return the jobs of each ACKJOB: one for all, and one for each job under a claim, with its fence (spec EX5)."""
+    plain = [job for job in jobs if not job.fence]
+    return ([plain] if plain else []) + [[job] for job in jobs if job.fence]
 
 
 class Delivery(NamedTuple):
@@ -94,6 +102,14 @@ class Nack(NamedTuple):
     job: Job
     delay: timedelta | None
     is_final: bool
+
+
+def _drop(waiting: deque[Delivery], feed: int) -> None:
+    """Take the deliveries of a feed out of a queue from which another thread may take them, too."""
+    for delivery in list(waiting):
+        if delivery.feed == feed:
+            with suppress(ValueError, IndexError):
+                waiting.remove(delivery)
 
 
 @dataclass(eq=False)
@@ -114,7 +130,7 @@ class Feed:
         return (self.prefetch or FEED_MAX) - len(self.held)
 
     def notice_room(self) -> None:
-        """Let the fetching task go on if there is room, else stop it after its next call."""
+        """Let the fetching task go on if there is room, else let it stop before its next GETJOB."""
         if len(self.held) < (self.prefetch or FEED_MAX):
             self.has_room.set()
         else:
@@ -122,9 +138,9 @@ class Feed:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's event loop where it is installed. It needs a quarter less CPU.
+    """Return uvloop's event loop where it is installed, because it needs a quarter less CPU.
 
-    Where green threads may stand for threads, uvloop would stop all of them: it waits in C.
+    With gevent or eventlet, return that of asyncio: uvloop waits in C, and would stop all green threads.
     """
     if uvloop is None or not GREEN_THREADS.isdisjoint(sys.modules):
         return asyncio.new_event_loop()
@@ -143,7 +159,8 @@ class Courier:
         self._returned: deque[Delivery] = deque()
         self._consumed: dict[int, list[str]] = {}
         self._has_given_back = False
-        # Calls of other threads, in their order. The loop looks at them soon if they are due, at once if it was woken.
+        # Calls of other threads, in their order. If they are due, the loop executes them within LINGER_S; if it was
+        # woken, immediately.
         self._calls: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._is_due = False
         self._is_woken = False
@@ -152,7 +169,7 @@ class Courier:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        # Of the loop.
+        # Used in the loop only.
         self._feeds: dict[int, Feed] = {}
         self._acks: list[Job] = []
         self._nacks: list[Nack] = []
@@ -164,13 +181,16 @@ class Courier:
 
     def consume(self, feed: int, queues: list[str], prefetch: int) -> None:
         """Fetch jobs of these queues for a feed from now on; none: stop fetching."""
-        self._consumed[feed] = list(queues)
-        self._enough = max(1, (prefetch or BATCH) // 2) if queues else self._enough
+        if queues:
+            self._consumed[feed] = list(queues)
+            self._enough = max(1, (prefetch or BATCH) // 2)
+        else:
+            self._consumed.pop(feed, None)
         self._call(self._consume, feed, list(queues), prefetch)
 
     def consumes(self, queue: str) -> bool:
         """Return whether a feed fetches jobs of this queue."""
-        return any(queue in queues for queues in self._consumed.values())
+        return any(queue in queues for queues in list(self._consumed.values()))
 
     def hold(self, feed: int, tag: str, job: Job) -> None:
         """Keep the lease of a job that was fetched by another client, until it is settled."""
@@ -197,7 +217,7 @@ class Courier:
         self._returned.append(Delivery(feed, tag, job))
 
     def give_back(self, is_meant: Callable[[Delivery], bool]) -> None:
-        """Give those deliveries back that were put aside and are meant."""
+        """Give back the deliveries that were put aside and for which `is_meant` returns True."""
         for delivery in filter(is_meant, list(self._returned)):
             with suppress(ValueError, IndexError):
                 self._returned.remove(delivery)
@@ -213,7 +233,7 @@ class Courier:
             self._wake(self._linger)
 
     def turn(self) -> None:
-        """Send acknowledgements now if they are enough for a good batch. kombu's loop says that it begins a turn."""
+        """Send acknowledgements now if there are enough for a good batch. Called in each turn of kombu's loop."""
         if len(self._calls) >= self._enough:
             self.hurry()
 
@@ -230,12 +250,11 @@ class Courier:
 
     def nack_all(self, feed: int) -> None:
         """Give all deliveries of a feed back soon."""
-        for delivery in list(self._returned):
-            if delivery.feed == feed:
-                with suppress(ValueError, IndexError):
-                    self._returned.remove(delivery)
-        self._has_given_back = True
-        self._call(self._nack_all, feed)
+        _drop(self._returned, feed)
+        _drop(self.inbox, feed)
+        if self._thread is not None:  # A program that only publishes has none.
+            self._has_given_back = True
+            self._call(self._nack_all, feed)
 
     def flush(self) -> None:
         """Wait until the nodes know what was given back before. It takes CLOSE_S at most."""
@@ -262,7 +281,10 @@ class Courier:
         return not self._is_closed and self._pid == os.getpid()
 
     def close(self) -> None:
-        """Give back what kombu never got, send what is left, and end the thread. It takes CLOSE_S at most."""
+        """Give back the jobs that kombu has not got, send acknowledgements, and end the thread.
+
+        Each of these waits takes CLOSE_S at most.
+        """
         if not self.is_ours:
             return
         self._is_closed = True
@@ -273,6 +295,8 @@ class Courier:
                 finish.result(CLOSE_S)
             loop.call_soon_threadsafe(loop.stop)
             thread.join(CLOSE_S)
+            if thread.is_alive():  # It may still write to the pipe, whose number must not become another file's.
+                return
         os.close(self.wake_fd)
         os.close(self._wake_end)
 
@@ -319,7 +343,7 @@ class Courier:
             loop.close()
 
     def _linger(self) -> None:
-        """Look at the calls after a while."""
+        """Execute the calls after LINGER_S."""
         if self._look is None:
             self._look = asyncio.get_running_loop().call_later(LINGER_S, self._work)
 
@@ -337,9 +361,9 @@ class Courier:
             self._has_settled.set()
 
     def _is_about_to_fetch(self) -> bool:
-        return self._client.pool.has_idle and any(
-            feed.is_waiting and feed.has_room.is_set() for feed in self._feeds.values()
-        )
+        """Return whether a GETJOB leaves in this turn of the loop, and takes the acknowledgements along."""
+        is_ready = any(feed.is_waiting and feed.has_room.is_set() for feed in self._feeds.values())
+        return is_ready and self._client.pool.has_idle(GETJOB)
 
     def _on_lost(self, job: Job, error: DisqueError) -> None:
         _log.warning("the lease of job %s of queue %s can't be extended any more: %s", job.id, job.queue, error)
@@ -359,6 +383,11 @@ class Courier:
             feed.is_waiting = False
             self._has_settled.set()  # It may have been about to take acknowledgements along.
         feed.task = asyncio.get_running_loop().create_task(self._fetch_for_ever(feed)) if queues else None
+        self._forget_unused(feed)
+
+    def _forget_unused(self, feed: Feed) -> None:
+        if not feed.queues and not feed.held:
+            self._feeds.pop(feed.number, None)
 
     async def _fetch_for_ever(self, feed: Feed) -> None:
         queues = list(feed.queues)
@@ -372,7 +401,7 @@ class Courier:
             if count < 1:
                 self._has_settled.set()
                 continue
-            # It is the same one many thousand times, and sending it does not change it.
+            # Most GETJOBs of a feed are equal, and sending one does not change it.
             request = requests.get((queues[0], count))
             if request is None:
                 request = requests[queues[0], count] = self._fetching(queues, count)
@@ -425,7 +454,7 @@ class Courier:
             self._heartbeat.started(job, now)
             self.inbox.append(Delivery(feed.number, tag, job))
         feed.notice_room()
-        if not self._is_due:  # Their acknowledgements need not wake this thread.
+        if not self._is_due:  # So the acknowledgements of these jobs need not wake this thread.
             self._is_due = True
             self._linger()
         with suppress(BlockingIOError):
@@ -438,20 +467,18 @@ class Courier:
         feed.notice_room()
 
     def _let_go(self, number: int, tag: str) -> Job | None:
-        feed = self._feed(number)
-        job = feed.held.pop(tag, None)
-        if job is not None:
-            self._heartbeat.ended(job)
-            feed.notice_room()
-        return job
-
-    def _ack(self, number: int, tag: str) -> None:
         feed = self._feeds.get(number)
         job = feed.held.pop(tag, None) if feed is not None else None
         if feed is not None and job is not None:
             self._heartbeat.ended(job)
-            self._acks.append(job)
             feed.notice_room()
+            self._forget_unused(feed)
+        return job
+
+    def _ack(self, number: int, tag: str) -> None:
+        job = self._let_go(number, tag)
+        if job is not None:
+            self._acks.append(job)
 
     def _nack(self, number: int, tag: str, delay: timedelta | None, final: bool) -> None:
         job = self._let_go(number, tag)
@@ -459,8 +486,10 @@ class Courier:
             self._nacks.append(Nack(job, delay, final))
 
     def _nack_all(self, number: int) -> None:
-        for tag in list(self._feed(number).held):
+        feed = self._feeds.get(number)
+        for tag in list(feed.held) if feed is not None else ():
             self._nack(number, tag, AT_ONCE, final=False)
+        _drop(self.inbox, number)  # More of them may have come since the call.
 
     async def _settle_for_ever(self) -> None:
         while True:
@@ -480,13 +509,13 @@ class Courier:
     async def _settle(self) -> None:
         """Send all acknowledgements and NACKs. Those that were not sent are kept. Raises DisqueError."""
         async with self._settling:
-            acks, self._acks = self._acks, []
+            acks, self._acks = _commands_of(self._acks), []
             nacks, self._nacks = self._nacks, []
             try:
-                if acks:
+                while acks:
                     with _refusals():
-                        await self._client.ack_jobs(acks)
-                    acks = []
+                        await self._client.ack_jobs(acks[0])
+                    acks.pop(0)
                 # A NACK names its attempt, so it may be sent again.
                 if any(nack.delay == AT_ONCE for nack in nacks):
                     with _refusals():
@@ -497,11 +526,14 @@ class Courier:
                         await self._reject(nacks[0])
                     nacks.pop(0)
             finally:
-                self._acks += acks
+                self._acks += [job for jobs in acks for job in jobs]
                 self._nacks += nacks
 
     async def _reject(self, nack: Nack) -> None:
-        """Give a rejected message back. A node without NACK's options queues it at once; it can't end its attempts."""
+        """Give a rejected message back.
+
+        A node that does not know NACK's options queues the message without a delay. It can't end its attempts.
+        """
         job, delay, is_final = nack
         try:
             await self._client.nack(job, delay=delay, reason=REJECTED, final=is_final, attempt=job.attempt)

@@ -8,9 +8,9 @@ It derives from kombu's virtual transport, which has exchanges and bindings of o
 * A message that is given back is a NACK of its job. It is not a new message, so it keeps its age and its counters.
 * A channel that closes gives back what it has not settled.
 * A program may consume a queue by one connection and poll it by another, as Celery does with `rpc://`. So a poll also
-  looks at what the program's other couriers have fetched and not handed over. A polled message of a queue that ends
-  with the program goes back to a place of its own, and the next poll gets it first. So messages keep their order:
-  Celery takes the last one for the state of a task.
+  looks at the messages that the program's other couriers have fetched and not handed over. If a polled message of a
+  queue that ends with the program goes back, the courier keeps it, and the next poll gets it first. So messages keep
+  their order, and the last one is the state of a task.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from queue import Empty
 from typing import Any, Final
@@ -126,7 +127,10 @@ class Channel(virtual.Channel):
         self._fetch()
 
     def basic_cancel(self, consumer_tag: str) -> None:
-        """End a consumer. Messages that it has not got yet go back."""
+        """End a consumer.
+
+        Messages that were fetched for it go back when the connection is drained, or with the channel.
+        """
         if consumer_tag not in self._consumers:
             return
         self._consumers.remove(consumer_tag)
@@ -148,7 +152,7 @@ class Channel(virtual.Channel):
         self.courier.consume(self.number, names, self.qos.prefetch_count or 0)
 
     def deliver(self, tag: str, job: Any) -> bool:
-        """Hand a job of the inbox to its consumer. Return False if that is gone: then the job went back."""
+        """Hand a job of the inbox to its consumer. If the consumer is gone, give the job back and return False."""
         queue = job.queue if job.queue in self.callbacks else self._queue_read_as(job.queue)
         callback = self.callbacks.get(queue)
         if callback is None:
@@ -195,7 +199,7 @@ class Channel(virtual.Channel):
         return found
 
     def keeps(self, job: Job) -> bool:
-        """Return whether a polled message that goes back waits in this program: its queue is of this program only."""
+        """Return whether a polled message that goes back stays here, because only this program uses its queue."""
         return job.queue in self._transient
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
@@ -210,15 +214,19 @@ class Channel(virtual.Channel):
         encoded, name = super().encode_body(body, "base64")
         return encoded, name
 
-    def _next_delivery_tag(self) -> str:
-        """Return the tag of a publication. It makes the publication unique; its delivery has another."""
-        return unique()
+    def _inplace_augment_message(self, message: dict[str, Any], exchange: str, routing_key: str) -> None:
+        """Complete a message. Its tag makes the publication unique; its delivery has another tag."""
+        properties = message["properties"]
+        message["body"], properties["body_encoding"] = self.encode_body(message["body"])
+        properties["delivery_tag"] = unique()
+        info = properties["delivery_info"]
+        info["exchange"] = exchange
+        info["routing_key"] = routing_key
 
     def _put(self, queue: str, message: dict[str, Any], ttl_ms: int | None = None, **options: Any) -> None:
         transport = self.connection
-        found = wire.options_of(message, time.time(), transport.options, ttl_ms)
-        body = wire.dump(message)
-        persist(lambda: transport.commands.add_job(queue, body, **found))
+        request = transport.publications.request(queue, message, time.time(), ttl_ms)
+        persist(partial(transport.commands.run, request))
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
         for bound in self.connection.bindings.of(exchange):
@@ -226,7 +234,10 @@ class Channel(virtual.Channel):
 
     def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **options: Any) -> Any:
         """Publish a message. Those of topic exchanges go to the queues of all programs."""
-        if not exchange or not isinstance(self.typeof(exchange), virtual.exchange.TopicExchange):
+        if not exchange:  # Celery's tasks: the routing key is the queue.
+            self._inplace_augment_message(message, exchange, routing_key)
+            return self._put(routing_key, message)
+        if not isinstance(self.typeof(exchange), virtual.exchange.TopicExchange):
             return super().basic_publish(message, exchange, routing_key, **options)
         self._inplace_augment_message(message, exchange, routing_key)
         ttls = {queue: None for queue in self._lookup(exchange, routing_key) if queue}
@@ -239,7 +250,7 @@ class Channel(virtual.Channel):
         return None
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> Any:
-        """Return the queues of an exchange. A direct one without any here has the name that consumers read."""
+        """Return the queues of an exchange. Without a queue here, a direct one has the queue that consumers read."""
         if exchange and isinstance(self.typeof(exchange), virtual.exchange.DirectExchange):
             table = self.state.exchanges.get(exchange, {}).get("table", ())
             found = {queue for key, _, queue in table if key == routing_key}
@@ -280,7 +291,7 @@ class Channel(virtual.Channel):
         self.courier.refresh((exchange, routing_key, queue), work)
 
     def _queue_bind(self, *words: Any) -> None:
-        """Do nothing: `queue_bind` knows more."""
+        """Do nothing: `queue_bind` shares the binding, and knows all its arguments."""
 
     def queue_unbind(
         self, queue: str, exchange: str | None = None, routing_key: str = "", arguments: Any = None, **options: Any
@@ -321,7 +332,7 @@ class Channel(virtual.Channel):
         for each in list(self.state.queue_bindings(queue)):
             try:
                 self._unshare(queue, each.exchange, each.routing_key)
-            except (DisqueError, KeyError):  # It ends by itself.
+            except (DisqueError, KeyError):  # The binding ends by itself.
                 return
         self.state.queue_bindings_delete(queue)
 
@@ -348,6 +359,7 @@ class Transport(virtual.Transport):
         self.commands = Disque(*self.options.nodes, **self.options.settings)
         self.courier = Courier(self.options)
         self.bindings = Bindings(self.commands)
+        self.publications = wire.Publications(self.options)
         self._hub: Any = None
         _transports.add(self)
         # kombu may drop a connection without closing it.
@@ -407,9 +419,12 @@ class Transport(virtual.Transport):
         channel: Channel | None = None
         delivered = 0
         for _ in range(len(inbox)):
-            if not inbox or delivered == most:  # A callback may close the connection.
+            if delivered == most:
                 break
-            feed, tag, job = inbox.popleft()
+            try:
+                feed, tag, job = inbox.popleft()
+            except IndexError:  # A callback may close the connection or give messages back.
+                break
             if channel is None or channel.number != feed:
                 channel = next((each for each in self.channels if each.number == feed), None)
             if channel is None:

@@ -1,8 +1,8 @@
 """Read the URLs and options of kombu and Celery. Pure.
 
-kombu separates several nodes by semicolons, as `disque://:password@h1:7711;disque://h2:7711`. All of them are nodes of
-one cluster, so one client gets all. Options stand in `transport_options` or behind the question mark of a URL. Those
-that are not options of the transport are settings of the client (docs/client.md).
+kombu separates several nodes by semicolons, as `disque://:password@h1:7711;disque://h2:7711`. They are nodes of
+one cluster, so one client uses all of them. Options are in `transport_options` or after the question mark of a URL.
+Options that are not of the transport are settings of the client (docs/client.md).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from disque_py.client.address import Address, parse_url
 from disque_py.client.options import ClientSettings, settings_of_url
 
 LEASE_S: Final = 60.0
-# Beyond half of its TTL a node extends no lease. So the default allows two weeks in a queue.
+# Nodes extend no lease in the second half of a job's TTL. So the default allows two weeks in a queue.
 TTL_S: Final = 28 * 86_400
 DAY_S: Final = 86_400
 

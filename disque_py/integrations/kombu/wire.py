@@ -1,4 +1,4 @@
-"""Make jobs of messages, and messages of jobs. The caller passes the time.
+"""Turn messages into jobs, and jobs into messages. The caller passes the time.
 
 A job's body is the JSON of kombu's virtual transports, so a body that is text is readable in the console. These
 properties of a message become options of ADDJOB:
@@ -22,7 +22,10 @@ from typing import Any, Final
 
 from kombu.utils.json import JSONEncoder, loads
 
+from disque_py.client.adding_commands import add_job
+from disque_py.client.request import Request
 from disque_py.client.results import Job
+from disque_py.client.templates import AddTemplate, template_of
 from disque_py.integrations.kombu.urls import DAY_S, TransportOptions
 from disque_py.integrations.patience import once
 
@@ -30,6 +33,8 @@ CONTENT_TYPE: Final = "application/x-disque-json"
 PRIORITY_STEP: Final = 10**13
 PRIORITY_MAX: Final = 9
 TRANSIENT: Final = 1
+# Commands of plain messages that are kept. Programs that reply to many others use many queues.
+TEMPLATES_MAX: Final = 1_000
 # The key of kombu's own types in JSON. Its letters may also be written as escapes.
 TYPED: Final = '"__type__"'
 ESCAPED: Final = "\\u00"
@@ -46,7 +51,7 @@ def load(text: str | bytes) -> Any:
     """Return the value of JSON as kombu reads it. Raises ValueError."""
     if isinstance(text, bytes):
         text = text.decode()
-    # kombu calls a function for each object. It only changes those of a type of its own.
+    # kombu calls a function for each object, which changes only objects of kombu's own types.
     return loads(text) if TYPED in text or ESCAPED in text else json.loads(text)
 
 
@@ -86,6 +91,43 @@ def options_of(
     return found
 
 
+class Publications:
+    """The ADDJOBs of one connection's messages.
+
+    Most messages of a queue have no ETA, no expiry and the priority 0. Their commands differ in the body and in KEY
+    only, so the other words are made once.
+    """
+
+    def __init__(self, options: TransportOptions) -> None:
+        self._options = options
+        self._templates: dict[tuple[str, bool, int | None], AddTemplate] = {}
+
+    def request(self, queue: str, message: Mapping[str, Any], now: float, ttl_ms: int | None = None) -> Request[str]:
+        """Return the command that adds a message to a queue. The other arguments are those of `options_of`."""
+        body = dump(message).encode()
+        properties = message["properties"]
+        tag = properties.get("delivery_tag")
+        is_plain = (
+            not properties.get("priority")
+            and properties.get("expiration") is None
+            and not message["headers"].get("eta")
+            and not self._options.amqp_order
+            and isinstance(tag, str)
+        )
+        if not is_plain:
+            return add_job(queue, body, **options_of(message, now, self._options, ttl_ms))
+        is_transient = properties.get("delivery_mode") == TRANSIENT
+        template = self._templates.get((queue, is_transient, ttl_ms))
+        if template is None:
+            if len(self._templates) >= TEMPLATES_MAX:
+                self._templates.clear()
+            words = options_of(message, now, self._options, ttl_ms)
+            words.pop("key", None)
+            template = self._templates[queue, is_transient, ttl_ms] = template_of(queue, **words)
+        has_key = self._options.publish_once and not is_transient
+        return template.one(body, (b"KEY", tag.encode()) if has_key else ())
+
+
 def is_task(headers: Mapping[str, Any]) -> bool:
     """Return whether a message is a task of Celery."""
     return "task" in headers and "id" in headers
@@ -114,7 +156,7 @@ def _number(value: object, unit: float) -> float | None:
 
 
 def message_of(job: Job, tag: str) -> dict[str, Any]:
-    """Return the message of a job, with its delivery tag. A body that is no message becomes one of raw bytes."""
+    """Return the message of a job, with its delivery tag. Another body becomes a message of raw bytes."""
     payload: dict[str, Any] | None
     try:
         payload = load(job.body)

@@ -1,8 +1,8 @@
 """The trace context of a job: the pairs `traceparent` and `tracestate` of its metadata.
 
-The format is W3C Trace Context, whatever propagators the program uses for other protocols, because the broker does not
-count exactly these two names towards its limit of pairs (spec F9). A job that already has a `traceparent` keeps it,
-because its creator chose it.
+The format is W3C Trace Context, whatever propagators the program uses for other protocols. The reason is that only
+these two names do not count towards the broker's limit of pairs (spec F9). A job that already has a `traceparent` keeps
+it, because its creator chose it.
 """
 
 from __future__ import annotations

@@ -147,9 +147,7 @@ class DisqueBroker(AsyncBroker):
         """Put back messages that are not done, and close the connections."""
         self._is_closing = True
         await super().shutdown()
-        self._flush()
-        if self._sending:
-            await asyncio.wait(self._sending, timeout=LAST_ACKS_S)
+        await self._send_last_acks()
         held, self.held = list(self.held.values()), {}
         self._given_back.update(job.id for job in held)
         with suppress(DisqueError):
@@ -160,6 +158,15 @@ class DisqueBroker(AsyncBroker):
             await self._client.close()
             self._client = None
         self._is_closing = False
+
+    async def _send_last_acks(self) -> None:
+        """Send all acks, also those of tasks that end while others are on their way. It takes LAST_ACKS_S at most."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + LAST_ACKS_S
+        self._flush()
+        while self._sending and (left_s := until - loop.time()) > 0:
+            await asyncio.wait(self._sending, timeout=left_s)
+            self._flush()
 
     async def startup(self) -> None:
         """Start the broker, also after a shutdown."""

@@ -2,7 +2,8 @@
 
 The check counts the leases that run on all nodes, by queue and by the value of its cap, and the deliveries in the last
 span of a rate. It counts only leases and deliveries that began while all nodes were linked, no fault lasted, and all
-nodes must have known the cap. Earlier leases may still run, because a change of a cap ends no lease (spec CP2).
+nodes must have known the cap. Earlier leases may still run, because a change of a cap ends no lease (spec CP2). A lease
+that was over when WORKING extended it is not counted, because it takes a slot even if none is free (spec CP1).
 
 In a lasting partition, all sides together stay below one and a half times the cap, if all nodes know the same nodes.
 This is checked from two node timeouts after the beginning of the partition on.
@@ -11,7 +12,7 @@ This is checked from two node timeouts after the beginning of the partition on.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from disque_py.core.caps import Limit
 from disque_py.core.job import ACTIVE
@@ -24,8 +25,19 @@ PARTS: Final = "the sides of a partition share a cap"
 CALM_MS: Final = 3_000
 
 
+class Lease(NamedTuple):
+    """A running lease.
+
+    began_ms   when it was first seen
+    until_ms   node and process -> its end there, by the clock of the node
+    """
+
+    began_ms: int
+    until_ms: dict[tuple[str, int], int]
+
+
 class CapBook:
-    """The last change of a cap, the running leases, and the deliveries.
+    """The last change of a cap, the running leases, and the deliveries. All cappers share one book.
 
     changed_ms   when a cap was last changed
     most         the largest number of leases that were seen to run under one value
@@ -38,8 +50,9 @@ class CapBook:
         self.changed_ms = 0
         self.most = 0
         self.counts_rate = counts_rate
-        # Job and attempt -> when its lease was first seen.
-        self._leases: dict[tuple[bytes, int], int] = {}
+        # Job and attempt -> its lease; leases that were over once. They may run again.
+        self._leases: dict[tuple[bytes, int], Lease] = {}
+        self._ended: set[tuple[bytes, int]] = set()
         # Queue -> moments of deliveries.
         self._delivered: dict[bytes, deque[int]] = {}
         # Whether all nodes were linked at each look since this moment.
@@ -54,20 +67,10 @@ class CapBook:
         parts: dict[tuple[bytes, bytes], int] = {}
         running: dict[tuple[bytes, bytes], int] = {}
         limits = self._limits()
-        leases: dict[tuple[bytes, int], int] = {}
-        for machine in world.running():
-            broker = machine.broker
-            for shard in broker.shards if broker.caps.limits else ():
-                for job in shard.values():
-                    name = job.terms.queue
-                    if job.state == ACTIVE and job.is_leased_here and name in broker.caps.limits:
-                        value = broker.caps.pair_of(job)[2]
-                        if value is not None and job.requeue_at_ms > broker.now_ms:
-                            key = (job.id, job.attempt)
-                            began_ms = leases[key] = self._leases.get(key, world.now_ms)
-                            running[name, value] = running.get((name, value), 0) + (began_ms > since_ms)
-                            parts[name, value] = parts.get((name, value), 0) + (began_ms > steady_ms)
-        self._leases = leases
+        for began_ms, keys in self._running():
+            for key in keys:
+                running[key] = running.get(key, 0) + (began_ms > since_ms)
+                parts[key] = parts.get(key, 0) + (began_ms > steady_ms)
         for (name, value), count in running.items():
             self.most = max(self.most, count)
             limit = limits.get(name)
@@ -77,6 +80,40 @@ class CapBook:
             limit = limits.get(name)
             if limit is not None and 0 < limit.running * 3 < count * 2 and self._is_agreed():
                 raise RuleBrokenError(PARTS, f"{count} leases of {limit.running} run for {value!r} of {name!r}")
+
+    def _running(self) -> list[tuple[int, dict[tuple[bytes, bytes], None]]]:
+        """Return when each lease began, and the queue and the value under which it counts.
+
+        A lease that was over when WORKING extended it is left out.
+        """
+        found: dict[tuple[bytes, int], dict[tuple[str, int], int]] = {}
+        keys: dict[tuple[bytes, int], dict[tuple[bytes, bytes], None]] = {}
+        clocks: dict[tuple[str, int], int] = {}
+        machines = self._world.running()
+        is_capped = any(machine.broker.caps.limits for machine in machines)
+        for machine in machines:
+            broker, process = machine.broker, (machine.name, machine.runs)
+            clocks[process] = broker.now_ms
+            for shard in broker.shards if is_capped else ():
+                for job in shard.values():
+                    if job.state == ACTIVE and job.is_leased_here and job.requeue_at_ms > broker.now_ms:
+                        delivery = (job.id, job.attempt)
+                        found.setdefault(delivery, {})[process] = job.requeue_at_ms
+                        values = keys.setdefault(delivery, {})
+                        name = job.terms.queue
+                        value = broker.caps.pair_of(job)[2] if name in broker.caps.limits else None
+                        if value is not None:
+                            values[name, value] = None
+        for delivery, lease in self._leases.items():
+            # Between two looks, WORKING may have come before or after the end of the lease.
+            if not any(clocks.get(process, until_ms) < until_ms for process, until_ms in lease.until_ms.items()):
+                self._ended.add(delivery)
+        self._ended.update(self._leases.keys() - found.keys())
+        leases, self._leases = self._leases, {}
+        for delivery, until_ms in found.items():
+            began_ms = leases[delivery].began_ms if delivery in leases else self._world.now_ms
+            self._leases[delivery] = Lease(began_ms, until_ms)
+        return [(self._leases[each].began_ms, keys[each]) for each in found if each not in self._ended]
 
     def _is_agreed(self) -> bool:
         """Return whether all nodes know the same nodes: the share of a side depends on their number."""

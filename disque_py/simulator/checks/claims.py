@@ -4,8 +4,8 @@ A worker believes that it has a job from the reply until the end of the lease. I
 its request. So this span is a part of the time in which the node believes the same. The book compares these spans with
 each other, in the world's time. Only jobs that were stamped when they were added count.
 
-At each delivery, the book also looks at the nodes that delivered jobs of the same value before. By its own clock, none
-of them may believe that its claim still runs, unless its worker has ended the delivery (spec CL8).
+At each delivery, the book also looks at all nodes for claims of earlier deliveries of the same value. By its own clock,
+none of them may believe that its claim still runs, unless its worker has ended the delivery (spec CL8).
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class ClaimBook:
     newest     job -> the newest fence, the moment of its reply, the node that delivered the job, and its run
     loose      job -> unanswered commands without FENCE that give it back or end it
     loosened   job -> when the last one of these was answered
-    places     (job, fence) -> the node that delivered, and its run
     deliveries number of deliveries
     """
 
@@ -57,7 +56,6 @@ class ClaimBook:
         self.newest: dict[bytes, tuple[int, int, str, int]] = {}
         self.loose: dict[bytes, int] = {}
         self.loosened: dict[bytes, int] = {}
-        self.places: dict[tuple[bytes, int], tuple[Machine, int]] = {}
         self.deliveries = 0
 
     def added(self, job_id: bytes, keys: tuple[str, ...], limit: int) -> None:
@@ -103,22 +101,26 @@ class ClaimBook:
                 raise RuleBrokenError(EXACT_ATTEMPTS, f"delivery {attempt} of {job_id!r}; at most {limit} are allowed")
             known_attempts[attempt] = fence
 
-    def look_at_nodes(self, job_id: bytes, fence: int, machine: Machine) -> None:
-        """Check, at a delivery, the nodes that delivered jobs of the same values before. Raises RuleBrokenError."""
-        self.places[job_id, fence] = machine, machine.runs
+    def look_at_nodes(self, job_id: bytes, fence: int, machine: Machine, nodes: list[Machine]) -> None:
+        """Check, at a delivery, that no node believes in an earlier claim on the same values. Raises RuleBrokenError.
+
+        A node that heard of a WORKING elsewhere keeps the claim only to know that the value is busy.
+        """
         for key in self.keys.get(job_id, ()):
             for belief in self.beliefs.get(key, {}).values():
-                place = self.places.get((belief.job_id, belief.fence))
-                if belief.fence == fence or place is None or place[0].runs != place[1] or not place[0].is_up:
+                if belief.fence == fence:
                     continue
-                running = place[0].broker.exclusive.running.get(belief.job_id)
-                left_ms = running.until_ms - place[0].now_ms() if running is not None else 0
-                if running is not None and running.fence == belief.fence and left_ms > 0:
-                    raise RuleBrokenError(
-                        ONE_BELIEVER,
-                        f"{key}: {machine.name} delivered {job_id!r} with {fence}, and {place[0].name} has"
-                        f" {belief.job_id!r} with {belief.fence} for {left_ms} ms more",
-                    )
+                for other in nodes:
+                    running = other.broker.exclusive.running.get(belief.job_id)
+                    if running is None or running.fence != belief.fence or running.is_elsewhere:
+                        continue
+                    left_ms = running.until_ms - other.now_ms()
+                    if left_ms > 0:
+                        raise RuleBrokenError(
+                            ONE_BELIEVER,
+                            f"{key}: {machine.name} delivered {job_id!r} with {fence}, and {other.name} has"
+                            f" {belief.job_id!r} with {belief.fence} for {left_ms} ms more",
+                        )
 
     def extended(self, job_id: bytes, fence: int, lease_ms: int, sent_ms: int, now_ms: int, *, is_named: bool) -> None:
         """Note that a worker was told that its lease begins anew.

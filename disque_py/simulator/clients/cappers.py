@@ -31,7 +31,7 @@ REPEATING: Final = ("fetcher", "filtered consumer")
 
 
 class Capper(Actor):
-    """One operator, who uses any node."""
+    """One operator, who uses any node. All share `book`."""
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)

@@ -156,7 +156,7 @@ class ClaimWorker(Actor):
                 machine.name,
                 machine.runs,
             )
-            self.claims.look_at_nodes(work.job_id, work.fence, machine)
+            self.claims.look_at_nodes(work.job_id, work.fence, machine, self.world.running())
             self.world.later(1 + int(self.rng.expovariate(1 / 200)), self._decide, work, machine)
 
     def _decide(self, work: Work, machine: Machine) -> None:

@@ -71,6 +71,7 @@ def start_clients(world: World, oracle: Oracle, plan: Plan, losses: Losses) -> l
     batches = BatchBook(world, oracle, losses)
     waits = WaitBook(world, oracle, plan.node_timeout_ms)
     claims = ClaimBook()
+    caps = next((actor.book for actor in actors if isinstance(actor, Capper)), None)
     for actor in actors:
         if isinstance(actor, KeyedProducer | Fetcher):
             actor.book = book
@@ -84,5 +85,7 @@ def start_clients(world: World, oracle: Oracle, plan: Plan, losses: Losses) -> l
             actor.book = waits
         elif isinstance(actor, ClaimProducer | ClaimWorker):
             actor.claims = claims
+        elif isinstance(actor, Capper) and caps is not None:
+            actor.book = caps
         actor.begin()
     return actors

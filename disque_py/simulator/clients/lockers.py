@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from disque_py.core import electing
 from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.workload import LEASE_TOO_LONG, RECONNECT_MS, Actor, Line
@@ -35,6 +36,8 @@ PATIENCES_MS: Final = (50, 300, 1_200, 3_500)
 LEASE_MAX_S: Final = (3, 3, 5, 8)
 DRIFT_LEASE_MAX_S: Final = 2
 CHANGE_EVERY_MS: Final = 1_500
+# A change of voters has so many ballots of two votes each, then waits for its list to take effect. Plus a second.
+SLOWEST_MS: Final = electing.BALLOTS_MAX * (2 * electing.VOTE_MS + electing.PAUSE_MS[1]) + electing.EFFECT_MS + 1_000
 # A node's id, and the end of an error about it.
 IS_VOTER: Final = tuple([f"ERR {digit}" for digit in "0123456789abcdef"])
 VOTERS: Final = (1, 2, 3, 3, 3, 4, 5)
@@ -175,6 +178,7 @@ class VoterKeeper(Actor):
         line = self.reach()
         if line is None:
             return RECONNECT_MS
+        line.slowest_ms = SLOWEST_MS
         if line.outstanding:
             return 50
         if self._keeps_leases_short and self._has_short_leases():

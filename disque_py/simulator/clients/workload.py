@@ -54,9 +54,10 @@ class Line(Connection):
     since   number of the node's next event at the consumer's last GETJOB
     forever   queues of a GETJOB under way without TIMEOUT
     is_patient   True: a request may take until jobs are over
+    slowest_ms   the longest time that a request of this client may take, if it is longer than that of others
     """
 
-    __slots__ = ("_owner", "_waiting", "forever", "is_patient", "since")
+    __slots__ = ("_owner", "_waiting", "forever", "is_patient", "since", "slowest_ms")
 
     def __init__(self, world: World, owner: Actor) -> None:
         super().__init__(world)
@@ -65,6 +66,7 @@ class Line(Connection):
         self.since = 0
         self.forever: list[bytes] = []
         self.is_patient = False
+        self.slowest_ms = 0
 
     def ask(self, requests: list[tuple[Request, Callable[[Any, Any], None], Any]], travel_ms: int) -> None:
         """Send requests: (request, function that gets the reply, and its second argument) each."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import sys
+import threading
 import time
 from contextlib import closing
 from datetime import timedelta
@@ -19,7 +21,7 @@ from disque_py.client import Job
 from disque_py.client.address import parse_address
 from disque_py.client.put_back import REASON
 from disque_py.integrations.kombu import courier as courier_module
-from disque_py.integrations.kombu.courier import AT_ONCE, GREEN_THREADS, REJECTED, Courier, new_loop
+from disque_py.integrations.kombu.courier import AT_ONCE, GREEN_THREADS, REJECTED, Courier, Feed, new_loop
 from disque_py.integrations.kombu.urls import read_options
 from waits import eventually
 
@@ -150,6 +152,56 @@ def test_jobs_that_were_put_aside_go_back_with_their_feed(client, courier):
     assert client.get_job("aside-back", timeout_ms=60_000).id == held.job.id
 
 
+def test_messages_that_are_given_back_are_not_handed_over_as_well(client, courier):
+    client.add_jobs("twice", ["a", "b"])
+    courier.consume(1, ["twice"], 0)
+    eventually(lambda: len(courier.inbox) == 2)
+    courier.nack_all(1)
+    assert [next_of(courier).job.nacks for _ in range(2)] == [1, 1]
+
+
+def feeds():
+    """The number of feeds in memory."""
+    gc.collect()
+    return sum(type(each) is Feed for each in gc.get_objects())
+
+
+def test_a_feed_ends_with_its_queues_and_its_last_message(client, courier):
+    """A connection may have any number of channels, one after the other."""
+    client.add_jobs("feeds", ["x"] * 3)
+    before = feeds()
+    for number in range(1, 4):
+        courier.consume(number, ["feeds"], 1)
+        held = next_of(courier)
+        courier.consume(number, [], 1)
+        courier.ack(number, held.tag)
+        courier.nack_all(number)
+    eventually(lambda: feeds() <= before)
+    assert client.qlen("feeds") == client.qlen("feeds", status="running") == 0
+
+
+def test_a_channel_that_only_publishes_needs_no_thread(courier):
+    known = set(threading.enumerate())
+    courier.nack_all(1)
+    courier.flush()
+    assert set(threading.enumerate()) <= known
+
+
+def test_threads_may_ask_for_consumers_while_others_come_and_go(courier):
+    """A poll for a result asks, and another thread opens a consumer meanwhile."""
+
+    class Queue(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            courier.consume(2, ["new"], 1)
+            return False
+
+    courier.consume(1, [Queue("mine")], 1)
+    assert not courier.consumes("other")
+
+
 def given_back_to(node, delay):
     """Give a job back to a scripted node → the words of its NACKs."""
     courier = Courier(read_options([f"disque://{node.address}"]))
@@ -203,6 +255,18 @@ def test_acknowledgements_wait_for_each_other_and_leave_in_one_command():
             courier.ack(1, job_id)
         courier.close()
     assert [words[1:] for words in node.named("ACKJOB")] == [[job_id.encode() for job_id in ids]]
+
+
+def test_a_message_under_a_claim_is_acknowledged_alone_with_its_fence():
+    """So the claim ends, whichever node gets the command (spec EX5, EX6)."""
+    with Node(answers={"ACKJOB": b":1\r\n"}) as node:
+        courier = Courier(read_options([f"disque://{node.address}"]))
+        address = parse_address(node.address)
+        for job_id, fence in ((JOB_A, None), (JOB_B, 7)):
+            courier.hold(1, job_id, Job("q", job_id, b"", node=address, fence=fence))
+            courier.ack(1, job_id)
+        courier.close()
+    assert [words[1:] for words in node.named("ACKJOB")] == [[JOB_A.encode()], [JOB_B.encode(), b"FENCE", b"7"]]
 
 
 def test_an_acknowledgement_leaves_soon_without_another_call(client, courier):

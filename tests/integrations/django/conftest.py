@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import threading
@@ -68,16 +67,20 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def site(folder, shared_node):
-    """The site in this process."""
-    os.environ["DISQUE_URL"] = shared_node.url
-    os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
+    """The site in this process.
+
+    Django reads its variables once. Programs that tests of other libraries start must not inherit them: Celery looks
+    for the settings of Django, too.
+    """
     sys.path.insert(0, str(folder))
     try:
-        django.setup()
+        with pytest.MonkeyPatch.context() as variables:
+            variables.setenv("DISQUE_URL", shared_node.url)
+            variables.setenv("DJANGO_SETTINGS_MODULE", "settings")
+            django.setup()
         yield
     finally:
         sys.path.remove(str(folder))
-        del os.environ["DISQUE_URL"], os.environ["DJANGO_SETTINGS_MODULE"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import timedelta
 from functools import partial
 
@@ -145,3 +146,8 @@ def test_signals_tell_the_begin_and_the_end(tasks, backend, start):
         for signal in signals:
             signal.disconnect(tell)
     assert told == [(signal, result.id) for signal in signals]
+
+
+def test_programs_that_other_tests_start_do_not_inherit_the_site(site):
+    """Celery would look for these settings, too."""
+    assert "DJANGO_SETTINGS_MODULE" not in os.environ

@@ -22,5 +22,5 @@ def test_a_record_says_all_of_a_result(tasks):
 def test_a_path_that_names_no_task_is_refused(site):
     from disque_py.integrations.django.records import result_of
 
-    with pytest.raises(ValueError, match="is no task"):
+    with pytest.raises(ValueError, match="is not a task"):
         result_of(b'{"task": "os.getpid"}', "D-id", "default")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -10,7 +11,9 @@ from taskiq import Context, SendTaskError, SimpleRetryMiddleware, TaskiqDepends
 from taskiq.result_backends.dummy import DummyResultBackend
 from taskiq.serializers import JSONSerializer, PickleSerializer
 
+from client_node import JOB_A, JOB_B, Node, jobs_reply
 from disque_py.integrations.taskiq import DisqueBroker
+from disque_py.integrations.taskiq import broker as broker_module
 
 
 def test_each_task_runs_once(broker, work):
@@ -179,6 +182,37 @@ def test_a_worker_that_stops_sends_its_last_acknowledgements(broker, work, clien
 
     asyncio.run(main())
     assert client.qlen(name, status="running") == 0
+
+
+def test_a_task_that_ends_while_the_last_acknowledgements_leave_is_acknowledged(monkeypatch):
+    """It may wait for others, and the shutdown is about to close the connections."""
+    monkeypatch.setattr(broker_module, "ACK_S", 3600.0)
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def answer(words):
+        is_asked.set()
+        may_answer.wait(60)
+        return b":1\r\n"
+
+    ids = (JOB_A, JOB_B, JOB_B[:-6] + "z" + JOB_B[-5:])
+    answers = {"GETJOB": jobs_reply(*ids), "CLIENT": b"+OK\r\n", "ACKJOB": answer, "NACK": b":1\r\n"}
+    with Node(answers=answers) as node:
+
+        async def main():
+            broker = DisqueBroker(f"disque://{node.address}")
+            messages = broker.listen()
+            first, second, _ = [await anext(messages) for _ in ids]
+            first.ack()
+            stopping = asyncio.create_task(broker.shutdown())
+            await asyncio.to_thread(is_asked.wait, 60)
+            broker.leases.remove_later(broker.held[JOB_B])
+            second.ack()
+            may_answer.set()
+            await stopping
+            await messages.aclose()
+
+        asyncio.run(main())
+    assert [words[1:] for words in node.named("ACKJOB")] == [[JOB_A.encode()], [JOB_B.encode()]]
 
 
 def test_a_task_that_a_shutdown_cuts_off_runs_again(broker, work, client, name):

@@ -48,14 +48,14 @@ def test_a_connection_that_waited_is_taken_again():
     with Node() as node:
 
         async def scenario(pool, take):
-            assert pool.idle(GET) is None
+            assert pool.take_idle(GET) is None
             first = await take(GET)
             pool.give_back(first)
-            assert pool.idle(PING) is None
-            assert pool.idle(GET) is first
+            assert pool.take_idle(PING) is None
+            assert pool.take_idle(GET) is first
             pool.give_back(first)
             first.close()
-            assert pool.idle(GET) is None
+            assert pool.take_idle(GET) is None
 
         with_pool(node, scenario)
 
@@ -83,9 +83,9 @@ def test_a_getjob_leaves_its_connection_to_the_next():
         async def scenario(pool, take):
             first, second = await take(GET), await take(GET)
             assert first is not second
-            assert not pool.has_idle
+            assert not pool.has_idle(GET)
             pool.give_back(first)
-            assert pool.has_idle
+            assert pool.has_idle(GET)
             assert await take(GET) is first
 
         with_pool(node, scenario)

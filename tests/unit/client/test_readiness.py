@@ -29,8 +29,10 @@ def test_bytes_end_the_wait(kind, pair):
     near, far = pair
     readiness = kind(near)
     assert not readiness.wait(0, wants_room=False)
+    assert not readiness.has_bytes()
     far.send(b"x")
     assert readiness.wait(None, wants_room=False)
+    assert readiness.has_bytes()
     readiness.close()
 
 
@@ -45,5 +47,6 @@ def test_the_end_of_a_connection_ends_the_wait(kind, pair):
     readiness = kind(near)
     far.close()
     assert readiness.wait(5, wants_room=False)
+    assert readiness.has_bytes()
     near.close()
     readiness.close()

@@ -13,10 +13,11 @@ from disque_py.core.batch_state import LIVE, PARTS
 from disque_py.core.id_sets import pack_id
 from disque_py.event_format import COMPLETED
 from disque_py.node import dispatch
+from disque_py.simulator.liveness_phase import remains
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.simulation import IDS, Simulation
 from disque_py.simulator.trace import Trace
-from simulated import small_plan
+from simulated import ask, joined, small_plan
 
 
 def played(trace: Trace | None = None, **options) -> Simulation:
@@ -152,3 +153,16 @@ def test_keepers_may_compare_batches_whose_jobs_were_lost(status, is_wrong):
     compare()
     with pytest.raises(RuleBrokenError, match="silence") if is_wrong else nullcontext():
         simulation.liveness.play()
+
+
+def test_an_interest_that_ended_in_a_frame_that_vanished_is_not_left_over():
+    """Spec I1: it is told once. Only queues whose interest was told again after the weather count then."""
+    world = joined("ab")
+    ask(world, "a", "GETJOB", "TIMEOUT", 10, "FROM", "x0", "q0")
+    world.traffic.filter = lambda sender, receiver, kind, item: kind == INTEREST
+    world.run(3_000)
+    told = {what: number for what, number in remains(world.machines["b"].broker, None).items() if number}
+    assert list(told.values()) == [2]
+    ((what, _),) = told.items()
+    assert remains(world.machines["b"].broker, [b"q0"])[what] == 1
+    assert remains(world.machines["b"].broker, [])[what] == 0

@@ -1,4 +1,4 @@
-// Live parts rest while the tab is hidden, while rows are selected and while a field has the focus. Charts are drawn again by uPlot.
+// Live parts are not refreshed while the tab is hidden, while rows are selected, or while a field has the focus. uPlot draws the charts again.
 "use strict";
 document.addEventListener("htmx:beforeRequest", (event) => {
   const part = event.target;

@@ -166,7 +166,7 @@ def test_the_original_s_file_is_imported(tmp_path):
     recovery = read(Files(str(target), readonly=True), tally)
     assert recovery.newest is not None
     assert recovery.newest.node == ME
-    assert "holds a journal already" in run("import", aof, target)[1]
+    assert "has a journal already" in run("import", aof, target)[1]
     assert "is now in" in run("import", aof, target, "--force")[1]
 
 

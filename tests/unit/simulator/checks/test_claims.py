@@ -117,6 +117,11 @@ def test_jobs_without_a_stamp_do_not_count():
     assert found.deliveries == 0
 
 
+def nodes(world):
+    """The nodes that are up."""
+    return list(world.machines.values())
+
+
 def believing(lease_ms=10_000):
     """Let a worker of node a get a job of a value, and a worker of node b another one."""
     world = exclusive()
@@ -126,7 +131,7 @@ def believing(lease_ms=10_000):
         found.added(job_id, ("ann",), 0)
     (first,) = get(world, "a")
     deliver(found, first.id, first.fence)
-    found.look_at_nodes(first.id, first.fence, world.machines["a"])
+    found.look_at_nodes(first.id, first.fence, world.machines["a"], nodes(world))
     other = ids[first.id == ids[0]]
     deliver(found, other, first.fence + 1, sent_ms=20_000, now_ms=20_010)
     return world, found, other, first.fence + 1
@@ -136,18 +141,38 @@ def test_a_node_that_believes_in_its_claim_while_another_one_delivers_breaks_the
     """Spec CL8: the clock of that node counts, not the belief of its worker."""
     world, found, job_id, fence = believing()
     with pytest.raises(RuleBrokenError, match=ONE_BELIEVER):
-        found.look_at_nodes(job_id, fence, world.machines["b"])
+        found.look_at_nodes(job_id, fence, world.machines["b"], nodes(world))
 
 
 def test_a_claim_that_lapsed_at_its_node_keeps_no_value():
     """Spec CL8, EX5."""
     world, found, job_id, fence = believing(lease_ms=1_000)
     world.run(2_000)
-    found.look_at_nodes(job_id, fence, world.machines["b"])
+    found.look_at_nodes(job_id, fence, world.machines["b"], nodes(world))
 
 
 def test_a_node_that_is_another_process_by_now_believes_nothing():
     world, found, job_id, fence = believing()
     world.crash("a")
     world.restart("a")
-    found.look_at_nodes(job_id, fence, world.machines["b"])
+    found.look_at_nodes(job_id, fence, world.machines["b"], nodes(world))
+
+
+def test_a_node_whose_claim_another_one_renewed_keeps_the_value_but_believes_nothing():
+    """Spec EX4, CL8: it hears of the new lease, and adds the time in which it would ask the other node."""
+    world = exclusive()
+    found = ClaimBook()
+    job_id = add(world, "a", "ann", retry=1)
+    world.run(100)
+    found.added(job_id, ("ann",), 0)
+    (first,) = get(world, "a")
+    deliver(found, job_id, first.fence)
+    world.run(100)
+    assert world.ask("b", "WORKING", job_id, "FENCE", first.fence) == 1
+    world.run(1_100)
+    a, b = (world.machines[name].broker.exclusive.running.get(job_id) for name in "ab")
+    assert a is not None
+    assert a.is_elsewhere
+    assert b is None
+    deliver(found, job_id, first.fence + 1, sent_ms=20_000, now_ms=20_010)
+    found.look_at_nodes(job_id, first.fence + 1, world.machines["c"], nodes(world))

@@ -7,12 +7,22 @@ from dataclasses import replace
 import pytest
 
 from disque_py.core.caps import Caps
+from disque_py.simulator.clients.cappers import Capper
 from disque_py.simulator.plan import ClientPlan
-from disque_py.simulator.simulation import simulate
+from disque_py.simulator.simulation import Simulation, simulate
 from simulated import small_plan
 
 KINDS = ("capper", "producer", "producer", "consumer", "consumer", "patient consumer")
 CLIENTS = tuple(ClientPlan(number, kind) for number, kind in enumerate(KINDS))
+
+
+def test_two_cappers_know_the_changes_of_each_other():
+    """Spec CP2: leases of before a change may still run, and one book counts them."""
+    simulation = Simulation(replace(small_plan(5), clients=(ClientPlan(0, "capper"), ClientPlan(1, "capper"))))
+    first, second = simulation.actors
+    assert isinstance(first, Capper)
+    assert isinstance(second, Capper)
+    assert first.book is second.book is simulation.caps
 
 
 @pytest.mark.parametrize("weather", ["fair", "kills", "halves", "pauses"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from disque_py.core import electing
 from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.lockers import Locker, VoterKeeper
 from disque_py.simulator.oracle import RuleBrokenError
@@ -43,3 +44,14 @@ def test_a_reply_of_a_wrong_shape_breaks_a_rule():
     locker = Locker(simulation.world, simulation.oracle, simulation.plan, ClientPlan(1, "locker"))
     with pytest.raises(RuleBrokenError):
         locker._acquired(b"OK", ("l", "one", 0, 100, 0))
+
+
+def test_a_change_of_voters_has_the_time_that_its_votes_take():
+    """The liveness phase waits for the reply so long (seed 3906): two votes per ballot, then the list takes effect."""
+    simulation = Simulation(small_plan(3, weather="fair", duration_ms=1, clients=()))
+    simulation.world.join(30_000)
+    keeper = VoterKeeper(simulation.world, simulation.oracle, simulation.plan, ClientPlan(0, "voter keeper"))
+    keeper.begin()
+    simulation.world.run(500)
+    assert keeper.line is not None
+    assert keeper.line.slowest_ms > 2 * electing.BALLOTS_MAX * electing.VOTE_MS + electing.EFFECT_MS

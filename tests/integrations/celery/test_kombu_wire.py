@@ -1,0 +1,83 @@
+"""Messages as jobs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("kombu", reason="the extra [celery] is not installed")
+
+from disque_py.client.adding_commands import add_job
+from disque_py.integrations.kombu import wire
+from disque_py.integrations.kombu.urls import read_options
+
+NOW = 1_700_000_000.0
+TASK = {"task": "tasks.add", "id": "1"}
+SAFE, DIRECT, AMQP = (
+    read_options(["disque://"], options)
+    for options in ({}, {"publish_once": "no"}, {"priority_order": "amqp", "message_ttl": 60})
+)
+
+
+def message(headers=TASK, body="[]", **properties):
+    """A message as kombu makes it."""
+    return {
+        "body": body,
+        "headers": dict(headers),
+        "properties": {"delivery_tag": "tag-1", "priority": 0, **properties},
+    }
+
+
+def words(request):
+    """The words of an ADDJOB: the first four, and its options in any order."""
+    argv = [word.decode() for word in request.argv]
+    return argv[:4], sorted(argv[4:])
+
+
+@pytest.mark.parametrize("options", [SAFE, DIRECT, AMQP])
+@pytest.mark.parametrize("ttl_ms", [None, 5_000])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        message(),
+        message(headers={}),
+        message(delivery_mode=2),
+        message(delivery_mode=1),
+        message(priority=None),
+        message(priority=3),
+        message(expiration="2500"),
+        message(headers=TASK | {"eta": "2023-11-14T22:13:30+00:00"}),
+    ],
+)
+def test_a_command_of_prepared_words_has_the_options_of_its_message(options, ttl_ms, sent):
+    """The first of a queue, and later ones."""
+    publications = wire.Publications(options)
+    whole = add_job("mail", wire.dump(sent), **wire.options_of(sent, NOW, options, ttl_ms))
+    for _ in range(2):
+        made = publications.request("mail", sent, NOW, ttl_ms)
+        assert words(made) == words(whole)
+        assert (made.repeat, made.lane, made.wait_ms) == (whole.repeat, whole.lane, whole.wait_ms)
+        assert made.awaits_nodes == whole.awaits_nodes
+
+
+def test_each_message_has_its_own_body_and_key():
+    publications = wire.Publications(SAFE)
+    first = publications.request("mail", message(body="1"), NOW)
+    second = publications.request("mail", message(body="2", delivery_tag="tag-2"), NOW)
+    assert [json.loads(made.argv[2])["body"] for made in (first, second)] == ["1", "2"]
+    assert [made.argv[made.argv.index(b"KEY") + 1] for made in (first, second)] == [b"tag-1", b"tag-2"]
+
+
+def test_the_number_of_queues_is_not_bounded_but_that_of_prepared_commands_is(monkeypatch):
+    monkeypatch.setattr(wire, "TEMPLATES_MAX", 2)
+    publications = wire.Publications(SAFE)
+    for number in range(5):
+        assert publications.request(f"reply-{number}", message(), NOW).argv[1] == b"reply-%d" % number
+    assert len(publications._templates) <= 2
+
+
+def test_a_message_comes_back_as_it_was():
+    """Also one with types of kombu's JSON, and text outside ASCII."""
+    sent = message(body="grüße", blob=b"\xff", set_at=wire.datetime(2023, 11, 14, tzinfo=wire.UTC))
+    assert wire.load(wire.dump(sent)) == sent
