@@ -113,7 +113,7 @@ def test_changes_and_refusals_are_audited(guarded):
     assert ("token:read", "pause", "NOPERM") in found
 
 
-def test_a_principal_has_so_many_streams_at_once(guarded):
+def test_the_simultaneous_streams_of_a_principal_are_limited(guarded):
     service = guarded.gateway.service
     someone = Principal("someone", (grant_of("bodies"),), client=None)
     for _ in range(service.settings.streams_max):

@@ -35,7 +35,7 @@ def get(server, timeout_ms):
     return None if reply is None else (reply[0][1], reply[0][2], reply[0][4], reply[0][8])
 
 
-def test_a_node_that_stands_still_beyond_its_lease_is_fenced(three):
+def test_a_node_that_is_stopped_beyond_its_lease_is_fenced(three):
     """Spec EX3, EX6: SIGSTOP of the node that delivered."""
     a, b, _ = three.servers
     job_id = add(a, "ann")

@@ -75,7 +75,7 @@ def test_the_asyncio_client_prefers_its_zone_too(placed):
     assert asyncio.run(used()) == address(placed[2])
 
 
-def test_a_quorum_lies_in_the_data_centre_and_the_other_one_gets_a_copy(placed):
+def test_a_quorum_is_in_the_data_centre_and_the_other_one_gets_a_copy(placed):
     """Spec ZN4."""
     with Disque(address(placed[0])) as client:
         job = client.add_job("q", b"x", replicate="quorum")

@@ -70,7 +70,7 @@ def test_a_leaver_does_not_ask_for_ever_a_node_that_got_the_job_by_another_way(m
     assert world["a"].job_count == 0
 
 
-def test_an_id_may_come_back_while_its_dead_entry_lies_in_the_queue(make):
+def test_an_id_may_come_back_while_its_dead_entry_is_in_the_queue(make):
     """
     A copy is forgotten while its entry is still in the queue's heap. Then it is handed over again. So there are two
     entries with the same key, and the jobs themselves can't be compared. Day 205.

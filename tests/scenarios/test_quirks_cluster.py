@@ -53,7 +53,7 @@ def test_q03_q39_an_at_most_once_job_of_a_leaving_node_arrives(make):
     assert sorted(got) == sorted(ids)
 
 
-def test_q03_above_75_percent_as_well(make):
+def test_q03_an_at_most_once_job_of_a_node_above_75_percent_arrives(make):
     """The same rule applies to a node that is short of memory while others are not."""
     world = make("abc")
     world.ask("a", "ADDJOB", "ballast", "x" * 5_000, 0, "REPLICATE", 1)

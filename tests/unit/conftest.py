@@ -1,4 +1,4 @@
-"""A scripted node: a socket that answers RESP commands from a table. It stands for the network."""
+"""A scripted node: a socket that answers RESP commands from a table, in place of a real node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Answer = bytes | Callable[[list[bytes]], bytes | None]
 
 
 class ScriptedNode:
-    """Listens on a free loopback port until closed.
+    """A node that listens on a free loopback port until it is closed.
 
     `answers` maps the first words of a command, in capitals, to the bytes of its reply, or to a function of
     the words; None closes the connection. `requests` are the commands that came.
@@ -75,7 +75,7 @@ class ScriptedNode:
 
 
 def take_request(buffer: bytes) -> tuple[list[bytes], bytes] | None:
-    """The first command of a buffer, array or inline, and what is behind it."""
+    """Return the first command of a buffer (array or inline), and the bytes after it."""
     line, end, rest = buffer.partition(b"\n")
     if not end:
         return None
@@ -93,7 +93,7 @@ def take_request(buffer: bytes) -> tuple[list[bytes], bytes] | None:
 
 @pytest.fixture
 def scripted() -> Iterator[Callable[[Mapping[str, Answer]], ScriptedNode]]:
-    """Makes scripted nodes, and closes them when the test is over."""
+    """Make scripted nodes, and close them when the test is over."""
     nodes: list[ScriptedNode] = []
 
     def make(answers: Mapping[str, Answer]) -> ScriptedNode:
@@ -106,12 +106,12 @@ def scripted() -> Iterator[Callable[[Mapping[str, Answer]], ScriptedNode]]:
 
 
 def bulk(text: str | bytes) -> bytes:
-    """A bulk string."""
+    """Return a bulk string."""
     data = text.encode() if isinstance(text, str) else text
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 @pytest.fixture
 def bulk_reply() -> Callable[[str | bytes], bytes]:
-    """Makes bulk strings for the answers of scripted nodes."""
+    """Make bulk strings for the answers of scripted nodes."""
     return bulk

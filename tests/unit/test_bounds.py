@@ -200,7 +200,7 @@ def test_very_many_unknown_tokens_are_looked_for_in_parts(command):
     assert (turns, client.out) == (40, [b":0\r\n"])
 
 
-def test_a_command_without_a_list_takes_no_more_words_than_are_read_in_one_go():
+def test_a_command_without_a_list_takes_no_more_words_than_are_read_in_one_step():
     broker = make_broker()
     client = make_client(broker)
     many = ["ASYNC"] * WORDS_MAX

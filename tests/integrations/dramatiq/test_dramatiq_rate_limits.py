@@ -11,7 +11,7 @@ from dramatiq.rate_limits import Barrier, BucketRateLimiter, ConcurrentRateLimit
 from waits import eventually
 
 
-def test_only_so_many_run_at_a_time(limits):
+def test_the_number_that_run_at_a_time_is_limited(limits):
     limiter = ConcurrentRateLimiter(limits, "printer", limit=1)
     with limiter.acquire(raise_on_failure=False) as first, limiter.acquire(raise_on_failure=False) as second:
         assert (first, second) == (True, False)
@@ -35,7 +35,7 @@ def test_a_counter_ends_with_its_time(limits):
     eventually(lambda: limits.add("count", 1, 2_000))
 
 
-def test_a_bucket_takes_so_many_per_time(limits):
+def test_a_bucket_limits_the_rate(limits):
     limiter = BucketRateLimiter(limits, "mail", limit=2, bucket=86_400_000)
     taken = []
     for _ in range(3):

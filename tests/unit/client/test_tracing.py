@@ -56,7 +56,7 @@ def node():
         yield node
 
 
-def test_the_blocking_client_tells_of_its_commands(node):
+def test_the_blocking_client_reports_its_commands(node):
     with Disque(node.address) as disque:
         notes = disque.tracing = Notes()
         disque.qlen("q")
@@ -70,7 +70,7 @@ def test_the_blocking_client_tells_of_its_commands(node):
     assert node.named("ADDJOB")[0][-1] == b"MORE"
 
 
-def test_the_asyncio_client_tells_of_its_commands(node):
+def test_the_asyncio_client_reports_its_commands(node):
     async def run():
         async with AsyncDisque(node.address) as disque:
             notes = disque.tracing = Notes()
@@ -101,7 +101,7 @@ def test_a_worker_s_handler_runs_in_the_context(node):
     assert [line for line in lines if line in ("begin D-", "end")][:2] == ["begin D-", "end"]
 
 
-def test_work_without_an_observation_is_done_all_the_same():
+def test_work_without_an_observation_is_still_done():
     async def work():
         return 2
 

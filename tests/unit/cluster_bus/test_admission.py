@@ -132,7 +132,7 @@ def test_a_newcomer_has_no_word_about_failures():
     assert not other.reports
 
 
-def test_one_host_brings_so_many_newcomers_at_once_and_then_some_a_second():
+def test_the_newcomers_of_one_host_are_limited_at_once_and_per_second():
     node = lone()
     for hello in strangers(1000):
         meet_from(node, hello)
@@ -152,7 +152,7 @@ def test_all_hosts_together_bring_no_more_newcomers_than_there_may_be():
     assert node.ignored["too many newcomers"] == 1000 - NEWCOMERS_MAX
 
 
-def test_gossip_starts_only_so_many_handshakes():
+def test_the_handshakes_that_gossip_starts_are_limited():
     node = lone()
     entries = [[number.to_bytes(20, "big"), "10.9.9.9", number, number, 0, -1, -1] for number in range(1, 4000)]
     meet_from(node, STRANGER, entries=entries)
@@ -209,7 +209,7 @@ def test_fifty_nodes_on_one_machine_that_meet_one_of_them_are_whole_in_two_secon
     assert not sum((node.ignored for node in nodes), Counter())
 
 
-def test_a_crowd_above_a_hosts_rate_limit_comes_in_all_the_same():
+def test_a_crowd_above_a_hosts_rate_limit_still_comes_in():
     """A refused node says MEET again."""
     exchange = Exchange()
     first, *others = [exchange.start(7001 + at) for at in range(6)]
@@ -232,7 +232,7 @@ def test_a_table_larger_than_any_cluster_grows_no_more_by_itself():
     assert len(node.table.nodes) == 2
 
 
-def test_so_many_forgotten_nodes_are_remembered_and_the_first_may_come_back():
+def test_the_memory_of_forgotten_nodes_is_bounded_and_the_first_may_come_back():
     """Spec N5. Each has a line of the nodes file."""
     node = lone()
     for number in range(FORGOTTEN_MAX + 1):

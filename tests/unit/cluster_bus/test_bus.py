@@ -190,7 +190,7 @@ def test_a_frame_larger_than_the_node_takes_is_not_sent_others_with_it_are():
     run(story, {}, {"frame_bytes_max": 10_000})
 
 
-def test_a_stalled_node_is_cut_off_when_too_much_lies_unsent():
+def test_a_stalled_node_is_cut_off_when_too_much_is_unsent():
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
         first, second = nodes

@@ -34,7 +34,7 @@ def links_with_node(announced_host: str = "") -> tuple[Side, Node]:
     return side, node
 
 
-def test_a_dial_lies_in_the_tray_until_the_driver_takes_it():
+def test_a_dial_stays_in_the_tray_until_the_driver_takes_it():
     side, node = links_with_node()
     side.links.dial(node)
     assert list(side.tray.dials) == [node]

@@ -889,7 +889,7 @@ def notes(exchange, node):
     return dict(exchange.peer(node).notices)
 
 
-def test_the_log_is_told_of_a_failure_with_its_address_and_of_the_state_of_the_cluster():
+def test_the_log_has_a_failure_with_its_address_and_the_state_of_the_cluster():
     exchange = Exchange()
     nodes = exchange.start_joined(5)
     exchange.partition(nodes[:2], nodes[2:])
@@ -904,7 +904,7 @@ def test_the_log_is_told_of_a_failure_with_its_address_and_of_the_state_of_the_c
     assert "cluster-ok" in notes(exchange, nodes[0])
 
 
-def test_the_log_is_told_of_leaving_once():
+def test_the_log_has_one_line_about_leaving():
     exchange = Exchange()
     node = exchange.start(7001)
     node.set_leaving(True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster_bus.rate_limiter import SOURCES_MAX, RateLimiter
 
 
-def test_so_many_at_once_then_so_many_a_second():
+def test_a_source_may_act_a_number_of_times_at_once_and_then_at_a_rate():
     limiter = RateLimiter(3, 2)
     assert [limiter.spend("a", 0) for _ in range(5)] == [True, True, True, False, False]
     assert [limiter.spend("a", 1000) for _ in range(3)] == [True, True, False]
@@ -25,7 +25,7 @@ def test_a_refusal_is_not_counted():
     assert limiter.spend("a", 1000)
 
 
-def test_only_so_many_sources_are_remembered_idle_ones_are_forgotten_first():
+def test_the_memory_of_sources_is_bounded_and_idle_ones_are_forgotten_first():
     limiter = RateLimiter(2, 1)
     for number in range(SOURCES_MAX):
         limiter.spend(str(number), 0)

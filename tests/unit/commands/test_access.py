@@ -272,7 +272,7 @@ def test_a_client_that_monitors_is_disconnected_with_its_permission():
     assert port_of(client).closed == [False]
 
 
-def test_a_user_has_so_many_connections():
+def test_the_connections_of_a_user_are_limited():
     """Spec US11."""
     broker = make_broker()
     make_user(broker, "+@all", "limit:connections=1")
@@ -281,7 +281,7 @@ def test_a_user_has_so_many_connections():
     assert second.user is None
 
 
-def test_a_user_runs_so_many_commands():
+def test_the_commands_of_a_user_are_limited():
     """Spec US11."""
     broker = make_broker()
     client = make_user(broker, "+@all", "limit:rate=2/1s")
@@ -292,7 +292,7 @@ def test_a_user_runs_so_many_commands():
     assert ask(broker, client, "PING") == b"+PONG\r\n"
 
 
-def test_a_user_brings_so_many_queues_into_being():
+def test_the_queues_that_a_user_makes_are_limited():
     """Spec US11."""
     broker = make_broker()
     client = make_user(broker, "~*", "+@all", "limit:queues=2")

@@ -110,7 +110,7 @@ def test_impossible_options_are_refused_and_nothing_is_done(words, text):
     assert broker.job_count == 0
 
 
-def test_so_many_pairs_and_no_more():
+def test_the_number_of_pairs_is_limited():
     """Spec F3."""
     broker, client = start(job_meta_max_pairs=1)
     assert "at most 1 pairs per job (job-meta-max-pairs)" in str(

@@ -115,7 +115,7 @@ def test_bad_words_change_nothing(words, error):
     assert say(pair, "GET", "q") == b"*-1\r\n"
 
 
-def test_no_more_settings_than_the_bound(monkeypatch):
+def test_the_number_of_settings_is_bounded(monkeypatch):
     """Spec QS8."""
     pair = make_pair()
     pair[0].queue_settings.bytes = queue_settings.TABLE_BYTES_MAX

@@ -41,7 +41,7 @@ def test_addresses_are_bounded_and_the_oldest_goes_first():
     assert "0" not in log.failures
 
 
-def test_the_audit_log_takes_so_many_refusals_in_a_span():
+def test_the_refusals_in_the_audit_log_are_limited_per_span():
     log = AccessLog()
     taken = [log.takes_line(0) for _ in range(access_log.LINES_MAX + 2)]
     assert (sum(taken), log.suppressed) == (access_log.LINES_MAX, 2)

@@ -47,7 +47,7 @@ def test_equal_sizes_prove_nothing():
 
 
 def test_a_confirmation_counts_only_if_the_question_named_the_answering_node():
-    """`Not a holder` may stop being true: a copy may be on its way (spec A4)."""
+    """`Not a holder` may become false, because a copy may be in transit (spec A4)."""
     broker, b, _ = make_cluster()
     job = hold(broker, b)
     ack(broker, job)
@@ -74,7 +74,7 @@ def test_a_silent_holder_is_asked_again_with_growing_gaps():
 
 
 def test_answers_do_not_lengthen_the_pause_before_a_silent_holder_is_asked_again():
-    """It may be reading its journal, and answer in a moment."""
+    """The silent holder may be reading its journal, and answer in a moment."""
     broker, *others = make_cluster(6)
     job = hold(broker, *others, ttl_s=864_000)
     client_acks.ack_here(broker, job.id)
@@ -155,7 +155,7 @@ def test_an_ack_from_a_node_that_holds_nothing_ends_no_collection():
 
 
 def test_an_ack_whose_ttl_ends_within_a_second_has_a_timer_of_its_own():
-    """The line of first retries would come too late for it."""
+    """The shared line of first repetitions would be too late for it."""
     broker, b, _ = make_cluster()
     job = hold(broker, b, ttl_s=1, retry_s=0)
     advance(broker, 500)
@@ -248,7 +248,7 @@ def test_a_record_of_an_unknown_job_counts_as_memory():
 
 
 def test_without_room_a_job_we_hold_keeps_its_ack(monkeypatch):
-    """Its record is what keeps it from being delivered again."""
+    """The record of its ack keeps the job from being delivered again."""
     monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c)
@@ -272,7 +272,7 @@ def test_a_node_that_knows_the_job_as_done_ends_the_question():
 
 
 def test_two_that_collect_do_not_ask_each_other_for_ever():
-    """Each answers the other's question; neither asks anew because of it."""
+    """Each answers the other's question, and neither asks again because of it."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     client_acks.ack_here(broker, job.id)
@@ -394,8 +394,8 @@ def test_a_job_deleted_while_it_misses_copies_answers_its_producer(how):
 @pytest.mark.parametrize("how", ["ACKJOB", "FASTACK", "SETACK", "DELJOB message"])
 def test_an_at_most_once_job_on_its_way_answers_its_producer_when_it_is_done(how):
     """
-    We leave, so the job goes to another node before the producer is answered. The answer to
-    the hand-over is lost, the consumer acknowledges here: the producer must not wait for ever.
+    This node leaves, so the job goes to another node before the producer gets its reply. The answer to the hand-over is
+    lost, and the consumer acknowledges here. The producer must not wait for ever.
     """
     broker, node, producer, job = start_replicated(leaving=True, retry_s=0)
     assert broker.waits.blocked_count == 1

@@ -39,7 +39,7 @@ def replies(client):
 
 
 def asked(broker, client, *ids):
-    """The number of the question that a CANCELJOB of these ids asks."""
+    """Send a CANCELJOB of these ids, and return the number of its question to other nodes."""
     assert ask(broker, client, "CANCELJOB", *ids) == b""
     [(_, item)] = sent_of(broker, ASKJOBS)
     return item[0]
@@ -72,7 +72,7 @@ def test_a_node_tells_what_it_has():
     ],
 )
 def test_the_best_holder_acts(answers, actor):
-    """The one that delivered it, else has it queued, else counts it, else the one with the lowest id. Spec Y10."""
+    """The order is: the node that delivered it, has it queued, counts it, or has the lowest id. Spec Y10."""
     broker, client, nodes = start()
     job_id = make_id(1)
     number = asked(broker, client, job_id)
@@ -110,7 +110,7 @@ def test_a_job_that_is_over_counts_0_and_is_left_alone():
 
 
 def test_a_silent_node_is_waited_for_half_a_second():
-    """And one whose link breaks no longer. Spec Y10."""
+    """A node whose link breaks is no longer waited for. Spec Y10."""
     broker, client, nodes = start()
     asked(broker, client, make_id(1))
     advance(broker, 490)
@@ -125,7 +125,7 @@ def test_a_silent_node_is_waited_for_half_a_second():
     assert broker.questions == {}
 
 
-def test_a_node_that_stands_still_takes_no_time_from_the_holder():
+def test_a_node_that_is_stopped_takes_no_time_from_the_holder():
     """The holder answers after the silent node's time is over. Spec Y10."""
     broker, client, nodes = start()
     number = asked(broker, client, make_id(1))
@@ -153,7 +153,7 @@ def test_all_holders_act_at_once():
 
 
 def test_a_cancellation_outlives_its_holder():
-    """The node that was asked remembers it, as it would an ack, and tells the others. Spec Y8."""
+    """The asked node remembers it like an ack, and tells the others. Spec Y8."""
     broker, client, [node, other] = start()
     number = asked(broker, client, make_id(1))
     for each, has in ((node, COPY), (other, COPY)):

@@ -1,4 +1,4 @@
-"""core/batch_ends.py: batches that are done, and jobs of which no node told an end."""
+"""core/batch_ends.py: batches that are done, and jobs whose end no node has reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_keepers_of_a_closed_batch_that_is_not_done_compare_again():
 
 
 def test_a_keeper_with_jobs_alive_compares_with_the_others_also_when_they_say_that_all_is_done():
-    """Spec BT3: this one was cut off when they heard of the last end."""
+    """Spec BT3: this keeper was cut off when the others heard of the last end."""
     broker, _, other = start(is_keeper=True, number=0)
     say(broker, other, BATCHADD, (1, b"b", ENTRY))
     say(broker, other, SETTING, (KEY, CLOSED, b"1", 2, other.id), (KEY, DONE, b"1", 3, other.id))
@@ -153,7 +153,7 @@ def test_a_closed_batch_whose_keeper_was_flushed_is_looked_at_again():
 
 
 def test_no_turn_looks_at_all_batches_that_may_be_done():
-    """Spec BT4: of 600 one look takes 500."""
+    """Spec BT4: there are 600, and one look takes 500 of them."""
     broker, _, _ = start(is_keeper=True)
     names = [b"%d" % number for number in range(keeping.LOOKED_PER_PART + 100)]
     for name in names:

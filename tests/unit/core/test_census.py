@@ -119,7 +119,7 @@ def test_clients_share_a_walk_that_is_under_way():
 
 
 def half_counted(count=3):
-    """Return a node with a walk that began and whose clients are gone."""
+    """Return a node with an unfinished walk whose clients are gone."""
     broker, client, _ = start(count)
     broker.job_count = census.KEPT_JOBS + 1
     for number, shard in enumerate(broker.shards):

@@ -1,4 +1,4 @@
-"""core/changing.py: the changeable part of a job, errored jobs and dead letters; told, restored, handed over."""
+"""core/changing.py: the changeable part of a job, errored jobs and dead letters, on all holders and after restarts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start():
 
 
 def limited(broker, *others, limit=1, **fields):
-    """A job that this node holds, of so many attempts."""
+    """Return a job of this node with this number of attempts."""
     job = make_job(broker, *others, **fields)
     job.attributes = JobAttributes(None, ())
     job.attributes.part = Changeable(3_600_000, limit)
@@ -66,7 +66,7 @@ def dead_letters(broker, queue=b"q", to=b"dead", **fields):
 
 
 def changed(job, number, **fields):
-    """The part of a job after a change of another node, as it travels."""
+    """Return the changeable part after a change at another node, in its form in messages."""
     part = Changeable(3_600_000, 1)
     part.number, part.node = number, NODE
     queue = fields.pop("queue", job.queue)
@@ -155,7 +155,7 @@ def test_a_lower_number_is_answered_with_the_part():
 
 
 def test_a_change_counts_on_from_a_number_that_was_only_heard_of():
-    """Its part has not come yet. Otherwise the older part would win over the change. Spec Y3."""
+    """The part with that number has not come yet. Otherwise the older part would win over the change. Spec Y3."""
     broker, client, node = start()
     job = limited(broker, node, limit=5)
     say(broker, node, WILLQUEUE, [job.id, 0, 4, NODE])
@@ -236,7 +236,7 @@ def test_a_part_that_no_node_sends_closes_the_link(at, value):
 
 
 def test_a_queued_job_leaves_its_queue_when_its_last_attempt_is_learned():
-    """It is running as long as the lease runs, then errored. Spec Y4."""
+    """It counts as running during the lease, and is errored after that. Spec Y4."""
     broker, _, node = start()
     job = limited(broker, node)
     lifecycle.enqueue(broker, job)
@@ -288,7 +288,7 @@ def test_a_limited_job_on_its_way_to_another_node_is_not_queued_by_a_third(limit
 
 @pytest.mark.parametrize("words", [(), ("ATTEMPT", 1)])
 def test_a_nack_tells_of_a_delivery_that_was_not_heard_of(words):
-    """LEASED is still on its way. Otherwise the job would be delivered once more than allowed. Spec Y4."""
+    """LEASED is still in transit. Otherwise the job would be delivered once more than allowed. Spec Y4."""
     broker, client, node = start()
     job = limited(broker, node)
     assert ask_parsed(broker, client, "NACK", job.id, *words) == 1
@@ -299,7 +299,7 @@ def test_a_nack_tells_of_a_delivery_that_was_not_heard_of(words):
 
 @pytest.mark.parametrize("kind", ["delayed", "paused", "mine", "new"])
 def test_a_nack_twice_spends_no_attempt_where_no_delivery_can_have_been(kind):
-    """A client that hears no reply says it again. Spec Y4."""
+    """A client without a reply repeats its NACK. Spec Y4."""
     broker, client, node = start()
     others = () if kind == "mine" else (node,)
     job = limited(broker, *others, limit=3, delay_s=60 if kind == "new" else 0)
@@ -374,7 +374,7 @@ def test_a_delay_travels_as_a_span():
 
 @pytest.mark.plain
 def test_a_job_without_attempts_moves_to_the_dead_letter_queue():
-    """Its history stands behind its own META. Spec Y7."""
+    """Its history follows its own META. Spec Y7."""
     broker, client, _ = start()
     dead_letters(broker)
     broker.queue_settings.in_force[b"dead"] = rules = QueueSettings()
@@ -445,7 +445,7 @@ def test_holders_of_a_dead_letter_follow_to_its_queue():
 
 
 def test_memory_is_right_whatever_changes():
-    """A part counts while the job is there, and so does the name of its queue."""
+    """The part counts while the job exists, and so does the name of its queue."""
     broker, _, node = start()
     dead_letters(broker, to=b"d" * 200)
     jobs = [limited(broker, node, number=1), hold(broker, node, number=2), limited(broker, number=3, queue=b"r")]

@@ -193,7 +193,7 @@ def numbers(low: int, high: int) -> st.SearchStrategy[str]:
 
 
 def brute(expression: str, name: str, begin: int, end: int) -> list[int]:
-    """The ticks of (begin, end] in seconds, minute by minute, by the standard library and the words of the rule."""
+    """Return the ticks of (begin, end] in seconds, checked minute by minute with the standard library."""
     minute, hour, day, month, weekday = (_set(*field) for field in zip(expression.split(), RANGES, strict=True))
     words = expression.split()
     known = ZoneInfo(name)
@@ -245,7 +245,7 @@ def _jump(known: ZoneInfo, low: int, high: int) -> int:
     ),
 )
 def test_ticks_are_those_that_the_rule_names(fields, place):
-    """Against every minute around a change of the clocks, by the standard library. Spec SD1, SD2."""
+    """The test compares every minute around a change of the clocks with the standard library. Spec SD1, SD2."""
     name, start = place
     expression = " ".join(fields)
     try:

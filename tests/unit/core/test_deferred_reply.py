@@ -10,7 +10,7 @@ from disque_py.node import dispatch
 
 
 def start(*words):
-    """The command is asked for and its file is being written."""
+    """Begin the command, so that its file is being written."""
     broker = make_broker()
     client = make_client(broker)
     host_of(broker).is_slow = True

@@ -1,4 +1,4 @@
-"""core/delivery.py: jobs to clients, at once or when they come."""
+"""core/delivery.py: jobs are given to clients, immediately or when jobs come."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_an_expired_job_wakes_no_client():
 
 @pytest.mark.parametrize("timeout_ms", [1, 100, 5000])
 def test_a_time_out_is_kept_to_the_grain_of_the_clock(timeout_ms):
-    """Sixty waiting clients changed that by a second in the original (spec Q26)."""
+    """In the original, sixty waiting clients made timeouts a second late (spec Q26)."""
     broker = make_broker()
     clients = wait(broker, "TIMEOUT", timeout_ms, "FROM", "q", count=60)
     advance(broker, timeout_ms - 1)
@@ -220,7 +220,7 @@ def test_a_job_queued_and_gone_in_one_turn_wakes_no_client():
 
 
 def test_where_clients_wait_all_nodes_are_asked_each_30_s():
-    """It is the fallback behind pushed interest (spec I8), also for a client that waits for ever."""
+    """This is the fallback for announced interest (spec I8), even for a client that waits for ever."""
     broker = make_broker()
     node = add_node(broker)
     wait(broker, "FROM", "q")

@@ -1,4 +1,4 @@
-"""core/ends.py: how jobs ended lately."""
+"""core/ends.py: the recent ends of jobs."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def test_each_command_of_the_worker_of_a_canceled_job_frees_the_value(name, word
 
 @pytest.mark.parametrize("word", ["WORKING", "PROGRESS"])
 def test_a_worker_that_hears_elsewhere_of_an_ack_goes_on_until_then(word):
-    """Spec EX5: an ack at another node without FENCE leaves the claim to the lease, and so does its news."""
+    """Spec EX5: an ack at another node without FENCE doesn't end the claim before the lease. Nor does news of it."""
     world = exclusive()
     first = add(world, "a", "ann", retry=600)
     world.run(5)

@@ -1,4 +1,4 @@
-"""core/filter_interest.py: interest with a filter, as nodes tell it. Conversations are in scenarios/test_filters.py."""
+"""core/filter_interest.py: messages about interest with a filter. Conversations are in scenarios/test_filters.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_waiting_client_is_told_in_the_same_turn_and_its_end_a_little_later():
 
 
 def test_very_many_filters_are_told_of_in_parts():
-    """A pause ends, and all clients that wait with filters are told of again."""
+    """A pause ends, and all clients that wait with filters are announced again."""
     broker, _, _ = start()
     for number in range(2 * TOLD_PER_TURN + 1):
         ask(broker, make_client(broker), "GETJOB", "WHERE", "t", number, "FROM", "q")

@@ -27,7 +27,7 @@ def set_schedule(broker, *words, name="s", every="60s"):
 
 
 def run(broker, span_ms, step_ms=100):
-    """Time passes, a tick of the broker at a time; the replies of its own ADDJOBs are released."""
+    """Let time pass, a tick of the broker at a time, and release the replies to its own ADDJOBs."""
     end_ms = broker.now_ms + span_ms
     while broker.now_ms < end_ms:
         pass_time(broker, min(step_ms, end_ms - broker.now_ms))
@@ -41,14 +41,14 @@ def run(broker, span_ms, step_ms=100):
 
 
 def jump(broker, span_ms):
-    """The wall clock is set, and time passes."""
+    """Set the wall clock, and let time pass."""
     broker.wall_ms += span_ms
     broker.cluster.wall_ms += span_ms
     run(broker, 1_000)
 
 
 def until(broker, wall_ms):
-    """Time passes up to a moment of the wall clock."""
+    """Let time pass up to a moment of the wall clock."""
     run(broker, wall_ms - broker.wall_ms, step_ms=1_000)
 
 
@@ -59,7 +59,7 @@ def ticks_fired(broker):
 
 
 def progress_of(broker, name=b"s"):
-    """How far a schedule has come."""
+    """Return the progress of a schedule."""
     return broker.recurring.known[name].progress
 
 

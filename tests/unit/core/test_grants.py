@@ -127,7 +127,7 @@ def test_an_attempt_that_was_given_back_does_not_count():
     assert voter.claim(b"b", 6, attempt=1, keep_ms=1_000) == GRANTED
 
 
-def test_work_that_is_done_stays_done_for_so_long():
+def test_work_that_is_done_stays_done_for_its_time():
     """Spec CL9."""
     voter = Voter()
     voter.claim(b"a", 5, attempt=3, keep_ms=1_000)

@@ -1,4 +1,4 @@
-"""core/handover.py: a job given to another node is neither lost nor delivered twice on the way."""
+"""core/handover.py: a job that goes to another node is neither lost nor delivered twice."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_refused_job_is_in_its_queue_again_as_if_it_had_never_left(retry_s):
 
 @pytest.mark.parametrize("is_leased", [True, False])
 def test_a_refused_job_that_another_node_has_meanwhile_is_not_queued_here(is_leased):
-    """A holder queues a job no earlier than the last lease ends that it heard of (spec L2)."""
+    """A holder doesn't queue a job before the end of the last lease of which it knows (spec L2)."""
     broker, node, job = give_one()
     other = add_node(broker, 3)
     if is_leased:
@@ -144,7 +144,7 @@ def test_a_job_done_meanwhile_is_no_longer_offered():
 
 
 def test_a_hand_over_of_which_nothing_is_left_is_over_and_keeps_no_job():
-    """A node that pulls and never answers must not keep in memory all jobs that were ever offered to it."""
+    """Otherwise a node that pulls and never answers would keep all jobs in memory that were ever offered to it."""
     broker, node, job = give_one()
     say(broker, node, SETACK, (job.id, pack(broker.me, node)))
     sent(broker)
@@ -196,7 +196,7 @@ def test_a_retried_job_is_requeued_by_its_retry_whatever_the_hand_overs_state():
 
 @pytest.mark.parametrize("event", [dispatch.new_run, dispatch.forgotten])
 def test_when_the_taker_is_another_process_or_forgotten_the_hand_over_is_over(event):
-    """An at-most-once job is rather lost; at-least-once jobs wait for their retry. Spec H7."""
+    """An at-most-once job is lost rather than repeated. At-least-once jobs wait for their RETRY. Spec H7."""
     broker, node = make_pair()
     once, retried = hold_queued(broker, number=1, retry_s=0), hold_queued(broker, number=2, retry_s=5)
     for _ in range(2):
@@ -303,7 +303,7 @@ def test_a_producer_is_answered_at_its_timeout():
 
 
 def test_a_job_whose_producer_is_gone_is_an_ordinary_job():
-    """It may be taken already."""
+    """The other node may already have taken it."""
     broker, node, producer, job = start_once()
     dispatch.disconnect(broker, producer)
     assert broker.waits.blocked_count == 0
@@ -313,7 +313,7 @@ def test_a_job_whose_producer_is_gone_is_an_ordinary_job():
 
 
 def test_a_job_whose_taker_died_is_not_given_to_another_process():
-    """It may have been delivered there. The producer hears that it could not be placed, or it goes elsewhere."""
+    """The dead process may have delivered it. The producer gets an error, or the job goes to another node."""
     broker, node, producer, job = start_once()
     sent(broker)
     node.flags |= FORGOTTEN

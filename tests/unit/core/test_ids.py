@@ -42,7 +42,7 @@ def test_the_last_field_is_the_ttl_in_minutes_odd_if_the_job_is_retried(ttl_s, i
 
 
 def test_ids_are_never_the_same():
-    """No two are equal across the draws that they are cut from, either."""
+    """This includes ids from different random draws."""
     source = make_source()
     ids = {source.next(60_000, True) for _ in range(3 * IDS_PER_DRAW)}
     assert len(ids) == 3 * IDS_PER_DRAW

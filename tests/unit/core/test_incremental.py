@@ -139,7 +139,7 @@ def test_a_getjob_of_very_many_is_done_in_parts():
 
 
 def test_jobs_taken_for_a_client_that_hung_up_come_back_after_their_retry():
-    """As if it had died with them."""
+    """It is as if the client had died with the jobs."""
     broker, client = start()
     for number in range(2 * PART):
         hold_queued(broker, number=number, retry_s=5)

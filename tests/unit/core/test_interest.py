@@ -122,7 +122,7 @@ def test_a_new_link_is_told_everything_and_earlier_values_are_void():
 
 
 def test_a_timer_of_a_flushed_queue_does_not_speak_for_the_new_one():
-    """A consumer was here a moment ago, everything is flushed, and it waits again."""
+    """A consumer waited a moment ago, the node is flushed, and the consumer waits again."""
     broker, *_ = make_cluster(1)
     client = wait(broker, timeout_ms=10)
     advance(broker, 100)
@@ -240,7 +240,7 @@ def test_no_hint_is_owed(reason):
 
 
 def test_a_node_whose_clients_waited_a_moment_ago_gets_a_hint_only_if_none_waits_now():
-    """Its clients poll, or are busy with a job."""
+    """Such clients poll, or are busy with a job."""
     broker, b, c = make_cluster(2)
     say(broker, b, INTEREST, (b"q", 0))
     say(broker, c, INTEREST, (b"q", 1))

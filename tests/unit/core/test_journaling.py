@@ -1,4 +1,4 @@
-"""core/journaling.py: the records of a turn, and those that move out of a segment that is to go."""
+"""core/journaling.py: the records of a turn, and records that move out of a segment before it is dropped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def listening(place=1):
 
 
 def move(broker, job, number):
-    """The segment is copied: its base of the job is met."""
+    """Copy the segment, with its base of the job."""
     keep(broker, number, JOB, (job.id, b"", job.queue, job.body), may_matter=True)
 
 
@@ -107,7 +107,7 @@ def _known(broker, number, *, place=1):
     return job
 
 
-def test_a_pause_is_recorded_as_it_is_at_the_end_of_the_turn():
+def test_a_pause_is_recorded_in_its_state_at_the_end_of_the_turn():
     broker = listening()
     client = make_client(broker)
     for words in (("in",), ("out", "bcast"), ("all",)):
@@ -133,7 +133,7 @@ def test_a_base_that_was_replaced_lives_elsewhere():
 
 
 def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_leaves_a_gone():
-    """Otherwise the base that it still has would bring it back."""
+    """Otherwise the remaining base would bring the job back."""
     broker = listening()
     job = _known(broker, 1)
     broker.journal.place = 5
@@ -160,7 +160,7 @@ def test_a_gone_that_is_recorded_again_does_not_end_a_later_job():
 
 
 def test_the_segment_of_a_base_that_was_replaced_is_stale():
-    """It may not be the segment that goes: a GONE that is carried on moves a job that came back."""
+    """It may be another segment than the one that goes: a repeated GONE moves a job that came back."""
     broker = listening()
     job = _known(broker, 1, place=4)
     broker.journal.place = 5
@@ -178,7 +178,7 @@ def test_a_state_in_a_segment_that_goes_is_recorded_again_for_a_base_before_it()
 
 
 def test_places_of_an_earlier_journal_do_not_count():
-    """The journal was switched off and on: every job is new to it, and its going needs no record."""
+    """The journal was switched off and on. So every job is new to it, and the end of a job needs no record."""
     broker = listening()
     stays, goes = _known(broker, 1), _known(broker, 2)
     broker.journal.first_place, broker.journal.place, broker.journal.live_bytes = 9, 9, {}

@@ -82,7 +82,7 @@ def test_the_record_of_an_ended_job_stays_until_a_keeper_has_its_end():
 
 
 def test_a_job_that_still_waits_for_copies_is_not_reported_to_new_keepers():
-    """Spec BT1: it may not be created in the end, and then nothing would end its entry."""
+    """Spec BT1: its creation may be aborted, and then its entry would never end."""
     broker, client, other = start()
     ask(broker, client, "ADDJOB", "q", "x", 5000, "REPLICATE", 2, "BATCH", "b")
     say(broker, other, SETTING, (KEY, KEEPERS, broker.me.id, 2, other.id))
@@ -127,7 +127,7 @@ def test_a_copy_that_was_reported_to_new_keepers_is_taken_back_if_its_addjob_fai
 
 
 def test_a_copy_that_no_keeper_was_told_of_is_not_reported_if_its_addjob_fails():
-    """Spec BT1: one of the keepers stayed, so it knows what is so."""
+    """Spec BT1: one of the keepers stayed, so it knows the truth."""
     broker, _, other = start()
     third = add_node(broker, number=3)
     job_id = hold_copy(broker, other)
@@ -170,7 +170,7 @@ def test_a_job_whose_producer_waits_for_a_hand_over_is_not_reported_to_new_keepe
 
 
 def test_a_report_waits_until_all_of_an_unknown_batch_is_heard():
-    """Spec BT3: the fields of its state may come one by one, that of a CLOSE before those of its beginning."""
+    """Spec BT3: the fields of its state may come one by one, and a CLOSE may come before the beginning."""
     broker, client, other = start()
     add(broker, client)
     (job,) = (job for shard in broker.shards for job in shard.values())

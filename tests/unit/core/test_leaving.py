@@ -43,7 +43,7 @@ def step(broker):
 
 
 def test_no_job_is_given_away_before_the_journal_is_read():
-    """A GONE or an ack may stand further on, and the jobs given away would not be recorded."""
+    """The rest of the journal may have a GONE or an ack, and the hand-overs would not be recorded."""
     broker, *_ = make_leaver()
     hold_queued(broker)
     broker.is_loading = True
@@ -132,7 +132,7 @@ def test_if_all_others_hold_the_job_already_the_missing_copy_is_counted():
 
 
 def test_if_no_supposed_holder_has_the_job_ours_stays():
-    """Nodes that were told that it goes learn that it does not: no collection may end without us."""
+    """Nodes that were told of its end learn that it stays, because no collection may end without this node."""
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
     step(broker)
@@ -156,7 +156,7 @@ def test_one_holder_that_has_it_is_enough_and_one_without_it_is_no_holder():
 
 
 def test_the_node_that_took_the_copy_is_asked_again_when_another_holder_leaves():
-    """It may have left, too, because that holder had a copy; then ours is the last one. Spec V2."""
+    """It may have left, too, because that holder had a copy. Then this node's copy is the last one. Spec V2."""
     broker, b, c = make_leaver()
     job = hold(broker, b)
     step(broker)
@@ -276,7 +276,7 @@ def test_an_ack_that_a_silent_holder_keeps_here_is_passed_on():
 
 
 def test_an_ack_is_forgotten_when_the_node_that_took_it_has_confirmed():
-    """It is known as done: we may stay after all, while the silent holder still has the job."""
+    """The job stays known as done, because this node may stay after all while the silent holder has the job."""
     broker, b, c = make_leaver()
     c.is_linked = False
     job = hold(broker, b, c)
@@ -372,7 +372,7 @@ def test_a_leaver_of_an_unknown_job_may_go():
 
 @pytest.mark.parametrize("field", ["old", "new"])
 def test_a_holder_whose_id_is_no_id_is_refused(field):
-    """In a set of holders it would make every node that is told of it break its link."""
+    """If it were in a set of holders, every node that got the set would break its link."""
     broker = make_broker()
     b = add_node(broker)
     job = hold(broker, b)

@@ -44,7 +44,7 @@ def test_a_job_is_enqueued_in_a_queue_that_is_made_for_it():
 
 
 def test_registering_and_queueing_in_one_is_the_same_as_one_after_the_other():
-    """The short way of nearly every ADDJOB."""
+    """Nearly every ADDJOB uses this shortcut."""
     one, other = make_broker(), make_broker()
     short, long = make_job(one, ttl_s=60), make_job(other, ttl_s=60)
     lifecycle.register_queued(one, short, None)
@@ -310,7 +310,7 @@ def test_the_books_agree_after_any_steps(seed):
 
 
 def test_a_job_that_is_postponed_to_a_little_earlier_is_still_announced_in_time():
-    """Its timer stood right before the new moment, after the one of its WILLQUEUE. Spec N8."""
+    """Its timer was just before the new moment, and after the moment of its WILLQUEUE. Spec N8."""
     broker = make_broker()
     job = hold(broker, add_node(broker), number=1)
     until_ms = broker.now_ms + job.retry_ms

@@ -47,7 +47,7 @@ def test_levels_begin_above_their_marks_and_the_last_at_it(percent, level):
 
 
 def test_without_maxmemory_there_is_no_level():
-    """The original took 0 for over all marks (spec Q5, M5)."""
+    """In the original, 0 meant that all limits are exceeded (spec Q5, M5)."""
     broker = make_broker(maxmemory=0)
     hold(broker, body=b"x" * 1_000_000)
     assert broker.memory_level == 0
@@ -62,8 +62,8 @@ def test_at_or_below_95_percent_nothing_is_evicted():
     assert (broker.memory.acked_count, broker.stats.jobs_evicted) == (20, 0)
 
 
-def test_eviction_frees_enough_in_one_go():
-    """The original freed one job per command and failed all the same (spec Q5)."""
+def test_eviction_frees_enough_in_one_step():
+    """The original freed one job per command, and still failed (spec Q5)."""
     broker, _ = make_full(50)
     add_acked(broker, 110)
     assert broker.memory_level == 3
@@ -74,7 +74,7 @@ def test_eviction_frees_enough_in_one_go():
 
 @pytest.mark.plain
 def test_with_very_many_jobs_each_attempt_looks_at_a_part(monkeypatch):
-    """No command may take long because memory is short; the next attempts go on from there."""
+    """No command may take long because memory is short. The next attempts continue."""
     monkeypatch.setattr(memory, "LOOKED_PER_ATTEMPT", 20)
     broker, _ = make_full(50)
     add_acked(broker, 140)
@@ -178,8 +178,8 @@ def test_a_node_without_link_has_no_room_for_us():
 
 def test_one_roomy_node_is_not_enough_for_a_default_of_more_copies():
     """
-    Enough reachable nodes below 75 % means: as many as the job has copies. Of two others one
-    has room; the job keeps its copy here, and the default of three copies counts us.
+    There are enough reachable nodes below 75 % if there are as many as the job has copies. Here only one of two others
+    has room. So this node keeps its copy, and the default of three copies counts it.
     """
     broker, (_, other) = make_full(80, nodes=2)
     other.memory_level = 1

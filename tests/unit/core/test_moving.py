@@ -1,4 +1,4 @@
-"""core/moving.py: changes of single jobs on one node; told, recorded, in step with memory."""
+"""core/moving.py: changes of single jobs on one node, in messages, records and memory."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_redrive_begins_attempts_and_life_anew():
 
 @pytest.mark.parametrize("offset_ms", [-(1 << 40), 1 << 40])
 def test_a_wrong_clock_of_the_creator_ends_no_fresh_life_at_once(offset_ms):
-    """Spec Y5: the id says the TTL in minutes, give or take one."""
+    """Spec Y5: the id contains the TTL in minutes, to the nearest minute or so."""
     broker, _, _ = start()
     job = hold_queued(broker, ttl_s=3600)
     job.ctime = max(0, job.ctime + offset_ms * 1_000_000)

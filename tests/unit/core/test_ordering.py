@@ -68,7 +68,7 @@ def test_a_busy_node_hears_of_the_best_job_when_it_gets_better():
     assert [place[0] for place in places(broker)] == [3]
 
 
-def test_a_job_without_priority_is_told_of_when_it_has_waited():
+def test_a_job_without_priority_is_announced_when_it_has_waited():
     broker, other, client = make_cluster()
     say(broker, other, INTEREST, (b"q", -1, -1, 1))
     add(broker, client)
@@ -99,7 +99,7 @@ def test_a_node_gives_only_jobs_before_the_place_and_tells_what_is_left():
     assert (place[0], place[2]) == (8, 3)
 
 
-def test_a_job_behind_one_that_came_in_a_moment_ago_is_told_of():
+def test_a_job_behind_one_that_came_in_a_moment_ago_is_announced():
     """Spec F7: the first job may not leave yet, and hides no other."""
     broker, other, _client = make_cluster(3, priority=10**14)
     say(broker, other, INTEREST, (b"q", -1, -1, 1))
@@ -116,7 +116,7 @@ def test_a_job_behind_one_that_came_in_a_moment_ago_is_told_of():
 
 
 def test_at_most_once_jobs_stay_and_are_not_told_of_while_the_disk_fails():
-    """Spec F7: they can't be handed over, so the answer ends where the others do."""
+    """Spec F7: they can't be handed over, so the answer ends with the other jobs."""
     broker, other, client = make_cluster()
     say(broker, other, INTEREST, (b"q", -1, -1, 1))
     ask(broker, client, "ADDJOB", "q", "x", 0, "RETRY", 0, "PRIORITY", 1)
@@ -151,7 +151,7 @@ def test_a_node_without_the_queue_answers_a_place():
     assert places(broker) == [(None, None, 0)]
 
 
-def test_after_so_many_worse_jobs_clients_wait_for_the_better_one():
+def test_after_a_number_of_worse_jobs_clients_wait_for_the_better_one():
     """Spec F8."""
     broker, other, client = make_cluster(200)
     say(broker, other, HINT, (b"q", 1, *BEST))
@@ -174,7 +174,7 @@ def test_without_an_answer_clients_wait_a_second():
 
 
 class Liar:
-    """A node that tells of ever better jobs of the queue; `given` is how many it says to give, and none comes."""
+    """A node that announces better and better jobs of the queue. It promises `given` jobs, and sends none."""
 
     def __init__(self, given):
         self.broker, self.node, self.client = make_cluster(3_000)
@@ -186,7 +186,7 @@ class Liar:
         say(self.broker, self.node, HINT, (b"q", 1, -self.broker.now_ms, 0, *given))
 
     def fetched(self, span_ms):
-        """Return how many of its own jobs the broker serves in that time, to a client that asks all the time."""
+        """Return how many of its own jobs the broker gives to a client that keeps asking for that time."""
         count = 0
         for _ in range(span_ms // 10):
             if not self.client.waiting:

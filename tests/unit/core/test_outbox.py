@@ -1,4 +1,4 @@
-"""core/outbox.py: the place where the core leaves work for the outside."""
+"""core/outbox.py: the output of the core for the outside."""
 
 from __future__ import annotations
 

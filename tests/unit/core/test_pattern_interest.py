@@ -1,4 +1,4 @@
-"""core/pattern_interest.py: patterns, as nodes tell each other of them."""
+"""core/pattern_interest.py: messages between nodes about patterns."""
 
 from __future__ import annotations
 

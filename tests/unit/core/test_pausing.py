@@ -208,8 +208,8 @@ def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypa
 
 
 @pytest.mark.plain
-def test_a_node_can_pause_only_so_many_queues_here(monkeypatch):
-    """Each is a queue in memory, and a client that may send PAUSE may send it with any name."""
+def test_the_queues_that_another_node_can_pause_here_are_limited(monkeypatch):
+    """Each paused queue needs memory, and a client that may send PAUSE may use any name."""
     monkeypatch.setattr(pausing, "VERSIONED_MAX", 10)
     broker, b, _ = make_pair()
     for number in range(100):
@@ -257,7 +257,7 @@ def test_leaving_does_not_change_a_pause():
 
 
 def test_a_pause_is_set_on_top_of_the_latest_version_there_can_be():
-    """A version beyond it would be refused by all others, and the link with it, again and again."""
+    """All other nodes would refuse a higher version, and close the link each time."""
     broker, node, client = make_pair()
     say(broker, node, PAUSE, (b"q", PAUSED_IN, VERSION_MS_MAX, b""))
     pause(broker, client, "none", "bcast")

@@ -1,4 +1,4 @@
-"""core/priority_queue.py: jobs ordered by (priority, creation time, id), whatever the mix."""
+"""core/priority_queue.py: jobs ordered by (priority, creation time, id), with any mix of priorities."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_dismantled_priority_queue_holds_nothing():
 
 
 def test_any_entry_can_be_removed():
-    """From the run and from aside; the others keep their order."""
+    """It may be in the run or aside. The others keep their order."""
     rng = Random(4)
     jobs = [make(number, priority=rng.randrange(9) if number % 3 else None) for number in range(1, 9_000)]
     queue = queue_of(*jobs)

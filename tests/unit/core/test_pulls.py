@@ -214,7 +214,7 @@ def test_a_standing_pull_gets_jobs_as_they_come_without_a_hint():
 
 
 def test_a_standing_pull_answers_a_hint_that_was_ignored_before():
-    """All clients had enough when the hint came. Spec I10."""
+    """No client needed jobs when the hint came. Spec I10."""
     broker, node = make_pair()
     broker.consumers.interest[b"q"] = {node: 0}
     fill(broker, 2)
@@ -294,7 +294,7 @@ def test_a_standing_pull_is_renewed_when_half_of_it_has_come_and_consumers_go_on
     assert moments == [50, 100]
 
 
-def test_a_standing_pull_is_not_renewed_while_jobs_lie_here():
+def test_a_standing_pull_is_not_renewed_while_jobs_are_here():
     """Spec I10."""
     broker, node = make_pair()
     stream(broker, node)

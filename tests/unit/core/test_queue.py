@@ -1,4 +1,4 @@
-"""core/queue.py: jobs by priority, then oldest first, however they leave."""
+"""core/queue.py: jobs by priority, then oldest first, for every way of leaving the queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from disque_py.core.queue import Queue
 
 
 def make_jobs(count, *, ctimes=None):
-    """Make jobs as lifecycle would. The tests below play lifecycle, which alone writes states elsewhere."""
+    """Make jobs as lifecycle does. The tests below act as lifecycle, which is otherwise the only writer of states."""
     found = []
     for number in range(count):
         ctime = ctimes[number] if ctimes else 1000 + number
@@ -128,7 +128,7 @@ def test_looking_takes_no_job_and_skips_those_that_left():
     assert queue.length == 3
 
 
-def test_only_so_many_of_the_newest_are_looked_for():
+def test_the_search_for_the_newest_jobs_is_bounded():
     """A long heap is not sorted for the sake of three jobs."""
     jobs = make_jobs(6, ctimes=[50, 10, 60, 20, 30, 40])
     queue = Queue(b"q", 0)
@@ -175,8 +175,8 @@ def test_a_swept_job_that_comes_back_gets_a_new_entry():
 
 def test_another_object_for_a_job_that_was_here_before_is_no_trouble():
     """
-    A job is deleted here, its entry stays in the heap, and a copy of another node is handed to
-    us: same ctime, same id, another object. Entries must be comparable all the same.
+    A job is deleted here, its entry stays in the heap, and another node hands its copy over: same ctime, same id,
+    another object. The entries must still be comparable.
     """
     late, old, again = make_jobs(3, ctimes=[100, 50, 50])
     again.id = old.id
@@ -189,7 +189,7 @@ def test_another_object_for_a_job_that_was_here_before_is_no_trouble():
 
 
 def test_looking_at_a_queue_where_a_job_was_here_before_is_no_trouble():
-    """The same, with the old entry in the run: QPEEK merges run and heap."""
+    """Here the old entry is in the run: QPEEK merges run and heap."""
     old, later, again = make_jobs(3, ctimes=[50, 100, 50])
     again.id = old.id
     queue = Queue(b"q", 0)

@@ -96,7 +96,7 @@ def test_a_process_that_is_linked_first_is_asked_after_ten_seconds():
 
 
 def test_a_failed_node_is_suspect_after_repair_after():
-    """Spec RC2. A node that answers in between begins anew."""
+    """Spec RC2. If a node answers in between, the time begins again."""
     broker, second, _, lost = make_cluster(repair_after=60)
     hold(broker, second, lost)
     broker.membership.links.back_off(lost)
@@ -145,7 +145,7 @@ def test_a_holder_waits_for_the_confirmation_of_the_node_that_it_named():
 
 
 def test_a_node_that_was_named_confirms_by_the_end_of_the_collection_too():
-    """Spec RC7. It knows the job as done, so it answers each question so."""
+    """Spec RC7. It knows that the job is done, and gives this answer to each question."""
     broker, second, third, job = make_missing()
     say(broker, third, SETACK, (job.id, pack(broker.me, second, third)))
     say(broker, second, GOTACK, (job.id, pack(broker.me, second, third), 1))
@@ -156,7 +156,7 @@ def test_a_node_that_was_named_confirms_by_the_end_of_the_collection_too():
 
 
 def test_a_job_from_before_an_absence_is_collected_from_every_node():
-    """Spec RC8. Later jobs cost nothing more."""
+    """Spec RC8. Later jobs have no additional cost."""
     broker, second, third, lost = make_cluster()
     job = hold(broker, second)
     broker.era += 1
@@ -253,8 +253,8 @@ def test_show_and_info_tell_of_repairs():
     assert repair.waiting_count(broker) == 1
 
 
-def test_the_log_tells_of_missing_copies_only():
-    """Spec RC10. A node that restarts is no news."""
+def test_the_log_reports_only_missing_copies():
+    """Spec RC10. A node that restarts is not reported."""
     broker, second, third, job = make_missing()
     names = [name for name, _ in broker.membership.tray.notices]
     assert names.count("repair-started") == 1
@@ -270,7 +270,7 @@ def test_the_log_tells_of_missing_copies_only():
 
 
 def copies_in(world):
-    """How many nodes have each job."""
+    """Return for each job how many nodes have it."""
     counts: dict[bytes, int] = {}
     for machine in world.running():
         for job in jobs_of(machine.broker):

@@ -77,7 +77,7 @@ def test_an_answer_that_names_a_further_member_is_asked_for_again():
 
 
 def test_a_member_that_never_heard_of_a_change_is_told():
-    """Spec RC4. Its copy would end with the first TTL, and the errored job would have a copy less."""
+    """Spec RC4. Otherwise its copy would end with the first TTL, and the errored job would have one copy less."""
     broker, second, _, lost = make_cluster()
     job = hold(broker, second, lost)
     changing.give_up(broker, job, b"no use")

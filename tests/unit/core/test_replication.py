@@ -1,4 +1,4 @@
-"""core/replication.py: an ADDJOB is answered when as many nodes as asked for hold the job."""
+"""core/replication.py: an ADDJOB gets its reply when the requested number of nodes has the job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from world import World
 
 
 def add(broker, *words, producer=None):
-    """An ADDJOB that waits; its producer and its job."""
+    """Send an ADDJOB that waits, and return its producer and its job."""
     producer = producer or make_client(broker)
     assert ask(broker, producer, "ADDJOB", "q", "body", *(words or (0,))) == b""
     return producer, list(broker.copies.waiting_repl)[-1]
@@ -196,7 +196,7 @@ def test_a_producer_that_asked_for_no_number_waits_for_no_node_out_of_sight():
 
 @pytest.mark.parametrize("timeout_ms", [10, 49, 50, 300])
 def test_at_the_deadline_the_producer_hears_so_and_the_job_goes_everywhere(timeout_ms):
-    """To the millisecond of the timer's grain; the original needed up to a second (spec Q26)."""
+    """The deadline is exact to the timer's grain. The original needed up to a second (spec Q26)."""
     broker, b, c = make_cluster()
     producer, job = add(broker, timeout_ms)
     sent(broker)
@@ -276,8 +276,8 @@ def test_without_an_own_copy_a_confirmed_node_is_told_to_queue_the_job():
 
 def test_a_node_asked_for_a_copy_we_do_not_keep_learns_of_nodes_asked_later():
     """
-    Its confirmation was on its way when another node was asked, and soon no node will know both. The first one would
-    believe to be alone, forget the job with its ack, and the other one would queue it again.
+    Its confirmation was in transit when another node was asked, and soon no node will know both. The first one would
+    believe that it is the only holder. It would forget the job with its ack, and the other one would queue it again.
     """
     broker, b, c = make_cluster()
     broker.membership.set_leaving(True)

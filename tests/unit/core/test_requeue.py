@@ -23,7 +23,7 @@ def make_cluster(count=2):
 
 
 def id_where(broker, node, *, wins):
-    """An id for which the node wins, or loses, against us."""
+    """Return an id for which the other node wins, or loses, against this one."""
     return next(number for number in range(100) if requeue.wins(node, broker.me, make_id(number)) is wins)
 
 
@@ -54,7 +54,7 @@ def test_a_job_that_no_other_node_has_is_queued_without_a_message():
     assert sent(broker) == []
 
 
-def test_the_first_queueing_of_a_delayed_job_is_nobodys_business():
+def test_the_first_queueing_of_a_delayed_job_is_not_announced():
     broker, b, _ = make_cluster()
     job = hold(broker, b, retry_s=30, delay_s=5)
     job.was_queued = False
@@ -133,7 +133,7 @@ def test_a_short_lease_or_one_of_its_own_is_told_at_once(words, retry_s):
     ("kind", "rest"), [(LEASED, (30_000, 0, 2)), (QUEUED, (QUEUED_RELEASED, 0, 0, 1, 2))], ids=["leased", "queued"]
 )
 def test_a_node_that_had_not_heard_of_our_delivery_hears_its_number(kind, rest):
-    """A client that goes on with the job at another node would begin with the same number. Spec L5."""
+    """Otherwise a client that goes on with the job at another node would begin with the same number. Spec L5."""
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c, retry_s=30)
     ask(broker, make_client(broker), "GETJOB", "FROM", "q")

@@ -1,4 +1,4 @@
-"""core/reset.py: an empty node at once."""
+"""core/reset.py: a node is emptied in one step."""
 
 from __future__ import annotations
 

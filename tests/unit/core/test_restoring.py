@@ -1,4 +1,4 @@
-"""core/restoring.py: jobs and pauses from records, and which of them may go straight back into their queues."""
+"""core/restoring.py: jobs and pauses from records, and the jobs that may go straight back into their queues."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_an_at_most_once_job_is_queued_again_only_if_it_is_certain_that_it_never
 
 
 def test_always_must_have_been_in_force_since_the_job_came():
-    """A block without it in between makes all before it uncertain, and nothing after it."""
+    """A block without `always` makes all earlier jobs uncertain, but no later ones."""
     for first, second, expected in ((IS_ALWAYS, 0, False), (0, IS_ALWAYS, True)):
         broker = make_broker(node_id=journal_files.NODE)
         restoring = Restoring(broker, journal_files.NODE)
@@ -290,7 +290,7 @@ def test_a_pause_of_this_node_alone_is_not_taken_for_one_of_all():
 
 
 def test_the_id_this_node_had_before_is_ours():
-    """Its nodes file was lost, its journal was not (spec Q21)."""
+    """The nodes file was lost, but the journal was not (spec Q21)."""
     broker = make_broker(node_id=ME[::-1])
     restoring = Restoring(broker, journal_files.NODE)
     restoring.block(

@@ -1,4 +1,4 @@
-"""core/scan.py: a walk returns items that are there during all of it exactly once, whatever comes and goes."""
+"""core/scan.py: a walk returns each item that exists during the whole walk exactly once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def scan(broker, cursor, count, wanted=EVERYTHING, between=lambda: None):
 
 
 def look(broker, cursor, count, wanted=EVERY_QUEUE, between=lambda: None):
-    """The same for queues."""
+    """Do one call of QSCAN with all its parts."""
     return finish(scan_queues(broker, cursor, count, wanted), between)
 
 
@@ -40,7 +40,7 @@ def finish(parts, between):
 
 
 def walk(broker, count, wanted=EVERYTHING, between=lambda: None):
-    """All ids that a walk returns, and how many calls it took."""
+    """Return all ids of a walk, and the number of calls."""
     cursor, found, calls = 0, [], 0
     while True:
         cursor, jobs = scan(broker, cursor, count, wanted, between)

@@ -53,7 +53,7 @@ def test_an_item_is_due_when_its_time_has_come_and_not_before():
 
 
 def test_items_are_due_at_their_millisecond():
-    """Also those of one bucket, which were set long before."""
+    """This includes items in one bucket that were set long before."""
     table = make_table()
     items = [Item(str(at)) for at in range(40)]
     for at, item in enumerate(items):
@@ -315,7 +315,7 @@ def test_a_long_line_is_taken_a_part_at_a_time():
 
 
 def test_an_entry_that_comes_after_the_line_was_empty_is_not_lost():
-    """They come within the same moment as those before, whose part of the line is gone."""
+    """It comes at the same moment as the entries before, whose part of the line is gone."""
     line = Line(10)
     line.add(b"a", 5000)
     line.due(6000, 10)

@@ -220,7 +220,7 @@ def test_settings_are_told_only_when_they_are_on_disk():
 
 @pytest.mark.parametrize(("value", "at_once"), [(b"30", settings_sync.ITEMS_PER_PART), (b"3" * 60_000, 5)])
 def test_all_settings_are_told_a_part_at_a_time(value, at_once):
-    """However many nodes ask: a part is so long for all of them together."""
+    """The number of asking nodes does not matter: the length of a part is for all of them together."""
     broker = make_broker()
     nodes = [add_node(broker), add_node(broker, 3)]
     count = at_once + 1
@@ -239,7 +239,7 @@ def test_all_settings_are_told_a_part_at_a_time(value, at_once):
 
 
 def test_a_doubt_costs_the_same_however_many_queues_have_settings():
-    """It undoes what the node confirmed before, and nothing that it confirms later."""
+    """It cancels earlier confirmations of the node, and no later ones."""
     broker = make_broker()
     node = add_node(broker)
     settings_sync.start(broker, [LEASE])
@@ -306,7 +306,7 @@ def test_a_node_with_an_older_version_is_told_the_newer():
 
 
 def test_a_node_that_heard_of_a_setting_earlier_is_known_to_have_it():
-    """Its word came while this node was cut off from the one that made the setting."""
+    """Its message came while this node was cut off from the node that made the setting."""
     world = joined("abc")
     world.cut("b", "c")
     world.run(10)

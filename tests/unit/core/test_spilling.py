@@ -93,7 +93,7 @@ def test_a_queue_whose_head_moves_while_its_body_is_read_goes_on():
 
 
 def test_getjob_with_two_queues_keeps_to_its_order():
-    """The first queue's job is on disk, the second's is not: the first comes first all the same."""
+    """The first queue's job is on disk, the second's is not. The first one still comes first."""
     node = SpillingNode()
     first = node.fill(30, "a")
     spill_out(node)
@@ -320,7 +320,7 @@ def test_the_list_of_new_jobs_forgets_those_that_are_over():
 
 
 def spill_out(node: SpillingNode) -> None:
-    """Memory gets so scarce that even heads go."""
+    """Make memory so scarce that even the heads of queues are spilled."""
     limit = node.broker.settings.maxmemory
     node.answer("CONFIG", "SET", "maxmemory", 1_000)
     node.pass_ms(spilling.USED_MS + 1)
@@ -330,7 +330,7 @@ def spill_out(node: SpillingNode) -> None:
 
 
 def wait(node: SpillingNode) -> list:
-    """The reply for which the disks have to work."""
+    """Let the disks work until there is a reply, and return it."""
     for _ in range(1000):
         got = node.taken()
         if got:
@@ -359,7 +359,7 @@ def test_random_days(seed, journal):
 
 
 def step(node: SpillingNode, rng: Random) -> SpillingNode:
-    """One thing of a day."""
+    """Do one random step of a day."""
     dice = rng.random()
     queue = rng.choice("ab")
     some = rng.choice(list(node.bodies)) if node.bodies else b""
@@ -416,13 +416,13 @@ def step(node: SpillingNode, rng: Random) -> SpillingNode:
 
 
 def is_recorded(node: SpillingNode) -> bool:
-    """The journal has every job."""
+    """Return whether the journal has every job."""
     compaction = node.driver.compaction
     return compaction is not None and not compaction.is_first
 
 
 def get_in_order(node: SpillingNode, queue: str, count: int) -> None:
-    """The oldest come, whole and in order; while the disk reads, some may expire and others become due."""
+    """Check that the oldest jobs come, complete and in order. Meanwhile some may expire and others become due."""
     expected = [job.id for job in node.broker.queue(queue.encode()).oldest()]
     got = []
     while len(got) < count and (part := node.answer("GETJOB", "NOHANG", "COUNT", count - len(got), "FROM", queue)):

@@ -1,4 +1,4 @@
-"""core/taking.py: a job given to us is taken once or refused, and the giver always hears the same answer."""
+"""core/taking.py: a job from another node is taken once or refused, and the giver always gets the same answer."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_job_that_is_done_is_refused_and_its_ack_follows(is_known_as_done):
 
 
 def test_a_job_whose_producer_still_waits_here_is_refused():
-    """Queueing it would not answer its producer (spec Q7)."""
+    """If it were queued, its producer would get no reply (spec Q7)."""
     broker, node = make_pair()
     ask(broker, make_client(broker), "ADDJOB", "q", "body", 0, "REPLICATE", 2)
     (job,) = broker.copies.waiting_repl
@@ -194,7 +194,7 @@ def test_the_first_queueing_of_a_delayed_job_is_no_additional_delivery():
     assert broker.find(make_id(retry_s=0)).deliveries == 0
 
 
-def test_a_job_deleted_here_may_come_back_while_its_old_entry_lies_in_the_queue():
+def test_a_job_deleted_here_may_come_back_while_its_old_entry_is_in_the_queue():
     """DELJOB here, a copy elsewhere, and a consumer here again: the entries have the same age and id."""
     broker, node = make_pair()
     job, later = fill(broker, 2)

@@ -93,7 +93,7 @@ def test_the_sweep_looks_at_all_jobs_once_in_its_period():
 
 
 def test_after_a_long_sleep_of_the_machine_everything_due_is_done():
-    """Suspended for a day: one sweep takes it all."""
+    """After a day of sleep, one sweep does everything."""
     broker = make_broker()
     jobs = [hold_queued(broker, number=number, retry_s=0, ttl_s=5000) for number in range(50)]
     pass_time(broker, 86_400_000)
@@ -137,7 +137,7 @@ def test_a_delayed_job_is_queued_at_its_delay():
 
 
 def test_a_timer_that_came_too_early_asks_no_node():
-    """It was postponed since: the old entry only arms itself anew."""
+    """The job was postponed since. The old entry only sets the timer again."""
     broker = make_broker()
     node = add_node(broker)
     job = hold(broker, node, retry_s=5)

@@ -27,7 +27,7 @@ def add(broker, client, *options):
 
 
 def confirm(broker, *nodes):
-    """These nodes say that they have the only job; the replies of this moment."""
+    """Let these nodes confirm the only job, and return the replies of this moment."""
     (job_id,) = [job.id for shard in broker.shards if shard for job in shard.values()]
     for node in nodes:
         say(broker, node, GOTJOB, job_id)
@@ -185,7 +185,7 @@ def test_async_sends_the_copies_of_a_quorum_without_waiting():
 
 
 def wait_at(broker, *nodes):
-    """One client of each of these nodes waits for jobs of the queue."""
+    """Let one client of each of these nodes wait for jobs of the queue."""
     for node in nodes:
         say(broker, node, INTEREST, (b"q", 1))
     dispatch.settle(broker)

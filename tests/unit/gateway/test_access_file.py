@@ -13,7 +13,7 @@ def entry(**words):
     return token_entry(words.get("name", "t"), "s", words.get("grants", ["read"]), words.get("expires"))
 
 
-def test_an_entry_as_it_is_printed_can_be_read():
+def test_a_printed_entry_can_be_read():
     found = parse_access(entry(grants=["produce:mail-*", "read"])).token("s", 0.0)
     assert (found.name, [str(grant) for grant in found.grants]) == ("t", ["produce:mail-*", "read:*"])
 

@@ -19,7 +19,7 @@ from disque_py.gateway.problems import RefusedError
         (Texts(3, 2), ["a", "b"]),
     ],
 )
-def test_a_good_value_is_taken_as_it_is(kind, good):
+def test_a_good_value_is_taken_unchanged(kind, good):
     assert kind.read("x", good) == good
 
 

@@ -25,7 +25,7 @@ def start(**fields):
 
 
 def run(broker, client, *commands, **fields):
-    """How far a pipeline got."""
+    """Return how many requests of a pipeline were run."""
     requests = [[word if isinstance(word, bytes) else word.encode() for word in words.split()] for words in commands]
     return execute(broker, client, requests, **fields)
 
@@ -111,7 +111,7 @@ def test_while_loading_only_commands_marked_for_it_work():
 
 
 def start_loading(wait_ms=2_000):
-    """A node that has just started, and reads its journal."""
+    """Return a node that has just started, and reads its journal."""
     broker, client = start()
     broker.is_loading = True
     broker.waits.loading_until_ms = broker.now_ms + wait_ms
@@ -240,7 +240,7 @@ def test_a_command_that_may_depend_on_the_job_waits_for_it(following):
 
 
 @pytest.mark.plain
-def test_only_so_many_addjobs_wait_at_once(monkeypatch):
+def test_the_number_of_addjobs_that_wait_is_limited(monkeypatch):
     monkeypatch.setattr(dispatch, "OVERLAP_MAX", 10)
     broker, client = start()
     add_node(broker)
@@ -453,7 +453,7 @@ def test_any_message_is_taken_ignored_or_malformed(kind, items):
     assert ask_parsed(BROKER, make_client(BROKER), "PING") == b"PONG"
 
 
-# -- transactions that there are none of ---------------------------------------------------------------------
+# -- transactions, which do not exist ------------------------------------------------------------------------
 
 ABORTED = b"-EXECABORT "
 

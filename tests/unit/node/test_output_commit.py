@@ -190,7 +190,7 @@ def test_a_copy_that_is_on_no_disk_is_not_confirmed():
 
 
 def test_heartbeats_do_not_wait():
-    """Else a disk that stands still would make other nodes take this one for dead."""
+    """Otherwise other nodes would take this one for dead when its disk is stuck."""
     node = start()
     node.other()
     node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 1)
@@ -202,7 +202,7 @@ def test_heartbeats_do_not_wait():
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_messages_for_a_process_are_not_sent_to_the_next_one(waits):
-    """Hand-over numbers hold for one process: the next one would take a job that was perhaps delivered before."""
+    """Hand-over numbers are valid for one process. The next one might take a job that was already delivered."""
     node = start()
     other = node.other()
     node.answer("ADDJOB", "q", "x", 0, "RETRY", 0)

@@ -24,7 +24,7 @@ from disque_py.node.turn import ITEMS_PER_RUN, Driver
 
 
 class Outside:
-    """Wire and clock of a test: time stands still unless moved, frames are kept per node."""
+    """The wire and clock of a test. Only the test moves time, and frames are kept per node."""
 
     def __init__(self):
         self.ms = 5_000_000
@@ -55,7 +55,7 @@ class Outside:
         self.frames.append((node, frame))
 
     def sent(self):
-        """(node, kind, items) of every job run since the last look."""
+        """Return (node, kind, items) of every run of job messages since the last call."""
         found = []
         for node, data in self.frames:
             for runs in Decoder().feed(data):
@@ -82,7 +82,7 @@ def make_driver():
 
 
 def link(driver, number):
-    """A node of the table with a link to it."""
+    """Return a node of the table, with a link to it."""
     node_id = bytes([number]) * 20
     driver.begin()
     driver.membership.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0)])
@@ -222,7 +222,7 @@ def test_a_node_without_a_link_gets_nothing():
 
 
 def test_a_client_that_wakes_may_begin_the_next_turn():
-    """Its pipeline goes on while others are still being flushed."""
+    """Its pipeline goes on while replies to others are still being flushed."""
     driver, _ = make_driver()
     client = connect(driver)
     opened = []
@@ -236,7 +236,7 @@ def test_a_client_that_wakes_may_begin_the_next_turn():
 
 
 def test_replies_go_out_after_the_messages():
-    """A client that was answered may at once ask another node."""
+    """A client that has its reply may immediately ask another node."""
     driver, outside = make_driver()
     node = link(driver, 2)
     client = connect(driver)
@@ -296,7 +296,7 @@ def test_a_reset_is_saved_before_it_goes_on():
 
 @pytest.mark.plain
 def test_a_new_process_is_noted_before_its_messages_are_handled():
-    """Else its first hand-over would be taken for one of the old process that was answered already."""
+    """Otherwise its first hand-over would be taken for an answered one of the old process."""
     driver, _ = make_driver()
     node = link(driver, 2)
     driver.begin()

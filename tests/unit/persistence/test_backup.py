@@ -27,7 +27,7 @@ OPTIONS = ("RETRY", 60)
 
 
 def backup_of(node: JournaledNode, name: str = "one") -> SimFolder:
-    """Return the content of the backup, as a folder of its own."""
+    """Return the content of the backup as a separate folder."""
     folder = SimFolder(Random(1))
     for file_name, file in node.folder.linked[name].items():
         folder.create(file_name, bytes(file.content))

@@ -65,7 +65,7 @@ def test_a_position_is_ready_when_it_is_written_and_events_when_they_are_synced(
 
 
 def test_before_there_is_a_file_the_oldest_event_is_the_first_that_can_be_read():
-    """Events that wait for the file can't be read. First 2, next 1 would be an odd answer to EVENTS INFO."""
+    """Events that wait for the file can't be read. First 2 and next 1 would be a wrong answer to EVENTS INFO."""
     log, _, _ = start()
     log.append([["a"]])
     assert (log.first_seq, log.durable_seq, log.next_seq) == (1, 1, 2)
@@ -90,7 +90,7 @@ def test_a_turn_with_very_many_events_makes_several_blocks():
 
 
 def test_a_block_that_fits_into_ready_bytes_is_written_at_once():
-    """The disk is not asked: the death of the process loses nothing of it."""
+    """The disk is not needed: the death of the process does not lose the block."""
     log, disk, folder = start()
     disk.run()
     log.append([["a"], ["b"]])
@@ -109,7 +109,7 @@ def test_a_block_without_ready_bytes_waits_until_the_disk_has_prepared_them():
     assert (log.ready_position(), log.next_seq) == (log.position, 3)
 
 
-def test_of_the_next_file_as_much_lies_ready_as_of_the_last():
+def test_as_much_of_the_next_file_is_prepared_as_of_the_last():
     log, disk, _ = start(segment_bytes=4 * READY_BYTES_MIN)
     disk.run()
     while len(log.segments) < 2:
@@ -120,7 +120,7 @@ def test_of_the_next_file_as_much_lies_ready_as_of_the_last():
 
 
 def test_bytes_that_were_ready_long_ago_are_prepared_again():
-    """The system may be writing it to the disk by now."""
+    """The system may be writing the bytes to the disk by now."""
     log, disk, _ = start()
     disk.run()
     pass_ms(log, FRESH_MS)
@@ -220,7 +220,7 @@ def test_no_reply_waits_for_the_end_of_a_segment_to_be_on_disk():
 
 
 def test_a_segment_is_synced_by_one_at_a_time():
-    """An error would reach only one of two."""
+    """With two, an error would reach only one of them."""
     log, disk, _ = start(segment_bytes=200)
     disk.run()
     while not disk.waiting:
@@ -317,7 +317,7 @@ def test_a_write_that_takes_too_long_closes_the_log_and_its_late_result_is_ignor
 
 
 def test_a_process_that_stood_still_does_not_blame_the_disk():
-    """SIGSTOP, or a machine that slept: the write in flight has its time from the next tick on."""
+    """After SIGSTOP, or a sleep of the machine, the time of the write in flight counts from the next tick on."""
     log, disk, _ = start()
     disk.run()
     log.append([["a"]])

@@ -39,7 +39,7 @@ def test_no_leaves_it_to_the_system():
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_nothing_goes_ahead_of_records_that_are_not_even_written(policy):
-    """A killed process takes it along. On a busy machine the thread that writes may wait for long."""
+    """A killed process loses them. On a busy machine the thread that writes may wait for long."""
     journal, disk = make(policy, has_windows=False)
     position = journal.append(RECORD)
     for _ in range(LATE_MS // 100):
@@ -195,7 +195,7 @@ def test_an_end_without_a_mark_says_that_nothing_is_known_of_what_follows():
 
 
 def test_removing_that_fails_leaves_the_file_in_the_chain():
-    """Jobs that are gone there must stay known as gone."""
+    """Jobs that ended in that segment must stay known as gone."""
     journal, disk = make(segment_bytes=100)
     for _ in range(3):
         journal.append(RECORD)

@@ -31,7 +31,7 @@ def pass_ms(journal, span_ms):
 
 
 def fill(journal, disk, size):
-    """Append at least so many bytes; the disk makes the needed bytes ready."""
+    """Append at least this many bytes. The disk prepares the needed bytes."""
     end = journal.position + size
     while journal.position < end:
         journal.append(LARGE)
@@ -70,7 +70,7 @@ def test_bytes_that_are_not_ready_are_made_ready_first():
 
 
 def test_bytes_that_were_ready_long_ago_are_made_ready_again():
-    """The system may be writing it to the disk by now."""
+    """The system may be writing the bytes to the disk by now."""
     journal, disk = windowed("no")
     pass_ms(journal, FRESH_MS)
     position = journal.append(RECORD)

@@ -80,7 +80,7 @@ def test_with_no_a_failed_fsync_at_the_end_of_a_segment_loses_nothing_either():
 
 
 def test_a_reserved_file_that_could_not_be_taken_is_not_in_the_way():
-    """It has its new name already, and the header can't be written: the next file needs another name."""
+    """It already has its new name, but the header can't be written. So the next file needs another name."""
     journal, disk = make(reserve_bytes=4096)
     wait(journal, disk, RETRY_MS + 20)
     disk.folder.fail("write", errno.ENOSPC, times=2)

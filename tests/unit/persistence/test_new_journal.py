@@ -1,4 +1,4 @@
-"""persistence/new_journal.py: a journal in one go."""
+"""persistence/new_journal.py: a journal that is written in one step."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_at_most_once_jobs_are_queued_only_when_that_was_said():
 
 
 def test_queued_jobs_are_queued_at_once_when_the_operator_asks_for_it():
-    """aof-enqueue-jobs-once is for moving in without waiting for retries."""
+    """aof-enqueue-jobs-once is for an import without waiting for RETRY."""
     place = folder()
     journal = FreshJournal(place, ME, WALL_MS)
     journal.add(facts(1))

@@ -68,7 +68,7 @@ def test_a_gap_has_the_four_bytes_that_show_it():
     assert [behind_gap(offset) for offset in offsets] == [4096, 4096, 4096, 8192, 8192, 8192]
 
 
-def test_as_much_lies_ready_as_two_seconds_take():
+def test_as_much_is_prepared_as_two_seconds_take():
     made = pages(limit=SIZE)
     made.leave(500_000)
     assert made.wanted == 2 * (500_000 - 100)

@@ -145,7 +145,7 @@ def test_a_closed_file_that_lacks_its_end_is_damage():
 
 
 def test_a_broken_place_that_a_later_block_knows_as_synced_is_damage_and_named():
-    """Blocks behind it say so: it is no torn tail, whatever file it is in."""
+    """Later blocks prove it, so it is not a torn tail, in any file."""
     folder, _ = written(4, segment_bytes=1 << 30)
     (name,) = segments(folder)
     data = bytearray(content(folder, name))

@@ -51,7 +51,7 @@ def test_every_record_is_handed_over_in_order_and_then_the_segment_goes():
 
 
 def test_an_end_matters_as_long_as_a_file_may_hold_a_base_of_it():
-    """Its own segment does not count, for that goes."""
+    """The record's own segment does not count, because it will be dropped."""
     journal, disk = make([[[JOB, "a"]], [], [[GONE, ["a", 1], ["b", 3], ["c", 77]]]])
     heard, _ = rewrite(journal, disk, [3])
     assert [(item[0], may_matter) for _, _, item, may_matter in heard] == [("a", True), ("b", False), ("c", False)]

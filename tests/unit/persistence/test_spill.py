@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_made_costs_nothing():
     assert (store.files, store.size, store.live) == ({}, 0, 0)
 
 
-def test_bodies_next_to_each_other_are_read_in_one_go():
+def test_adjacent_bodies_are_read_in_one_step():
     store, disk = make(FILE_BYTES)
     places = write(store, disk, *[b"%d" % number * 100 for number in range(9)])
     disk.folder.trace = []

@@ -591,7 +591,7 @@ def test_a_node_that_serves_users_only_is_open():
     serve(story)
 
 
-def test_default_has_so_many_connections():
+def test_the_connections_of_default_are_limited():
     """Spec US11."""
 
     async def story(server):

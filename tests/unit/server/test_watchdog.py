@@ -33,7 +33,7 @@ def watched(lines, period_ms, work):
     asyncio.run(main())
 
 
-def test_a_loop_that_stands_still_is_told_with_the_place(lines):
+def test_a_loop_that_stalls_is_reported_with_the_place(lines):
     async def work():
         time.sleep(0.12)  # noqa: ASYNC251 - that is the point
 

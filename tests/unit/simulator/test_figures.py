@@ -1,4 +1,4 @@
-"""Figures: sums per kind of weather, and the shares that must not be reached."""
+"""Figures: sums per kind of weather, and the limits for shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def run(acked: int, after_ack: int) -> dict[str, int]:
 
 
 def test_plans_with_one_kind_of_weather_are_added_up_by_it():
-    """Others tell nothing about a kind."""
+    """Plans with several kinds mean nothing for one kind."""
     figures = Figures()
     for weather in (("halves",), ("halves",), (), ("halves", "kills")):
         figures.add(weather, run(100, 1))
@@ -28,7 +28,7 @@ def test_plans_with_one_kind_of_weather_are_added_up_by_it():
 
 
 def test_too_many_deliveries_after_an_ack_are_an_excess():
-    """The limit is what the original showed; a few jobs or a few plans say nothing."""
+    """The limit is the original's share. A few jobs or a few plans are not enough."""
     figures = Figures()
     figures.add(("kills",), run(ACKED_MIN // 2, ACKED_MIN // 20))
     assert figures.excesses() == []
@@ -43,7 +43,7 @@ def test_too_many_deliveries_after_an_ack_are_an_excess():
 
 @pytest.mark.parametrize("weather", [("restarts",), ("power",), ("forgetting",), ("kills", "clocks")])
 def test_kinds_that_the_original_was_not_measured_in_have_limits_of_our_own(weather):
-    """Mixtures are one kind."""
+    """Mixtures count as one kind."""
     figures = Figures()
     for _ in range(SEEDS_MIN):
         figures.add(weather, run(1_000, 3))

@@ -21,15 +21,15 @@ from simulated import ask, joined, small_plan
 
 
 def played(trace: Trace | None = None, **options) -> Simulation:
-    """A simulation up to the liveness phase."""
+    """Return a simulation that was played up to the liveness phase."""
     simulation = Simulation(small_plan(4, duration_ms=800, **options), trace)
     simulation.world.join(30_000)
     simulation.world.run(800)
     return simulation
 
 
-def test_calm_drains_everything():
-    """No job is left on any node, and it is known how long it took."""
+def test_the_liveness_phase_drains_everything():
+    """No node has jobs left, and the duration is known."""
     simulation = played()
     simulation.liveness.play()
     assert list(simulation.liveness._left()) == []
@@ -37,7 +37,7 @@ def test_calm_drains_everything():
 
 
 def test_nodes_that_are_down_come_up():
-    """Stopped ones go on, killed ones start."""
+    """Stopped nodes go on, and killed nodes start."""
     simulation = played()
     first, second, *_ = simulation.world.machines.values()
     first.die(power=True)
@@ -48,7 +48,7 @@ def test_nodes_that_are_down_come_up():
 
 
 def test_a_pause_of_all_nodes_is_lifted_on_nodes_that_hear_of_it_late():
-    """They would learn it with the next link (seed 30101)."""
+    """They would learn of it with the next link (seed 30101)."""
     simulation = played()
     world = simulation.world
     world.traffic.filter = lambda sender, receiver, kind, item: kind == PAUSE
@@ -62,8 +62,8 @@ def test_a_pause_of_all_nodes_is_lifted_on_nodes_that_hear_of_it_late():
     assert [machine.broker.pauses.paused_count for machine in world.running()] == [0] * len(world.machines)
 
 
-def test_calm_ends_no_pause_that_an_operator_has_ended():
-    """The cluster has to do that. Only a node that lost the operator's word excuses a pause that lasts."""
+def test_the_liveness_phase_ends_no_pause_that_an_operator_has_ended():
+    """The cluster must do that. A lasting pause is excused only if a node lost the operator's command."""
     simulation = played()
     world, targets = simulation.world, simulation.targets
     paused = targets.pause(world.machines["a"], b"q0", "all", ("bcast",))
@@ -86,7 +86,7 @@ def test_calm_ends_no_pause_that_an_operator_has_ended():
 )
 @pytest.mark.plain
 def test_work_that_does_not_come_to_an_end_is_found(monkeypatch, module, name, rule):
-    """Acks without an answer, jobs that no node queues again, questions about jobs that wait elsewhere."""
+    """Examples are acks without answers, jobs that no node queues again, and endless questions about waiting jobs."""
     for table in (module, timers, dispatch):
         if hasattr(table, name):
             monkeypatch.setattr(table, name, lambda *_: None)
@@ -98,7 +98,7 @@ def test_work_that_does_not_come_to_an_end_is_found(monkeypatch, module, name, r
 
 
 def test_a_cluster_that_talks_without_need_is_found():
-    """Interest told again and again, though no client waits."""
+    """Here nodes repeat their interest although no client waits."""
     simulation = played()
     world = simulation.world
     machine = world.machines["a"]
@@ -115,7 +115,7 @@ def test_a_cluster_that_talks_without_need_is_found():
 
 
 def test_broken_silence_is_reported_with_the_beginning_of_it():
-    """Of messages that go on and on the first ends the transcript, which tells of the job that they name."""
+    """The transcript ends with the first of the endless messages, and shows the job that they name."""
     simulation = played(Trace(is_read=True))
     world = simulation.world
     job = next(promise.id for promise in simulation.oracle.promises if promise.id)
@@ -138,7 +138,7 @@ def test_broken_silence_is_reported_with_the_beginning_of_it():
 
 @pytest.mark.parametrize(("status", "is_wrong"), [(LIVE, False), (COMPLETED, True)])
 def test_keepers_may_compare_batches_whose_jobs_were_lost(status, is_wrong):
-    """Spec BT8: their ids stay alive until their time to live is over."""
+    """Spec BT8: their ids stay alive until their TTL is over."""
     simulation = played()
     world, machine = simulation.world, simulation.world.machines["a"]
     batch = machine.broker.batches.get(b"b")

@@ -21,14 +21,14 @@ def run(*words: str):
 
 
 def test_seeds_are_played_and_summed_up():
-    """Exit status 0 when nothing broke."""
+    """If no rule broke, the exit status is 0."""
     outcome = run("--seeds", "1..3", "--weather", "fair")
     assert outcome.exit_code == 0, outcome.output
     assert "3 seeds, 0 failed" in outcome.output
 
 
 def test_hashes_are_the_same_in_one_process_and_in_two():
-    """`seed hash`, in the order of seeds."""
+    """The lines are `seed hash`, in the order of seeds."""
     one = run("--seeds", "1..4", "--trace-hash", "--weather", "breaks")
     two = run("--seeds", "1..4", "--trace-hash", "--weather", "breaks", "--jobs", "2")
     lines = [line for line in one.stdout.splitlines() if line[:1].isdigit() and len(line.split()) == 2]
@@ -38,7 +38,7 @@ def test_hashes_are_the_same_in_one_process_and_in_two():
 
 @pytest.mark.plain
 def test_a_broken_rule_is_shrunk_and_shown(monkeypatch):
-    """With the command that plays it again; the exit status says it, too."""
+    """The output has the command that replays it, and the exit status is 1."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
     outcome = run("--seeds", "5", "--weather", "fair", "--seconds", "1")
     assert outcome.exit_code == 1
@@ -48,7 +48,7 @@ def test_a_broken_rule_is_shrunk_and_shown(monkeypatch):
 @pytest.mark.plain
 @pytest.mark.parametrize(("words", "played"), [([], "1"), (["--failures", "2"], "2"), (["--failures", "0"], "3")])
 def test_the_first_failure_ends_it(monkeypatch, words, played):
-    """Unless more are asked for."""
+    """An option allows more failures."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
     outcome = run("--seeds", "5..7", "--weather", "fair", "--seconds", "1", "--no-shrink", *words)
     assert outcome.exit_code == 1
@@ -68,7 +68,7 @@ def test_processes_finish_only_the_seeds_they_have_begun(monkeypatch):
 
 @pytest.mark.plain
 def test_a_run_that_writes_a_report_goes_on_after_a_failure(tmp_path, monkeypatch):
-    """Such a run is left alone."""
+    """No person waits for such a run."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
     report = tmp_path / "report"
     run("--seeds", "5..6", "--weather", "fair", "--seconds", "1", "--no-shrink", "--report", str(report))
@@ -77,7 +77,7 @@ def test_a_run_that_writes_a_report_goes_on_after_a_failure(tmp_path, monkeypatc
 
 @pytest.mark.plain
 def test_an_interrupt_while_a_failure_shrinks_ends_with_the_summary(monkeypatch):
-    """And with the command that plays the failure again."""
+    """It also shows the command that replays the failure."""
 
     def interrupted(*_):
         signal.raise_signal(signal.SIGTERM)
@@ -91,7 +91,7 @@ def test_an_interrupt_while_a_failure_shrinks_ends_with_the_summary(monkeypatch)
 
 
 def test_one_seed_can_be_read():
-    """The transcript of what happened."""
+    """The output is the transcript."""
     outcome = run("--seeds", "2", "--weather", "fair", "--transcript")
     assert " → " in outcome.output
 
@@ -103,14 +103,14 @@ def test_ranges_of_seeds():
 
 
 @pytest.mark.parametrize("words", [["--seeds", "x"], ["--keep", "this"], ["--weather", "snow"]])
-def test_nonsense_is_refused(words):
-    """Before anything is played."""
+def test_invalid_options_are_refused(words):
+    """The error comes before a seed is played."""
     assert run(*words).exit_code == 2
 
 
 @pytest.mark.plain
 def test_the_report_is_a_file(tmp_path, monkeypatch):
-    """The summary, then each failure with the command that plays it again."""
+    """It has the summary, then each failure with the command that replays it."""
     report = tmp_path / "report"
     assert run("--seeds", "1..3", "--weather", "fair", "--report", str(report)).exit_code == 0
     assert "3 seeds, 0 failed" in report.read_text()
@@ -121,7 +121,7 @@ def test_the_report_is_a_file(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_an_interrupt_ends_it_with_the_summary(tmp_path, jobs):
-    """Also SIGTERM; what was begun is counted."""
+    """SIGTERM does the same. Seeds that had begun are counted."""
     report = tmp_path / "report"
     command = [sys.executable, "-m", "disque_py.simulator.main", "--seeds", "1..100000", "--seconds", "0.2"]
     command += ["--weather", "fair", "--jobs", jobs, "--report", str(report)]

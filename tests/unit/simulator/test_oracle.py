@@ -1,4 +1,4 @@
-"""Ledger: what can be judged from replies alone."""
+"""Oracle: the rules that need only requests and replies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ids():
 
 
 def added(oracle, ids, *, retry_ms=1_000, ttl_ms=HOUR_MS, now_ms=1):
-    """A job that was answered."""
+    """Return a job whose ADDJOB was answered."""
     promise = oracle.add(b"q", 20, retry_ms, ttl_ms, 1, now_ms)
     oracle.answered(promise, ids.next(ttl_ms, retry_ms > 0), now_ms)
     return promise
@@ -33,7 +33,7 @@ def deliver(oracle, promise, now_ms=2):
 
 
 def test_a_job_with_retry_may_come_twice_and_is_counted(oracle, ids):
-    """At least once."""
+    """It is at least once."""
     promise = added(oracle, ids)
     deliver(oracle, promise)
     deliver(oracle, promise)
@@ -41,7 +41,7 @@ def test_a_job_with_retry_may_come_twice_and_is_counted(oracle, ids):
 
 
 def test_a_job_without_retry_may_not(oracle, ids):
-    """At most once."""
+    """It is at most once."""
     promise = added(oracle, ids, retry_ms=0)
     deliver(oracle, promise)
     with pytest.raises(RuleBrokenError, match="at most once"):
@@ -49,21 +49,21 @@ def test_a_job_without_retry_may_not(oracle, ids):
 
 
 def test_nothing_comes_from_nowhere(oracle, ids):
-    """A body that no client added."""
+    """Here a body comes that no client added."""
     with pytest.raises(RuleBrokenError, match="nowhere"):
         oracle.deliver(b"q", ids.next(HOUR_MS, True), b"17 or so", 1)
 
 
 @pytest.mark.parametrize(("queue", "change"), [(b"r", b""), (b"q", b"!")])
 def test_a_job_arrives_as_it_was_added(oracle, ids, queue, change):
-    """In its queue, with its body."""
+    """It comes from its queue, with its body."""
     promise = added(oracle, ids)
     with pytest.raises(RuleBrokenError, match="as they were added"):
         oracle.deliver(queue, promise.id, promise.body() + change, 1)
 
 
 def test_an_id_belongs_to_one_job_and_a_job_has_one_id(oracle, ids):
-    """Return whether it is told by an answer or by a delivery."""
+    """The id may come in a reply to ADDJOB or in a delivery."""
     one = added(oracle, ids)
     other = oracle.add(b"q", 20, 1_000, HOUR_MS, 1, 1)
     with pytest.raises(RuleBrokenError, match="unique"):
@@ -73,14 +73,14 @@ def test_an_id_belongs_to_one_job_and_a_job_has_one_id(oracle, ids):
 
 
 def test_an_id_says_whether_the_job_is_retried(oracle, ids):
-    """Its last digit is odd if so."""
+    """Then its last digit is odd."""
     promise = oracle.add(b"q", 20, 0, HOUR_MS, 0, 1)
     with pytest.raises(RuleBrokenError, match="truth"):
         oracle.answered(promise, ids.next(HOUR_MS, True), 1)
 
 
 def test_a_job_that_all_know_as_done_does_not_come_again(oracle, ids):
-    """A delivery after an answered ACKJOB is counted; one after every node had learnt of it is a failure."""
+    """A delivery after an answered ACKJOB is counted. A delivery after all nodes know of the ack is a failure."""
     promise = added(oracle, ids)
     oracle.acknowledging(promise, 2)
     oracle.acknowledged(promise, 3)
@@ -92,7 +92,7 @@ def test_a_job_that_all_know_as_done_does_not_come_again(oracle, ids):
 
 
 def test_a_ttl_is_kept_but_for_what_a_network_may_hold_up(oracle, ids):
-    """Every node counts it from receipt."""
+    """Every node counts the TTL from receipt."""
     promise = added(oracle, ids, ttl_ms=5_000, now_ms=1_000)
     deliver(oracle, promise, 6_000 + TTL_SLACK_MS)
     with pytest.raises(RuleBrokenError, match="TTL"):
@@ -102,7 +102,7 @@ def test_a_ttl_is_kept_but_for_what_a_network_may_hold_up(oracle, ids):
 
 
 def test_in_good_weather_an_ack_is_heard_by_all_at_once(oracle, ids):
-    """A job that comes long after its ACKJOB was answered had a copy on a node that was not told."""
+    """If a job comes long after its ACKJOB was answered, a node with a copy was not told."""
     promise = added(oracle, ids)
     oracle.is_settled = True
     oracle.acknowledged(promise, 2_000)
@@ -112,7 +112,7 @@ def test_in_good_weather_an_ack_is_heard_by_all_at_once(oracle, ids):
 
 
 def limited(oracle, ids, limit=1, now_ms=1):
-    """A job of few attempts."""
+    """Return a job with few attempts."""
     promise = added(oracle, ids, now_ms=now_ms)
     promise.limit = limit
     return promise
@@ -135,7 +135,7 @@ def test_links_may_be_broken_for_a_while_after_a_fault(oracle, ids, added_ms, is
 
 
 def test_each_side_of_a_cut_may_spend_all_attempts(oracle, ids):
-    """Spec Y4. And each crash may forget some."""
+    """Spec Y4. Each crash may forget some attempts."""
     oracle.unrest_ms, oracle.sides, oracle.deaths = 5, 2, 1
     promise = limited(oracle, ids, limit=2)
     for _ in range(2 * 2 + 1 * 2):

@@ -1,4 +1,4 @@
-"""Plan: all that a seed decides beforehand, and what may be left out of it."""
+"""Plan: the decisions of a seed before the run, and reduced plans."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from simulated import weathered
 
 
 def test_a_seed_draws_the_same_plan_always():
-    """It is data, so it can be compared."""
+    """A plan is data, so plans can be compared."""
     assert draw(7, 10_000) == draw(7, 10_000)
     assert draw(7, 10_000) != draw(8, 10_000)
 
 
 def test_plans_cover_what_there_is():
-    """One to nine nodes, every kind of weather alone, journals of every policy, both bus versions."""
+    """There are one to nine nodes, every kind of weather alone, journals with every policy, and both bus versions."""
     plans = [draw(seed, 2_000) for seed in range(400)]
     assert {plan.nodes for plan in plans} == {1, 2, 3, 4, 5, 6, 7, NODES_MAX}
     assert {plan.weather[0] for plan in plans if len(plan.weather) == 1} == set(WEATHER) - set(BY_NAME)
@@ -38,14 +38,14 @@ def test_plans_cover_what_there_is():
 
 
 def test_every_fault_of_the_weather_can_be_done():
-    """A method for each kind."""
+    """There is a method for each kind."""
     kinds = {*(fault for faults in WEATHER.values() for fault in faults), *EVENT_FAULTS, *JOURNAL_FAULTS, "reset-amid"}
     kinds |= set(LOST_FAULTS)
     assert kinds <= set(weathered("ab").kinds)
 
 
 def test_weather_may_be_asked_for():
-    """Then it is that alone, on at least three nodes."""
+    """Then the plan has only that kind, and at least three nodes."""
     plan = draw(3, 20_000, weather="halves")
     assert plan.weather == ("halves",)
     assert plan.nodes >= 3
@@ -53,7 +53,7 @@ def test_weather_may_be_asked_for():
 
 
 def test_the_kept_parts_of_a_plan_keep_their_numbers():
-    """Clients and faults that are left are those of the whole plan."""
+    """The remaining clients and faults are the same as in the whole plan."""
     plan = draw(12, 20_000, weather="kills")
     keep = Keep(nodes=2, clients=(1,), faults=(0, 2), until_ms=19_000)
     kept = plan.kept(keep)
@@ -67,28 +67,28 @@ def test_the_kept_parts_of_a_plan_keep_their_numbers():
     "text", ["", "nodes=3", "clients=0,4 faults=2,5 until=4210", "clients=0-3,7", "clients=none faults=none"]
 )
 def test_keep_can_be_written_and_read(text):
-    """It stands in the command that plays a failure again."""
+    """The command that replays a failure contains it."""
     assert str(Keep.read(text)) == text
 
 
-def test_nonsense_to_keep_is_refused():
-    """With the word that is wrong."""
+def test_an_invalid_keep_is_refused():
+    """The error names the wrong word."""
     with pytest.raises(ValueError, match="'node=3'"):
         Keep.read("node=3")
 
 
 def test_there_are_names_for_all_nodes_that_may_join():
-    """A letter each."""
+    """Each name is a letter."""
     assert len(NAMES) == 26
 
 
 def test_several_kinds_of_weather_may_be_asked_for():
-    """With a + between them."""
+    """They are separated by +."""
     assert draw(3, 20_000, weather="disks+power").weather == ("disks", "power")
 
 
 def test_some_plans_have_what_takes_minutes_or_comes_in_bursts():
-    """Long RETRYs, clients that wait for ever, bursts of acks, segments rewritten early, and what operators do."""
+    """Examples are long RETRYs, endless waits, bursts of acks, early rewrites, and faults of operators."""
     plans = [draw(seed, 10_000) for seed in range(200)]
     clients = {client.kind for plan in plans for client in plan.clients}
     faults = {fault.kind for plan in plans for fault in plan.faults}

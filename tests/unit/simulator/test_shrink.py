@@ -1,4 +1,4 @@
-"""Shrinking: less and less of a plan, as long as the same rule breaks."""
+"""Shrinking: smaller and smaller plans, as long as the same rule breaks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def result(plan: Plan, rule: str | None) -> Result:
 
 
 def test_the_parts_that_the_failure_needs_are_found():
-    """Here: fault 3 together with fault 7, client 1, three nodes, and no more than a second of weather."""
+    """In this test they are faults 3 and 7 together, client 1, three nodes, and one second of weather."""
     plan = draw(31, 60_000, weather="kills")
     tried = []
 
@@ -33,7 +33,7 @@ def test_the_parts_that_the_failure_needs_are_found():
 
 
 def test_another_failure_on_the_way_is_not_the_one_looked_for():
-    """It would shrink to something that has nothing to do with what was found."""
+    """Otherwise the plan would shrink to an unrelated failure."""
     plan = draw(31, 60_000, weather="kills")
     best = Shrinking(result(plan, "no job is lost"), play=lambda smaller: result(smaller, "at most once")).run()
     assert best.plan == plan

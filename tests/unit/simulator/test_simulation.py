@@ -1,4 +1,4 @@
-"""Simulation: a plan is played, and what breaks is told."""
+"""Simulation: a plan is played, and broken rules are reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulated import small_plan
 
 
 def test_a_plan_comes_to_its_end():
-    """Fair weather: no faults, no failure, and jobs were done."""
+    """Without faults there is no failure, and jobs were done."""
     result = simulate(small_plan(5, duration_ms=1_000))
     assert result.failure is None, result.failure
     assert result.figures["acked"] > 0
@@ -18,7 +18,7 @@ def test_a_plan_comes_to_its_end():
 
 
 def test_the_same_plan_has_the_same_trace_and_figures_twice():
-    """Read or not."""
+    """A transcript makes no difference."""
     plan = small_plan(9, weather="kills", duration_ms=1_000)
     one, other = simulate(plan), simulate(plan, is_read=True)
     assert (one.digest, one.figures) == (other.digest, other.figures)
@@ -27,7 +27,7 @@ def test_the_same_plan_has_the_same_trace_and_figures_twice():
 
 @pytest.mark.plain
 def test_a_broken_rule_is_told_with_its_transcript(monkeypatch):
-    """A node that forgets a job instead of keeping it under its lease."""
+    """The defect: a node forgets a job instead of keeping it under its lease."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
     result = simulate(small_plan(5, duration_ms=1_000), is_read=True)
     assert result.failure is not None
@@ -37,7 +37,7 @@ def test_a_broken_rule_is_told_with_its_transcript(monkeypatch):
 
 @pytest.mark.plain
 def test_an_exception_of_the_server_is_a_failure_with_its_place(monkeypatch):
-    """The module and the line where it came from."""
+    """The failure has the module and the line of the exception."""
 
     def lease(broker, job):
         raise ZeroDivisionError("by a test")
@@ -51,7 +51,7 @@ def test_an_exception_of_the_server_is_a_failure_with_its_place(monkeypatch):
 
 @pytest.mark.plain
 def test_nodes_are_looked_at_after_each_death():
-    """And once more before and after the liveness phase."""
+    """There are two more looks, before and after the liveness phase."""
     seed = next(seed for seed in range(100) if len(small_plan(seed, weather="kills", duration_ms=2_000).faults) > 2)
     simulation = Simulation(small_plan(seed, weather="kills", duration_ms=2_000))
     looks = []
@@ -63,7 +63,7 @@ def test_nodes_are_looked_at_after_each_death():
 
 @pytest.mark.parametrize("weather", ["fair", "disks"])
 def test_a_world_with_journals_is_replayed(weather):
-    """Memory is compared with what a restart would read."""
+    """Memory is compared with the jobs that a restart would read."""
     seed = next(seed for seed in range(100) if "always" in small_plan(seed, weather=weather).journals[:1])
     result = simulate(small_plan(seed, weather=weather, duration_ms=1_500))
     assert result.failure is None, result.failure

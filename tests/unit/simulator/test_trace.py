@@ -1,4 +1,4 @@
-"""Trace: a hash of all that happened, and text on demand."""
+"""Trace: a hash of all events, and text on demand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from disque_py.simulator.trace import FAULT, Trace
 
 
 def test_the_hash_depends_on_moment_place_and_bytes():
-    """Any difference shows."""
+    """Any difference changes the hash."""
     digests = set()
     for at_ms, label, data in ((1, b"ab", b"x"), (2, b"ab", b"x"), (1, b"ba", b"x"), (1, b"ab", b"y")):
         trace = Trace()
@@ -16,7 +16,7 @@ def test_the_hash_depends_on_moment_place_and_bytes():
 
 
 def test_reading_along_changes_no_hash():
-    """A failing seed is played again to be read: it must be the same run."""
+    """A failing seed is played again for its text. It must be the same run."""
     digests = []
     for is_read in (False, True):
         trace = Trace(is_read=is_read)
@@ -28,7 +28,7 @@ def test_reading_along_changes_no_hash():
 
 
 def test_lines_around_a_word_come_with_the_faults():
-    """The jobs and nodes that a broken rule names, and the faults."""
+    """The words are the jobs and nodes that a broken rule names."""
     trace = Trace(is_read=True)
     for text in ("a → b  SETACK j1", "a → b  SETACK j2", f"{FAULT} 0: kill a", "b → a  GOTACK j1"):
         trace.tell(0, text)
@@ -39,7 +39,7 @@ def test_lines_around_a_word_come_with_the_faults():
 
 
 def test_heartbeats_are_left_out_where_no_word_is_looked_for():
-    """A frame that says anything else beside them is shown."""
+    """A frame with other messages beside heartbeats is shown."""
     trace = Trace(is_read=True)
     for text in ("a → b  PING", "b → a  PONG; MEET", "a → b  PONG; QUEUED j1", "a  listens"):
         trace.tell(0, text)
@@ -47,7 +47,7 @@ def test_heartbeats_are_left_out_where_no_word_is_looked_for():
 
 
 def test_a_long_story_is_shown_with_its_beginning():
-    """A job's first lines say where it came from."""
+    """A job's first lines show where it came from."""
     trace = Trace(is_read=True)
     for at in range(100):
         trace.tell(at, f"line {at} of j1")

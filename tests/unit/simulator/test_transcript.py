@@ -1,4 +1,4 @@
-"""Messages, replies and ids as transcripts show them."""
+"""Messages, replies and ids in transcripts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SET = b"a" * 20 + b"b" + b"x" * 19
 
 
 def test_ids_have_short_names():
-    """In worlds what differs, in stories j1, j2 …"""
+    """In simulations it is the part that differs, in scenarios j1, j2 …"""
     names = Names()
     assert Ids().of(JOB) == "00000000"
     assert (names.of(JOB), names.id_of("j1")) == ("j1", JOB)
@@ -19,13 +19,13 @@ def test_ids_have_short_names():
 
 
 def test_nodes_are_letters():
-    """Those with an id of another origin are known by its start."""
+    """A node with a random id is shown by the beginning of its id."""
     assert nodes(SET) == "{a b}"
     assert letter(b"\x01\x02" + b"x" * 18) == "0102"
 
 
 def test_a_frame_is_told_message_by_message():
-    """Heartbeats by their name alone."""
+    """Heartbeats are shown only by their name."""
     data = frame(1, [encode_run(messages.PING, [[{}, []]]), encode_run(messages.SETACK, [(JOB, SET)])])
     assert tell_frame(Ids(), data, 1) == ["PING", "SETACK 00000000 {a b}"]
 
@@ -37,13 +37,13 @@ def test_refusals_are_told_by_their_reason():
 
 
 def test_a_key_of_a_claim_need_not_be_text():
-    """A holder of a delivery begins with a node id."""
+    """The holder of a delivery begins with a node id."""
     told = tell_message(Ids(), messages.CLAIM, [1, 1, b"Vq", b"\xa6node", 7, 1_000, 1, 0, 0])
     assert told == "Vq \\xa6node fence 7 for 1000ms"
 
 
 def test_replies_are_told_like_a_client_would_see_them():
-    """Numbers, nil, errors, lists; long and odd bytes by their beginning."""
+    """There are numbers, nil, errors and lists. Long or unreadable bytes are shown by their beginning."""
     assert tell_reply(Ids(), [1, None, JOB, b"x", ValueError("ERR no")]) == "[:1, nil, 00000000, x, -ERR no]"
     assert tell_bytes(Ids(), b"") == '""'
     assert tell_bytes(Ids(), b"1 \x00\xff" + b"y" * 500) == "1 .\\xffyyyyyyyyyyyyy… 504 bytes"

@@ -24,7 +24,7 @@ def fake_java(folder, version: str, *modules: str):
     return path
 
 
-def test_a_java_that_is_new_enough_and_has_the_module_is_used_as_it_is(tmp_path):
+def test_a_java_that_is_new_enough_and_has_the_module_is_used_unchanged(tmp_path):
     fake_java(tmp_path, "17.0.1", "java.base", "jdk.incubator.vector")
     environment = {"JAVA_HOME": str(tmp_path), "PATH": ""}
     assert ensure_java(environment, tmp_path) == str(tmp_path)

@@ -62,7 +62,7 @@ def test_a_second_rewrite_is_refused_while_one_runs():
     assert "already in progress" in str([*replies, *node.taken(1)][0])
 
 
-def test_a_journal_grows_by_so_much_before_it_is_rewritten_by_itself():
+def test_a_journal_grows_by_a_percentage_before_it_is_rewritten_by_itself():
     node = start(auto_aof_rewrite_percentage=100, auto_aof_rewrite_min_size=4_000)
     for _ in range(30):
         acknowledge(node, fill(node, 10))
@@ -97,7 +97,7 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
 
 
 def test_on_a_full_disk_a_segment_that_cannot_be_removed_is_not_rewritten_again_at_once():
-    """Each try takes of the reserved room, which is all that acks have."""
+    """Each attempt uses a part of the reserved room, and acks have no other room."""
     node = JournaledNode(segment_bytes=1 << 20, reserve_bytes=64 << 10)
     node.settle(3_000)
     ids = fill(node, 100)
@@ -156,7 +156,7 @@ def test_a_file_that_can_not_be_removed_brings_nothing_back():
 
 @pytest.mark.parametrize("ends", [1, 3])
 def test_a_rewrite_that_is_cut_short_by_a_crash_loses_nothing(ends):
-    """After any operation of it, and after that again."""
+    """The crash comes after any operation of the rewrite, and then a second time."""
     for steps in range(1, 30, 4):
         node = start()
         ids = fill(node, 14)
@@ -208,7 +208,7 @@ def rewrite_what_is_mostly_dead(node):
 
 
 def test_a_job_that_came_back_and_was_moved_does_not_come_again():
-    """A GONE that is carried on moves the job that came back, and its former base stays in a segment of its own."""
+    """A repeated GONE moves the job that came back. Its former base stays in another segment."""
     node = start(segment_bytes=1 << 20)
     rotate = node.journal_service.journal.rotate
     (job_id,) = fill(node, 1)

@@ -19,7 +19,7 @@ from persistence.event_log import STALL_MS
 
 
 def whole_way(node: EventedNode) -> bytes:
-    """A job comes, is delivered and acknowledged."""
+    """Add, deliver and acknowledge a job."""
     job_id = node.wait_for("ADDJOB", "q", "body", 0)
     node.wait_for("GETJOB", "FROM", "q")
     node.wait_for("ACKJOB", job_id)
@@ -27,7 +27,7 @@ def whole_way(node: EventedNode) -> bytes:
 
 
 def without_windows() -> SimFolder:
-    """A folder whose files are written by a thread, turn after turn."""
+    """Return a folder without windows, so a thread writes its files, turn after turn."""
     folder = SimFolder(Random(8))
     folder.has_windows = False
     return folder
@@ -193,7 +193,7 @@ def test_a_log_that_was_closed_is_not_continued_by_the_next_process():
     assert node.service.log.log_id != old
 
 
-def test_no_reply_waits_for_ever_for_a_disk_that_stands_still():
+def test_no_reply_waits_for_ever_for_a_disk_that_is_stuck():
     node = EventedNode(event_folder=without_windows())
     assert node.ask("ADDJOB", "q", "body", 0) == []
     node.tick()
@@ -233,7 +233,7 @@ def test_a_log_that_could_not_be_opened_for_a_while_is_not_continued():
 
 
 @pytest.mark.plain
-def test_a_log_that_takes_so_long_to_open_that_events_are_dropped_is_not_continued(monkeypatch):
+def test_a_log_whose_slow_opening_drops_events_is_not_continued(monkeypatch):
     node = EventedNode()
     whole_way(node)
     old = node.service.log.log_id

@@ -110,7 +110,7 @@ def test_readers_with_names_are_bounded():
     assert list(node.service.event_readers.readers) == [f"r{number}" for number in range(20, READERS_MAX + 20)]
 
 
-def test_a_damaged_piece_is_as_good_as_trimmed():
+def test_a_damaged_piece_counts_as_trimmed():
     """The reader is told where it can go on, and the log tells why."""
     node = filled(600)
     log = node.service.log

@@ -22,14 +22,14 @@ def start(**settings) -> tuple[JournaledNode, list[bytes]]:
 
 
 def reload(node: JournaledNode, span_ms: int = 100):
-    """DEBUG LOADAOF and its reply, if there is one so soon."""
+    """Send DEBUG LOADAOF, and return its reply if there is one immediately."""
     got = node.ask("DEBUG", "LOADAOF")
     node.settle(span_ms)
     return got + node.taken()
 
 
 def goes_on(node: JournaledNode, ids: list[bytes]) -> None:
-    """The jobs are there, the journal is written, and a restart finds them."""
+    """Check that the jobs exist, the journal is written, and a restart finds them."""
     assert not node.broker.is_loading
     ids += node.ask("ADDJOB", "q", "new", 0) + (node.settle() or node.taken())
     assert sorted(node.memory()) == sorted(ids)
@@ -45,7 +45,7 @@ def test_after_a_reload_all_is_as_before():
 
 
 def test_a_journal_that_is_damaged_is_seen_before_anything_is_forgotten():
-    """Memory has it all, so it is written anew."""
+    """Memory has all jobs, so the journal is written anew."""
     node, ids = start(appendfsync="everysec")
     node.folder._files["0000000001.seg"].content[600] ^= 1
     (reply,) = reload(node)
@@ -55,7 +55,7 @@ def test_a_journal_that_is_damaged_is_seen_before_anything_is_forgotten():
     goes_on(node, ids)
 
 
-def test_a_disk_that_cannot_be_read_leaves_everything_as_it_is():
+def test_a_disk_that_cannot_be_read_leaves_everything_unchanged():
     node, ids = start()
     node.folder.fail("read", errno.EIO, times=1)
     assert "Input/output error" in str(reload(node)[0])
@@ -92,7 +92,7 @@ def test_a_journal_that_is_being_closed_is_not_read():
 
 
 def test_a_node_that_ends_while_the_journal_is_checked_takes_no_input():
-    """Its journal has the mark: nothing may happen any more."""
+    """Its journal has the clean mark, so nothing may change after that."""
     node, ids = start()
     node.ask("DEBUG", "LOADAOF")
     outcome = []
@@ -115,7 +115,7 @@ def test_a_long_command_that_is_under_way_is_refused():
     goes_on(node, [job_id for job_id in ids + more if job_id in node.memory()])
 
 
-def test_a_disk_that_fails_before_all_is_written_leaves_everything_as_it_is():
+def test_a_disk_that_fails_before_all_is_written_leaves_everything_unchanged():
     node, ids = start()
     node.folder.fail("replace", errno.EIO, times=1)  # The mark.
     assert "Input/output error" in str(reload(node)[0])

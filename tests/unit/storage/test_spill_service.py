@@ -65,7 +65,7 @@ def half_dead():
 
 
 def test_space_is_freed_by_copying_living_bodies():
-    """Every other job goes: files that are half dead are copied and removed."""
+    """Every other job ends. Files with half of their bodies dead are copied and removed."""
     node = half_dead()
     before = node.service.store.size
     for _ in range(20):

@@ -78,7 +78,7 @@ def test_none_is_kept_only_where_it_is_wanted():
     assert [handled(job_of(echo, None)), handled(job_of(nothing)), handled(job_of(secret))] == [None, b"=null", None]
 
 
-def test_a_long_value_lies_elsewhere():
+def test_a_long_value_is_stored_elsewhere():
     with app.in_memory() as memory:
         assert handled(job_of(echo, "x" * INLINE_BYTES)).startswith(b"@M-")
         assert memory.calls() == []

@@ -17,7 +17,7 @@ def test_an_error_says_what_to_do_next(start):
     assert advised(from_reply(f"{start} text")).splitlines()[1].endswith(".")
 
 
-def test_an_error_without_advice_is_told_as_it_is():
+def test_an_error_without_advice_is_shown_unchanged():
     assert advised(from_reply("ERR odd")) == "ERR odd"
 
 

@@ -95,7 +95,7 @@ def test_the_working_directory_may_be_where_backups_are_gathered(node, tmp_path,
     assert os.listdir(tmp_path / "all") == [ME.hex()]
 
 
-def test_a_backup_that_lies_on_another_machine_is_not_mixed_up_with_ours(node, tmp_path, bulk_reply):
+def test_a_backup_on_another_machine_is_not_mixed_up_with_ours(node, tmp_path, bulk_reply):
     """Every machine has its /var/lib/disque: ours would be gathered as the other's, and removed."""
     node.answers["CLUSTER NODES"] = bulk_reply(f"{'ab' * 20} 127.0.0.1:7711 myself 0 0 connected\n")
     status, text = run("backup", "--only", f"127.0.0.1:{node.port}", "--to", tmp_path / "all")

@@ -74,7 +74,7 @@ def test_fields_with_a_prefix_are_labelled_with_the_rest_of_their_names():
     assert samples("disque_bus_links_rejected_total", cluster_links_rejected_wrong_secret=3) == [(("wrong_secret",), 3)]
 
 
-def test_names_that_clients_choose_give_so_many_samples_at_most():
+def test_the_samples_for_names_that_clients_choose_are_limited():
     readers = {f"events_reader_{number}": "seq=0,lag=1,idle_ms=0" for number in range(500)}
     assert len(samples("disque_event_reader_lag_events", **readers)) == 100
 

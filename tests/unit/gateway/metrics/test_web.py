@@ -83,7 +83,7 @@ def test_a_client_that_hangs_up_is_no_news(down, served, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_so_many_requests_are_served_at_once(down, served):
+def test_the_requests_that_are_served_at_a_time_are_limited(down, served):
     server = web.MetricsServer(("127.0.0.1", 0), down, 1)
     with server:
         taken = [server.room.acquire(blocking=False) for _ in range(web.REQUESTS_MAX + 1)]

@@ -1,4 +1,4 @@
-"""Backups: a bit that rots is found, and a node starts from a copy made before."""
+"""Backups: a flipped bit is found, and a node starts from an earlier copy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulated import small_plan
 
 
 def in_good_weather(seed: int) -> Simulation:
-    """A cluster of two with journals, at rest."""
+    """Return the simulation of a cluster of two nodes with journals, without work."""
     plan = replace(small_plan(seed, nodes=2), journals=("always",) * 26, clients=(), is_long=False)
     simulation = Simulation(plan)
     simulation.world.join(30_000)
@@ -23,7 +23,7 @@ def in_good_weather(seed: int) -> Simulation:
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_no_bit_that_rots_costs_a_job(seed):
-    """The node refuses to start, and has all jobs when the backup is in place; or the bit meant nothing."""
+    """The node refuses to start, and has all jobs once the backup is in place. Or the bit was without effect."""
     simulation = in_good_weather(seed)
     machine = simulation.world.machines["a"]
     backups.play(simulation)
@@ -33,7 +33,7 @@ def test_no_bit_that_rots_costs_a_job(seed):
 
 @pytest.mark.plain
 def test_a_backup_that_lacks_a_job_is_found(monkeypatch):
-    """One that was made before the job was added, put in place of a journal whose header has rotted."""
+    """The backup was made before the job was added. It replaces a journal with a damaged header."""
     simulation = in_good_weather(1)
     files = backups._back_up(simulation.world, simulation.world.machines["a"])
 
@@ -50,7 +50,7 @@ def test_a_backup_that_lacks_a_job_is_found(monkeypatch):
 
 @pytest.mark.plain
 def test_a_journal_that_is_switched_on_without_its_jobs_is_found(monkeypatch):
-    """A new journal has to record all that memory has."""
+    """A new journal must record all jobs in memory."""
     simulation = in_good_weather(1)
     monkeypatch.setattr(Compaction, "record_all", lambda _: None)
     with pytest.raises(RuleBrokenError, match=r"switched|replay"):

@@ -1,4 +1,4 @@
-"""simulator/checks/batches.py: counts, ends and callbacks of batches against what producers were told."""
+"""simulator/checks/batches.py: counts, ends and callbacks of batches, compared with replies to producers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = b"b"
 
 
 class Story:
-    """Two nodes, and a batch of two jobs that were answered a while ago."""
+    """Two nodes, and a batch of two jobs whose ADDJOBs were answered some time ago."""
 
     def __init__(self):
         self.world = joined("ab")
@@ -32,7 +32,7 @@ class Story:
         return promise
 
     def tell(self, **changes):
-        """Tell the book an answer of BATCH SHOW."""
+        """Give the book a reply to BATCH SHOW."""
         reply = ask(self.world, "b", "BATCH", "SHOW", NAME)
         for field, value in changes.items():
             reply[reply.index(field.encode()) + 1] = value
@@ -101,7 +101,7 @@ def test_a_second_callback_breaks_the_rule(story):
 
 
 def called_twice(story, first, second, *, is_lost=False):
-    """Two callbacks while something is wrong; the node that has the first one may be lost in between."""
+    """Make two callbacks during a fault. The node with the first one may be lost in between."""
     story.oracle.faults = 1
     machines = story.world.machines
     for _ in range(2):

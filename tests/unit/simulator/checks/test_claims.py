@@ -72,7 +72,7 @@ def test_an_extended_lease_keeps_the_value():
 
 
 def test_a_worker_without_fence_may_have_extended_a_later_delivery():
-    """Spec EX6. Its own lease was over by then, so the answer says nothing of it."""
+    """Spec EX6. The worker's own lease was over by then, so the reply proves nothing about it."""
     found = book()
     deliver(found, b"one", 5)
     deliver(found, b"one", 6, attempt=2, sent_ms=1_000, now_ms=1_010)
@@ -125,7 +125,7 @@ def nodes(world):
 
 
 def believing(lease_ms=10_000):
-    """A worker of node a has a job of a value, and one of node b got another one."""
+    """Let a worker of node a get a job of a value, and a worker of node b another one."""
     world = exclusive()
     found = ClaimBook()
     ids = [add(world, "a", "ann", retry=lease_ms // 1_000) for _ in range(2)]
@@ -140,7 +140,7 @@ def believing(lease_ms=10_000):
 
 
 def test_a_node_that_believes_in_its_claim_while_another_one_delivers_breaks_the_rule():
-    """Spec CL8: by the clock of that node, whatever its worker believes."""
+    """Spec CL8: the clock of that node counts, not the belief of its worker."""
     world, found, job_id, fence = believing()
     with pytest.raises(RuleBrokenError, match=ONE_BELIEVER):
         found.look_at_nodes(job_id, fence, world.machines["b"], nodes(world))

@@ -1,4 +1,4 @@
-"""Checkers: what is found out by looking at all nodes."""
+"""Rules that are checked by a look at all nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 
 class Scene:
-    """Two nodes, an oracle, and the account of losses."""
+    """Two nodes, an oracle, and the record of losses."""
 
     def __init__(self, names: str = "ab") -> None:
         self.world = joined(names)
@@ -41,7 +41,7 @@ class Scene:
 
 
 def test_a_job_that_is_nowhere_is_lost():
-    """Though no node died."""
+    """No node has died."""
     scene = Scene()
     promise = scene.add(copies=2)
     scene.look()
@@ -53,7 +53,7 @@ def test_a_job_that_is_nowhere_is_lost():
 
 
 def test_as_many_losses_as_copies_excuse_it():
-    """The promise was so many copies, not more."""
+    """The reply promised this number of copies, not more."""
     scene = Scene()
     promise = scene.add(copies=1)
     scene.losses.flushing(scene.world.machines["a"])
@@ -63,7 +63,7 @@ def test_as_many_losses_as_copies_excuse_it():
 
 
 def test_an_at_most_once_job_that_vanishes_must_be_counted_or_explained():
-    """INFO counts what a broken hand-over costs; a crash without a journal needs no counting."""
+    """INFO counts jobs that a broken hand-over loses. Losses by a crash without a journal need no count."""
     scene = Scene()
     for is_explained, is_counted in ((True, False), (False, True), (False, False)):
         promise = scene.add(retry_s=0)
@@ -79,7 +79,7 @@ def test_an_at_most_once_job_that_vanishes_must_be_counted_or_explained():
 
 
 def test_an_ack_that_all_have_heard_of_is_over_for_good():
-    """From the second look on, when nothing is on its way that was sent before the first."""
+    """This applies from the second look on, when no message from before the first look is in transit."""
     scene = Scene()
     promise = scene.add()
     scene.oracle.acknowledging(promise, scene.world.now_ms)
@@ -104,7 +104,7 @@ def test_an_ack_that_all_have_heard_of_is_over_for_good():
     ],
 )
 def test_counters_are_recounted(part, what):
-    """Each of them, on each look."""
+    """Every look recounts all of them."""
     scene = Scene("a")
     scene.add()
     check_books(scene.world.machines["a"])
@@ -115,7 +115,7 @@ def test_counters_are_recounted(part, what):
 
 
 def test_a_queue_that_lost_an_entry_is_found():
-    """Its length says more than what lies in it."""
+    """Its length is greater than the number of its entries."""
     scene = Scene("a")
     scene.add()
     scene.world["a"].queues[b"q"].length += 1
@@ -124,7 +124,7 @@ def test_a_queue_that_lost_an_entry_is_found():
 
 
 def test_a_job_without_a_timer_is_found():
-    """Active, with a retry, and in no schedule."""
+    """It is active, has a RETRY, and is not in the schedule."""
     scene = Scene("a")
     promise = scene.add(retry_s=5)
     broker = scene.world["a"]
@@ -137,7 +137,7 @@ def test_a_job_without_a_timer_is_found():
 
 
 def test_a_job_can_be_told():
-    """For people."""
+    """The description is for people."""
     scene = Scene()
     promise = scene.add(copies=2)
     [job] = jobs_of(scene.world["b"])
@@ -146,7 +146,7 @@ def test_a_job_can_be_told():
 
 
 def test_a_life_that_a_wall_clock_ended_is_no_loss():
-    """A node that was down takes the time from its wall clock, which was set ahead meanwhile."""
+    """A node that was down reads its wall clock, which was set ahead meanwhile."""
     scene = Scene()
     promise = scene.add()
     machine = scene.world.machines["a"]
@@ -183,7 +183,7 @@ def test_a_clock_that_was_set_back_makes_lives_longer():
 
 
 def test_an_ack_on_a_node_that_sleeps_may_have_to_be_heard_again():
-    """It may not have got to the disk before the node died: nothing is over until it is up."""
+    """The ack may not be on disk, so the job is not over until the node is up."""
     scene = Scene()
     promise = scene.add()
     machine = scene.world.machines["a"]
@@ -218,7 +218,7 @@ def test_that_a_job_was_gone_may_not_have_got_to_the_disk():
 
 
 def test_a_job_that_a_journal_brought_back_is_not_over_before_it_is_gone_again():
-    """Perhaps there was no look while it was alive."""
+    """There may have been no look while it was alive."""
     scene = Scene()
     promise = scene.add()
     promise.clean_ms = scene.world.now_ms

@@ -1,4 +1,4 @@
-"""Farewells: the end of a collection, and copies that come late."""
+"""Checks of acks: the end of a collection, and copies that come late."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class Scene:
         self.oracle.answered(self.promise, self.job_id, self.world.now_ms)
 
     def delete_on_b(self) -> None:
-        """b reads a DELJOB with a set, and forgets the job."""
+        """Let b read a DELJOB with a set, and forget the job."""
         self.collections.hear("a", "b", [[DELJOB, [self.job_id, b"ids"]]])
         lifecycle.forget(self.world["b"], self.world["b"].find(self.job_id))
         self.world.run(1)
 
 
 def test_a_job_is_not_deleted_while_a_node_has_it_alive():
-    """That one would queue it again."""
+    """That node would queue it again."""
     with pytest.raises(RuleBrokenError, match=r"ends when all know.* b deleted .* a has it alive"):
         Scene().delete_on_b()
 
 
 def test_a_mishap_since_excuses_it():
-    """Knowledge of holders may be gone."""
+    """Nodes may have lost their knowledge of holders."""
     scene = Scene()
     scene.losses.mishap(scene.world.machines["a"])
     scene.delete_on_b()
@@ -52,7 +52,7 @@ def test_a_mishap_since_excuses_it():
 
 
 def test_a_job_that_its_creator_may_have_given_up_and_others_named_by_its_key_excuses_it():
-    """A node that named it keeps a copy, and need not know of all other holders (seed 18589)."""
+    """A node that named the job keeps a copy, and may not know all other holders (seed 18589)."""
     scene = Scene()
     scene.promise.asked = None
     scene.delete_on_b()
@@ -60,7 +60,7 @@ def test_a_job_that_its_creator_may_have_given_up_and_others_named_by_its_key_ex
 
 
 def test_an_ack_that_was_dropped_for_want_of_memory_excuses_it():
-    """Its knowledge of holders is gone (spec M3; seed 4446)."""
+    """The ack's list of holders is gone (spec M3; seed 4446)."""
     scene = Scene()
     scene.world["a"].stats.jobs_evicted += 1
     scene.delete_on_b()
@@ -78,7 +78,7 @@ def test_evictions_before_the_job_came_do_not_excuse_it():
 
 @pytest.mark.parametrize("is_given_up", [True, False])
 def test_a_leaver_excuses_the_jobs_that_it_gives_up_and_no_others(is_given_up):
-    """Its copy goes when the other holders have answered, and sets run ahead of that."""
+    """It drops its copy when the other holders have answered. Sets of holders may lack it before that."""
     scene = Scene()
     scene.losses.leaving(scene.world.machines["a"])
     if is_given_up:
@@ -95,7 +95,7 @@ def test_a_copy_that_a_leaver_gives_up_is_not_missed_if_no_other_node_takes_it(n
 
 
 def test_a_job_whose_life_is_over_on_some_node_excuses_it():
-    """That one forgot it with its holders, and another node's clock runs behind (seed 7913)."""
+    """That node forgot the job with its holders, and another node's clock is behind (seed 7913)."""
     scene = Scene()
     scene.promise.ttl_ms = 50
     scene.delete_on_b()
@@ -103,7 +103,7 @@ def test_a_job_whose_life_is_over_on_some_node_excuses_it():
 
 
 def test_while_a_node_is_forgotten_its_copy_is_excused():
-    """It counts as confirmed from then on, also for jobs that come later (spec A8; seed 20102)."""
+    """It counts as confirmed, even for jobs that come later (spec A8; seed 20102)."""
     scene = Scene()
     forgotten = scene.world["a"].me.id
     scene.world.machines["b"].forgot[forgotten] = None
@@ -114,12 +114,14 @@ def test_while_a_node_is_forgotten_its_copy_is_excused():
 
 @pytest.mark.parametrize("lives", [False, True])
 def test_a_late_copy_does_not_live_where_the_job_is_known_as_done(lives):
-    """It is answered with the ack."""
+    """The node answers the copy with the ack."""
     scene = Scene()
     lifecycle.acknowledge(scene.world["a"], scene.world["a"].find(scene.job_id))
     scene.delete_on_b()
     if lives:
-        scene.collections.hear("b", "a", [[REPLJOB, [(scene.job_id,), 0]]])  # For a, which did not delete it.
+        scene.collections.hear(
+            "b", "a", [[REPLJOB, [(scene.job_id,), 0]]]
+        )  # The message goes to a, which did not delete the job.
         scene.world["b"].shards = scene.world["a"].shards
         scene.world["a"].find(scene.job_id).state = 1
         scene.collections.hear("a", "b", [[REPLJOB, [(scene.job_id,), 0]]])
@@ -132,7 +134,7 @@ def test_a_late_copy_does_not_live_where_the_job_is_known_as_done(lives):
 
 @pytest.mark.parametrize("excuse", ["", "a disk has it", "a client asked for its end"])
 def test_a_leaver_keeps_the_last_copy(excuse):
-    """The other holders have said that they have nothing."""
+    """The other holders have answered that they don't have the job."""
     scene = Scene()
     lifecycle.forget(scene.world["b"], scene.world["b"].find(scene.job_id))
     if excuse == "a disk has it":
@@ -147,20 +149,20 @@ def test_a_leaver_keeps_the_last_copy(excuse):
 
 
 def test_a_node_that_was_asked_as_a_holder_remembers_the_ack():
-    """A copy that comes after the question finds it."""
+    """A copy that comes after the question meets the ack."""
     scene = Scene()
     machine = scene.world.machines["b"]
     lifecycle.forget(machine.broker, machine.broker.find(scene.job_id))
     scene.collections.hear("a", "b", [[SETACK, [scene.job_id, machine.node_id, 1]]])
     scene.world.run(1)
-    machine.broker.shards = scene.world["a"].shards  # The copy lives there.
+    machine.broker.shards = scene.world["a"].shards  # The copy becomes alive here.
     scene.collections.hear("a", "b", [[REPLJOB, [(scene.job_id,), 0]]])
     with pytest.raises(RuleBrokenError, match="done is remembered"):
         scene.world.run(1)
 
 
 def test_a_node_that_reads_its_journal_hears_of_no_ack():
-    """A message to it is as good as lost then (seed 22158 of disks+kills+leaving)."""
+    """A message to it is practically lost (seed 22158 of disks+kills+leaving)."""
     scene = Scene()
     machine = scene.world.machines["b"]
     lifecycle.forget(machine.broker, machine.broker.find(scene.job_id))

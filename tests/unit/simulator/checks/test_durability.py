@@ -1,4 +1,4 @@
-"""Pledges: what is said, against what is recorded."""
+"""Durability: promises are compared with the records in the journal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def durability(world: World, name: str = "a") -> DurabilityChecker:
 
 
 def stuck(world: World, name: str = "a") -> None:
-    """Nothing gets to this disk any more."""
+    """Stop a disk: no more writes reach it."""
     world.machines[name].journal_storage.disk.is_stuck = True
 
 
@@ -42,7 +42,7 @@ def free(world: World, name: str = "a") -> None:
 
 
 def test_an_answer_that_does_not_wait_for_its_record_is_found(world):
-    """Once the record is safe the answer may go."""
+    """Once the record is safe, the reply may leave."""
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
     [job_id] = connection.unseen()
@@ -53,7 +53,7 @@ def test_an_answer_that_does_not_wait_for_its_record_is_found(world):
 
 
 def test_a_copy_that_was_not_counted_need_not_be_safe(world):
-    """A node that replicated elsewhere may get the job back before it has answered."""
+    """A node that replicated elsewhere may get the job back before its reply."""
     stuck(world)
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 2)])
@@ -66,7 +66,7 @@ def test_a_copy_that_was_not_counted_need_not_be_safe(world):
 
 
 def test_a_job_that_is_done_on_another_node_need_not_be_safe_here(world):
-    """Its ack came before the copies, and the producer is answered then."""
+    """The ack came before the copies, and the producer gets its reply then."""
     connection = asker(world, "a")
     stuck(world)
     connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 2)])
@@ -81,7 +81,7 @@ def test_a_job_that_is_done_on_another_node_need_not_be_safe_here(world):
 
 @pytest.mark.parametrize(("kind", "item"), [(GOTJOB, []), (GOTACK, [b"some", 1]), (DELJOB, [b"some"])])
 def test_messages_wait_for_their_records(world, kind, item):
-    """GOTJOB for the job, GOTACK for the ack, DELJOB until it is gone."""
+    """GOTJOB waits for the job's record, GOTACK for the ack's, and DELJOB for the end's."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
     stuck(world)
     connection = asker(world, "a")
@@ -98,7 +98,7 @@ def test_messages_wait_for_their_records(world, kind, item):
 
 
 def test_the_collection_of_a_canceled_job_ends_with_its_cancellation_on_disk(world):
-    """Its record goes later, when no lease of the job can run any more: a restart meanwhile only collects again."""
+    """Its record is dropped later, when no lease of the job can run. A restart before that only collects again."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1, "RETRY", 1)
     ask(world, "a", "GETJOB", "FROM", "q")
     ask(world, "a", "CANCELJOB", job_id)
@@ -111,7 +111,7 @@ def test_the_collection_of_a_canceled_job_ends_with_its_cancellation_on_disk(wor
 
 
 def test_an_answered_ack_is_recorded(world):
-    """Return whether the record of the job is gone with it or not."""
+    """The job may be gone from memory or not."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
     stuck(world)
     asker(world, "a").send([words("ACKJOB", job_id)])
@@ -123,7 +123,7 @@ def test_an_answered_ack_is_recorded(world):
 
 
 def test_a_delivery_is_recorded(world):
-    """Before the consumer has the job."""
+    """The record comes before the consumer gets the job."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "RETRY", 0)
     stuck(world)
     asker(world, "a").send([words("GETJOB", "FROM", "q")])
@@ -135,7 +135,7 @@ def test_a_delivery_is_recorded(world):
 
 
 def test_a_job_is_given_away_after_its_record(world):
-    """YOURJOBS names jobs that the journal knows as being given away."""
+    """The journal must record the hand-over of all jobs that YOURJOBS names."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "RETRY", 0)
     ask(world, "a", "DEQUEUE", job_id)
     stuck(world)
@@ -151,7 +151,7 @@ def test_a_job_is_given_away_after_its_record(world):
 
 
 def test_a_hand_over_that_was_read_from_the_journal_is_recorded(world):
-    """The node goes on with it, and says YOURJOBS again."""
+    """The node continues it, and sends YOURJOBS again."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
     journal = durability(world)._journal
     world["a"].find(job_id).work = Handover(world["b"].me, 7)
@@ -160,7 +160,7 @@ def test_a_hand_over_that_was_read_from_the_journal_is_recorded(world):
 
 @pytest.mark.parametrize(("segment", "given"), [(3, 100), (4, 300)])
 def test_a_gone_that_is_carried_on_ends_no_promise(world, segment, given):
-    """Its job came back, and its base is written behind it. A GONE of another base means another job."""
+    """The job came back, and its base follows the repeated GONE. A GONE of another base means another job."""
     checker = durability(world)
     base = [JOB, (b"id", b"", b"q", b"", b"", bytes([IS_GIVEN]) + bytes(20))]
     checker.note([base], 10)
@@ -171,7 +171,7 @@ def test_a_gone_that_is_carried_on_ends_no_promise(world, segment, given):
 
 
 def test_a_job_that_is_done_and_whose_ack_came_again_was_here(world):
-    """Its producer, or the node that asked for the copy, may be answered late: the first record counts."""
+    """The producer, or the node that asked for the copy, may get its answer late. The first record counts."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
     ask(world, "a", "ACKJOB", job_id)
     world.run(100)
@@ -198,7 +198,7 @@ def test_an_ack_that_went_with_its_job_was_recorded_then(world):
 
 
 def test_a_disk_that_fails_by_itself_is_called_that():
-    """With everysec acks go on in memory then, which breaks no promise; but a disk fault would have noted that."""
+    """With everysec, acks go on in memory, which breaks no promise. But here no disk fault was planned."""
     world = World("")
     world.add("a", journal="everysec")
     world.run(200)
@@ -213,7 +213,7 @@ def test_a_disk_that_fails_by_itself_is_called_that():
 
 
 def test_an_ack_that_came_and_went_within_a_turn_needs_no_record(world):
-    """GOTACK was said of it; when it comes again there is a record, of which nothing was said yet."""
+    """GOTACK was sent for it. When the ack comes again it has a record, for which no message was sent yet."""
     stuck(world)
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
@@ -228,7 +228,7 @@ def test_an_ack_that_came_and_went_within_a_turn_needs_no_record(world):
 
 
 def test_frames_are_opened_while_something_is_not_safe(world):
-    """Frames of a node whose journal is as far as its memory need no look."""
+    """If everything in a node's memory is recorded, its frames need no check."""
     stuck(world)
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
@@ -242,7 +242,7 @@ def test_frames_are_opened_while_something_is_not_safe(world):
 
 
 def test_decisions_in_trouble_are_excused_and_later_ones_are_not(world):
-    """The record of an ack that needed no disk may be written later than its answer leaves."""
+    """The record of an ack that needed no disk may be written after its reply has left."""
     machine = world.machines["a"]
     journal = machine.journal_storage.journal_service.journal
     held = durability(world)

@@ -1,4 +1,4 @@
-"""Audit: the logs of all nodes together tell what became of every job."""
+"""Audit: the logs of all nodes together have the full history of every job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def oracle():
 
 @pytest.fixture
 def promise(world, oracle):
-    """A job that was added on a, and fetched and acknowledged on b."""
+    """Return the promise of a job that was added on a, and fetched and acknowledged on b."""
     promise = oracle.add(b"q", 20, 300_000, 86_400_000, 1, world.now_ms)
     job_id = ask(world, "a", "ADDJOB", "q", promise.body(), 0)
     oracle.answered(promise, job_id, world.now_ms)
@@ -38,14 +38,14 @@ def promise(world, oracle):
 
 
 def test_a_history_is_put_together_from_all_nodes(world, oracle, promise):
-    """Added on one, delivered and acknowledged on the other."""
+    """The job was added on one node, and delivered and acknowledged on the other."""
     audit(world, oracle)
     assert sorted(event[0] for event in histories(world)[promise.id]) == [ADDED, DELIVERED, ACKED]
     assert all(is_complete(machine) for machine in world.machines.values())
 
 
 def test_an_event_that_is_missing_breaks_a_rule(world, oracle, promise):
-    """A delivery, the end, or the beginning."""
+    """The missing event is a delivery, the end, or the beginning."""
     written = world.machines["b"].event_logs.current
     for at in reversed(range(len(written.events))):
         if written.events[at][0] in (DELIVERED, ACKED):
@@ -69,7 +69,7 @@ def test_an_incomplete_log_is_not_judged(world, oracle, promise):
 
 
 def test_the_order_is_finality_then_version():
-    """Completed stays completed, whatever the other side of a partition did with higher versions."""
+    """Completed stays completed, even if the other side of a partition made higher versions."""
     history = [(ADDED, 1, b"a", 1), (ACKED, 3, b"a", 2), (REQUEUED, 7, b"b", 1), (EXPIRED_EVENT, 9, b"c", 4)]
     assert last_state(history) == COMPLETED
     assert last_state([history[0], history[2]]) == PENDING

@@ -1,4 +1,4 @@
-"""Written: what the world knows of a log, and what may be missing from it after a crash."""
+"""Written: the world's record of a log, and the events that a crash may take."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_events_of_a_job_are_found_by_their_code(written):
     assert written.end_of(2) == 100
 
 
-def test_an_answer_tells_of_one_delivery_though_there_were_more_before_it_left(written):
-    """Its attempt says of which, or the first that came since the client asked."""
+def test_a_reply_belongs_to_one_delivery_although_there_were_more_before_it_left(written):
+    """The attempt names the delivery. Without one, it is the first delivery since the request."""
     for attempt in (1, 2, 3):
         written.append(written.next_seq, [(DELIVERED, b"D-j", 2, 0, attempt, 0, 0, 5_000_000, b"q", 3)], 200, MS)
     assert [written.delivery_of(b"D-j", 0, attempt) for attempt in (1, 2, 3, 4)] == [4, 5, 6, 6]
@@ -43,7 +43,7 @@ def test_a_gap_breaks_a_rule(written):
 
 
 def test_events_that_were_not_safe_may_go(written):
-    """Its number is another's then, and the job's index forgets it."""
+    """Another event gets the number, and the job's index forgets the lost event."""
     assert written.cut(3) == 1
     assert (written.next_seq, written.last_of(b"D-j", (ACKED,))) == (3, 0)
     assert list(written.lost_of) == [b"D-j"], "a journal may know of it all the same (seed 5297)"

@@ -1,4 +1,4 @@
-"""Filters: indexes agree with queues, and calm brings jobs to clients that wait with WHERE (spec W1, W2, W5, W6)."""
+"""Filters: indexes agree with queues, and jobs reach clients that wait with WHERE (spec W1, W2, W5, W6)."""
 
 from __future__ import annotations
 

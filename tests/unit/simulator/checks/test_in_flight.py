@@ -18,7 +18,7 @@ def world():
 
 
 def give(world: World, job_id: bytes) -> None:
-    """a hands the job over to b."""
+    """Let a hand the job over to b."""
     machine = world.machines["a"]
     machine.open()
     broker = machine.broker
@@ -41,7 +41,7 @@ def test_a_job_in_a_reply_that_waits_for_its_record_is_under_way(world):
 
 
 def test_a_job_in_a_message_that_waits_is_under_way_from_the_turn_on(world):
-    """A process may be stopped in the midst of one."""
+    """A process may be stopped in the middle of a turn."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
     machine = world.machines["a"]
     machine.journal_storage.disk.is_stuck = True
@@ -55,7 +55,7 @@ def test_a_job_in_a_message_that_waits_is_under_way_from_the_turn_on(world):
 
 
 def test_knowledge_that_is_not_on_disk_is_as_old_as_its_record(world):
-    """Until then a crash brings back what was before."""
+    """Until then, a crash brings back the state before."""
     machine = world.machines["a"]
     assert unsafe_ms(machine) == world.now_ms
     machine.journal_storage.disk.is_stuck = True
@@ -69,14 +69,14 @@ def test_knowledge_that_is_not_on_disk_is_as_old_as_its_record(world):
 
 
 def test_a_node_without_a_journal_has_nothing_to_lose_but_itself():
-    """Its death is a mishap of its own."""
+    """Its death counts as a mishap anyway."""
     world = World("a")
     world.run(10)
     assert unsafe_ms(world.machines["a"]) == world.now_ms
 
 
 def test_nothing_is_over_while_a_hand_over_waits_for_its_record(world):
-    """All have learnt of the ack, and yet the job is delivered again when it leaves: at least once, as promised."""
+    """All nodes know of the ack, but the delivery leaves later and repeats the job: at least once, as promised."""
     oracle = Oracle()
     promise = oracle.add(b"q", 20, 300_000, 3_600_000, 1, world.now_ms)
     job_id = ask(world, "a", "ADDJOB", "q", promise.body(), 0, "REPLICATE", 1, "RETRY", 300)
@@ -94,7 +94,7 @@ def test_nothing_is_over_while_a_hand_over_waits_for_its_record(world):
 
 
 def test_a_record_that_a_disk_does_not_take_is_unsafe(world):
-    """The end of the process would take it."""
+    """The end of the process would lose it."""
     machine = world.machines["a"]
     assert not is_unsafe(machine)
     machine.journal_storage.disk.is_stuck = True

@@ -1,4 +1,4 @@
-"""Leases: second deliveries, deliveries after an ack, and their excuses, each of which names what it excuses."""
+"""Leases: second deliveries, deliveries after an ack, and the exceptions, each for one job, node, link or moment."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Scene:
         self.world.run(100)
 
     def deliver(self, name: str, *more: object) -> None:
-        """A consumer of this node gets the job."""
+        """Let a consumer of this node get the job."""
         entry = [b"q", self.promise.id, b"", *more]
         self.leases.delivered(self.world.machines[name], [entry])
 
     def acknowledge(self, name: str) -> None:
-        """A consumer says on this node that it is done."""
+        """Let a consumer acknowledge the job on this node."""
         ask(self.world, name, "ACKJOB", self.promise.id)
         self.oracle.acknowledged(self.promise, self.world.now_ms, self.world.machines[name])
 
@@ -51,7 +51,7 @@ def test_while_a_lease_runs_there_is_no_second_delivery(name):
 
 @pytest.mark.parametrize("passed_ms", [20, 9_900])
 def test_two_queues_at_once_and_the_end_of_a_lease_are_excused(passed_ms):
-    """Messages to the others need their time."""
+    """Messages to other nodes take time."""
     scene = Scene()
     scene.deliver("a")
     scene.world.run(passed_ms)
@@ -89,7 +89,7 @@ def test_a_fault_of_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse):
     else:
         scene.losses.mishap(machine)
     world.run(2_000)
-    is_wrong = excuse == "other link"  # It leads from neither to the node that has the lease.
+    is_wrong = excuse == "other link"  # This link does not connect the two nodes.
     with pytest.raises(RuleBrokenError, match="during a lease") if is_wrong else nullcontext():
         scene.deliver("b")
 
@@ -109,7 +109,7 @@ def test_a_holder_that_is_linked_has_heard_of_an_ack(is_linked):
     scene = Scene()
     scene.world.traffic.filter = lambda *_: True
     scene.acknowledge("a")
-    scene.deliver("b")  # The word may be under way.
+    scene.deliver("b")  # The message about the ack may be in transit.
     scene.world.run(1_500)
     if not is_linked:
         scene.world.network.hiccup("a", "b")
@@ -121,7 +121,7 @@ def test_a_holder_that_is_linked_has_heard_of_an_ack(is_linked):
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("passed_ms", [500, 1_500])
 def test_a_holder_that_was_named_a_moment_ago_may_not_have_heard(passed_ms, is_known):
-    """It took the job from a holder that the ack had not reached. A former process of it may have had the job."""
+    """It got the job from a holder without the ack. Its former process may have had the job."""
     scene = Scene()
     scene.world.traffic.filter = lambda *_: True
     scene.acknowledge("a")
@@ -154,7 +154,7 @@ def test_a_stopped_node_and_a_disk_in_trouble_are_not_well():
 
 
 class Loads(Watcher):
-    """Tells the leases when a node has read its journal."""
+    """A watcher that tells the checker when a node has read its journal."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
@@ -164,7 +164,7 @@ class Loads(Watcher):
 
 
 class Returned:
-    """b comes back with a job alive that a knows to be done."""
+    """b comes back with a live job that a knows to be done."""
 
     def __init__(self) -> None:
         self.world = joined("a", cluster_node_timeout=60_000)
@@ -178,10 +178,10 @@ class Returned:
         self.oracle.answered(self.promise, job_id, self.world.now_ms)
         self.back.die()
         ask(self.world, "a", "ACKJOB", job_id)
-        self.oracle.acknowledged(self.promise, self.world.now_ms)  # By which node is another rule's business.
+        self.oracle.acknowledged(self.promise, self.world.now_ms)  # The node does not matter for this rule.
         self.world.run(4_000)
         self.world.watcher = Loads(self.leases)
-        self.world.traffic.filter = lambda *_: True  # No word of the ack gets through.
+        self.world.traffic.filter = lambda *_: True  # No message about the ack arrives.
         self.world.restart("b")
         self.world.run(2_000)
 

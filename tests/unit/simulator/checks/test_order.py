@@ -1,4 +1,4 @@
-"""Order: better jobs of other nodes are not overtaken for long (spec F8)."""
+"""Order: worse jobs don't overtake better jobs of other nodes for long (spec F8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses: what a node that answered a PAUSE may still deliver, and what nodes agree on in the end."""
+"""Pauses: the deliveries that are still allowed after the reply to PAUSE, and the final agreement of all nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pauses(world):
 
 
 def pause(pauses, world, name, *how):
-    """An operator's PAUSE, and its answer."""
+    """Play an operator's PAUSE, and its reply."""
     command = ("PAUSE", "q", *how)
     machine = world.machines[name]
     pauses.asked(machine, command)
@@ -36,7 +36,7 @@ def pause(pauses, world, name, *how):
 
 
 def delivered(pauses, machine, *, is_wrong):
-    """A consumer gets a job."""
+    """Let a consumer get a job."""
     with pytest.raises(RuleBrokenError, match=RULE) if is_wrong else nullcontext():
         pauses.delivered(machine, [ENTRY])
 
@@ -48,7 +48,7 @@ def test_a_queue_that_is_paused_for_output_delivers_nothing(pauses, world, how, 
 
 
 def test_the_next_pause_ends_it(pauses, world):
-    """From the moment when it is asked for."""
+    """It ends when the next PAUSE is sent."""
     machine = pause(pauses, world, "a", "all")
     pauses.asked(machine, ("PAUSE", b"q", "none"))
     delivered(pauses, machine, is_wrong=False)
@@ -73,7 +73,7 @@ def test_the_word_of_another_node_ends_it_if_it_is_later(pauses, world, later_ms
 
 
 def test_a_frame_on_its_way_is_excused(pauses, world):
-    """It waits in a reply that the client has not read."""
+    """The job is in a reply that the client has not read."""
     machine = world.machines["a"]
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
     connection = asker(world, "a")
@@ -121,7 +121,7 @@ def test_all_nodes_agree_in_the_end(pauses, world):
 
 
 def test_a_node_that_was_flushed_learns_of_pauses_with_its_next_link(pauses, world):
-    """A state that its memory has is judged nevertheless."""
+    """A state that its memory has is still checked."""
     machine = pause(pauses, world, "a", "none", "bcast")
     world.run(50)
     pauses.asked(machine, ("DEBUG", "FLUSHALL"))

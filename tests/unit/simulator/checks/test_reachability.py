@@ -19,7 +19,7 @@ def simulation():
 
 
 def test_jobs_come_to_the_node_that_can_take_them(simulation):
-    """All of them, though another node was offered some and could not answer."""
+    """All jobs come, although some were offered to another node that could not answer."""
     travel(simulation)
     assert [promise.delivered for promise in simulation.oracle.promises] == [1] * CLIENTS
     assert not any(machine.is_stopped for machine in simulation.world.running())
@@ -34,7 +34,7 @@ def test_jobs_that_no_client_is_told_of_are_found(simulation):
 
 
 def test_two_nodes_are_too_few(simulation):
-    """Nothing is played."""
+    """The check does nothing."""
     for machine in list(simulation.world.running())[2:]:
         machine.die()
     travel(simulation)

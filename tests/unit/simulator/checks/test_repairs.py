@@ -1,4 +1,4 @@
-"""simulator/checks/repairs.py: lost copies are replaced, and a replaced copy hears of the ack."""
+"""simulator/checks/repairs.py: lost copies are replaced, and the nodes with new copies learn of the ack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from world import World
 
 
 def make_world(names="abc", replicate=2):
-    """A world, its checker, and a promised job that is on some nodes."""
+    """Return a world, its checker, and a promised job on some of the nodes."""
     world = World(names, repair_after=0)
     world.join(30_000)
     oracle = Oracle()
@@ -56,7 +56,7 @@ def test_some_jobs_are_left_out(why):
 
 
 def test_a_job_with_a_holder_of_an_older_version_is_left_out():
-    """That one can't be asked, so it counts (spec RC5)."""
+    """That holder can't be asked, so it counts (spec RC5)."""
     world, checker, _, promise = make_world()
     second = holders_of(world, promise)[1]
     second.broker.shards[:] = [{} for _ in second.broker.shards]
@@ -84,7 +84,7 @@ def test_a_copy_that_lives_after_all_others_forgot_it_is_wrong():
     ("kind", "why"), [(DELJOB, "named"), (GOTACK, "old"), (DELJOB, "old"), (GOTACK, ""), (GOTACK, "link broke")]
 )
 def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_repairs(kind, why):
-    """Spec RC7: a node that was named. RC8: all linked ones, unless another node has asked."""
+    """Spec RC7: a named node must confirm. RC8: all linked nodes must answer, unless another node has asked."""
     world, checker, _, promise = make_world()
     first, second = holders_of(world, promise)
     job = first.broker.find(promise.id)
@@ -105,7 +105,7 @@ def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_re
 
 @pytest.mark.parametrize("why", ["evicted", "reset", "leaving"])
 def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
-    """It is short of memory, or passes its acks on. Or the last answer is of a node that has a new id since."""
+    """It is short of memory, or passes its acks on, or the last answer is from a node that has a new id since."""
     world, checker, _, promise = make_world("ab" if why == "reset" else "abc")
     first, second = holders_of(world, promise)
     job = first.broker.find(promise.id)

@@ -19,7 +19,7 @@ def world():
 
 
 def perform(world, settings, name, *command):
-    """An operator's command, and its answer."""
+    """Play an operator's command, and its reply."""
     machine = world.machines[name]
     settings.asked(machine, command)
     settings.answered(machine, command, ask(world, name, *command))
@@ -45,7 +45,7 @@ def test_a_setting_that_a_start_does_not_find_is_told(world):
 
 @pytest.mark.plain
 def test_an_answer_before_the_file_is_told(world, monkeypatch):
-    """A defect on purpose: the node writes its file after the reply, or never."""
+    """This is a deliberate defect: the node writes its file after the reply, or never."""
 
     def forget(self, items, is_void, done):
         done(None)
@@ -64,7 +64,7 @@ def test_a_reset_node_need_not_keep_settings(world):
 
 @pytest.mark.plain
 def test_nodes_with_different_settings_are_told(world, monkeypatch):
-    """A defect on purpose: a node does not merge what others tell."""
+    """This is a deliberate defect: a node does not merge the settings of others."""
     assert apart(world) == ""
     monkeypatch.setitem(dispatch.MESSAGES, SETTING, lambda broker, sender, items: None)
     perform(world, SettingsChecker(), "a", *SET)

@@ -1,4 +1,4 @@
-"""simulator/checks/ticks.py: two jobs of one tick are found, unless something was wrong."""
+"""simulator/checks/ticks.py: two jobs of one tick are found, unless there was a fault."""
 
 from __future__ import annotations
 

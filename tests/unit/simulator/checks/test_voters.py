@@ -1,4 +1,4 @@
-"""simulator/checks/voters.py: what voters tell, held against the rules."""
+"""simulator/checks/voters.py: the messages of voters are compared with the rules."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_renewal_that_takes_its_claim_back_breaks_the_rule(world):
     """Spec CL2."""
     checker = watched(world)
     release = [RELEASE, (0, 1, KEY, OWNER, 7, 1, 0)]
-    checker.hear("a", "b", [claim(1), claim(1, flags=RENEWS), release])  # It failed to claim the key.
+    checker.hear("a", "b", [claim(1), claim(1, flags=RENEWS), release])  # The node failed to claim the key.
     checker.hear("d", "b", [claim(1, flags=RENEWS)])
     with pytest.raises(RuleBrokenError, match="a renewal that failed releases nothing"):
         checker.hear("d", "b", [release])

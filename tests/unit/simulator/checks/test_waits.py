@@ -1,4 +1,4 @@
-"""simulator/checks/waits.py: answers of WAITJOB against what clients did."""
+"""simulator/checks/waits.py: replies to WAITJOB are compared with the requests of clients."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_wait_that_goes_on_after_its_timeout_breaks_the_rule(story):
 
 
 def test_an_end_without_the_result_that_a_node_has_breaks_the_rule(story):
-    """Spec RW10: unless the job was acknowledged without a result, too."""
+    """Spec RW10: the exception is a job that was also acknowledged without a result."""
     story.oracle.acknowledging(story.promise, story.world.now_ms, has_result=True)
     story.book.finishing(story.promise.id, b"one")
     story.tell(b"completed")

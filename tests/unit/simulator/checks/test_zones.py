@@ -27,7 +27,7 @@ def simulation():
 
 
 def add(simulation, *options):
-    """A job at the first node, and the memory of the question."""
+    """Add a job at the first node, and return it with the state at the request."""
     machine = simulation.world.machines["a"]
     promise = simulation.oracle.add(b"q", 20, 1000, 60_000, 1, simulation.world.now_ms)
     simulation.targets.ask(machine, "ADDJOB", "q", promise.body(), 0, *options)
@@ -47,7 +47,7 @@ def test_one_copy_is_no_quorum_and_no_two_zones(simulation):
 
 
 def test_a_job_that_was_delivered_counts_copies_until_it_is_over(simulation):
-    """A producer whose job is over is told its id, however few had it. Spec ZN4."""
+    """Once a job is over, its producer gets the id, with any number of copies. Spec ZN4."""
     machine, promise, job_id = add(simulation, "REPLICATE", 1)
     promise.delivered = 1
     asked = Asked(machine, promise, 0)
@@ -65,7 +65,7 @@ def test_a_quorum_is_judged_by_the_data_centre(simulation):
 
 
 def test_a_question_says_how_many_nodes_it_may_need(simulation):
-    """One for three zones waits for ever when one of three nodes leaves. Spec ZN3, ZN4."""
+    """A request for three zones waits for ever if one of three nodes leaves. Spec ZN3, ZN4."""
     machine, promise, _ = add(simulation, "REPLICATE", 1)
     quorum, zones_asked = Asked(machine, promise, 0), Asked(machine, promise, 3)
     assert (quorum.most_copies(), zones_asked.most_copies()) == (2, promise.copies)

@@ -1,4 +1,4 @@
-"""Askers: replies of a wrong shape break a rule."""
+"""Askers: replies of a wrong form break a rule."""
 
 from __future__ import annotations
 

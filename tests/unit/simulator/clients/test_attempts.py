@@ -1,4 +1,4 @@
-"""Limited producers and quitters: jobs of few attempts, and all the ways to give up on them."""
+"""Limited producers and quitters: jobs with few attempts, and all ways to give up on them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NODE = b"a" * 20
 
 
 def plan_of(seed=4, seconds=4):
-    """A fair plan with both kinds of clients."""
+    """Return a plan without faults, with both kinds of clients."""
     plan = draw(seed, seconds * 1000, weather="fair")
     clients = (ClientPlan(0, "limited producer"), ClientPlan(1, "quitter"), ClientPlan(2, "quitter"))
     return replace(plan, clients=clients, faults=(), has_events=True, events_bytes=1 << 30, load=1.0, is_long=False)
 
 
 def test_jobs_of_few_attempts_keep_their_rules():
-    """Spec Y4, Y8. All sorts of ends occur."""
+    """Spec Y4, Y8. All kinds of ends occur."""
     simulation = Simulation(plan_of())
     simulation.play()
     machines = simulation.world.machines.values()
@@ -34,7 +34,7 @@ def test_jobs_of_few_attempts_keep_their_rules():
 
 
 def test_a_nack_of_a_delivery_that_was_not_heard_of_ends_a_job_once():
-    """The holder that gets it notes an error, and the node that delivered the job has just noted another. Spec Y3."""
+    """The holder that gets the NACK notes an error just after the delivering node has noted another one. Spec Y3."""
     assert simulate(plan_of(3)).failure is None
 
 

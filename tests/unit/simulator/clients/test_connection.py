@@ -1,4 +1,4 @@
-"""Connections of clients: order, breaks, and what was never read."""
+"""Connections of clients: order, breaks, and unread replies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from simulated import ask, asker, joined, words
 
 
 def test_requests_arrive_in_the_order_in_which_they_were_sent():
-    """However long each is on its way."""
+    """Their travel times differ."""
     world = joined("a")
     connection = asker(world, "a")
     connection.send([words("ECHO", "first")], 9)
@@ -19,7 +19,7 @@ def test_requests_arrive_in_the_order_in_which_they_were_sent():
 
 
 def test_a_blocked_client_that_hangs_up_gets_nothing_more():
-    """Its place in the line goes with it."""
+    """Its place in the queue of waiting clients is freed."""
     world = joined("a")
     connection = asker(world, "a")
     connection.send([words("GETJOB", "FROM", "q")])
@@ -42,7 +42,7 @@ def test_a_pipeline_goes_on_after_the_reply_it_waits_for():
 
 
 def test_replies_that_wait_for_the_journal_can_be_looked_at():
-    """The node has answered and no client knows: that explains jobs that vanish with the connection."""
+    """The node has answered, but no client knows it. That explains jobs that vanish with the connection."""
     world = World("")
     world.add("a", journal="always")
     world.run(100)
@@ -58,7 +58,7 @@ def test_replies_that_wait_for_the_journal_can_be_looked_at():
 @pytest.mark.parametrize("journal", ["", "always"])
 @pytest.mark.parametrize("is_prompt", [False, True])
 def test_replies_before_the_node_read_that_the_client_had_hung_up_are_unseen(is_prompt, journal):
-    """It stood still meanwhile, and then gave the client a job before it came to the end of the connection."""
+    """It was stopped meanwhile. Then it gave the client a job before it noticed the end of the connection."""
     world = World("", is_prompt=is_prompt)
     world.add("a", journal=journal)
     world.join()
@@ -77,7 +77,7 @@ def test_replies_before_the_node_read_that_the_client_had_hung_up_are_unseen(is_
 
 
 def test_replies_that_wait_for_the_journal_when_a_node_reads_that_the_client_had_hung_up_are_unseen_once():
-    """It does not leave later as well. The node was stopped in the midst of a turn, and went on with that first."""
+    """They don't leave later as well. The node was stopped in the middle of a turn, and continued it first."""
     world = World("", is_prompt=False)
     machine = world.add("a", journal="always")
     world.run(100)
@@ -95,7 +95,7 @@ def test_replies_that_wait_for_the_journal_when_a_node_reads_that_the_client_had
 
 
 def test_commands_that_were_not_run_die_with_the_node():
-    """And the client learns that there will be no answer."""
+    """The client learns that there will be no reply."""
     world = joined("a")
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0)], 5)

@@ -1,4 +1,4 @@
-"""Readers: what they are told of logs of events is true, and stays so."""
+"""Readers: replies about logs of events are true, and stay true."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def question(world, machine):
 
 
 def test_a_reader_follows_the_logs(world):
-    """From node to node, whatever it is told is compared with what was written."""
+    """It goes from node to node, and its replies are compared with the written events."""
     reader = Reader(world, Oracle(), small_plan(3, nodes=2), ClientPlan(0, "reader"))
     reader.begin()
     world.run(20_000)

@@ -1,4 +1,4 @@
-"""Fetchers: an answer under a token can be had again, and nothing else comes under it."""
+"""Fetchers: a reply under a token can be fetched again, and no other jobs come under the token."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fetcher(world):
 
 
 def add(world, oracle, *options, retry_s=5):
-    """A job on a."""
+    """Add a job on a."""
     promise = oracle.add(b"q0", 20, retry_s * 1000, 3_600_000, 1, world.now_ms)
     job_id = ask(world, "a", "ADDJOB", "q0", promise.body(), 0, "RETRY", retry_s, "REPLICATE", 1, *options)
     oracle.answered(promise, job_id, world.now_ms)
@@ -50,7 +50,7 @@ def add(world, oracle, *options, retry_s=5):
 
 @pytest.fixture
 def batch(world, machine, fetcher):
-    """Three jobs that were fetched under a token."""
+    """Return a batch of three jobs that were fetched under a token."""
     for _ in range(3):
         add(world, fetcher.oracle)
     batch = Batch(machine, b"t", 2_000)
@@ -69,7 +69,7 @@ def test_fetchers_fetch_repeat_and_acknowledge(world, fetcher):
 
 
 def test_a_repeat_is_what_is_still_leased_in_the_order_of_the_answer(world, fetcher, batch):
-    """Nothing is delivered by it."""
+    """It delivers no other jobs."""
     first, second, third = batch.attempts
     ask(world, "a", "ACKJOB", second)
     fetcher._got(ask(world, "a", "GETJOB", *WITH, "TOKEN", "t", "FROM", "q0"), batch)
@@ -89,7 +89,7 @@ def test_other_jobs_or_none_while_some_are_leased_break_a_rule(world, fetcher, b
 
 @pytest.mark.parametrize(("disk_level", "is_refused"), [(0, True), (2, False)])
 def test_answers_in_disk_trouble_may_be_unknown_to_the_next_process(world, machine, fetcher, disk_level, is_refused):
-    """It goes on in memory then (spec P5), and the same delivery may come with other jobs beside it."""
+    """During a disk fault work goes on in memory (spec P5). The same delivery may come again, with other jobs."""
     machine.keep_journal("always")
     batch = Batch(machine, b"t", 2_000)
     words = (*WITH, "COUNT", 9, "LEASE", 2, "FROM", "q0")
@@ -120,7 +120,7 @@ def test_counts_are_those_of_the_answer(world, fetcher, batch):
 
 
 def test_a_token_counts_what_is_leased_under_it_and_no_later_delivery_of_the_same_job(world, fetcher, batch):
-    """After the leases ended another consumer has one of the jobs."""
+    """The leases have ended, and another consumer has one of the jobs."""
     world.run(6_000)
     ask(world, "a", "GETJOB", "FROM", "q0")
     end = fetcher._end_of(batch)
@@ -138,7 +138,7 @@ def test_a_repeat_has_the_attempts_of_the_answer(batch):
 
 @pytest.mark.parametrize(("left_ms", "was_lost"), [(2_000, False), (900, True), (900, False)])
 def test_a_later_delivery_to_another_client_is_no_answer_under_the_token(world, fetcher, batch, left_ms, was_lost):
-    """Its lease began before the question, unless an answer to this token was lost."""
+    """Its lease began before the request, unless a reply to this token was lost."""
     world.run(3_000)
     batch.was_lost = was_lost
     promise = batch.promises[0]
@@ -166,7 +166,7 @@ def test_metadata_and_priority_are_those_that_were_given(world, fetcher, machine
 
 
 def test_the_best_come_first(world, machine, fetcher):
-    """By priority, then by age."""
+    """The order is priority, then age."""
     late, early, urgent = (add(world, fetcher.oracle, "PRIORITY", priority) for priority in (9, 9, 2))
     entries = ask(world, "a", "GETJOB", "COUNT", 9, "FROM", "q0")
     assert [entry[1] for entry in entries] == [urgent.id, late.id, early.id]
@@ -192,4 +192,4 @@ def test_an_unheard_answer_is_asked_for_again(fetcher, batch):
         asked.append(bool(line._waiting) and line._waiting[-1][0] == fetcher._got)
         line.hang_up()
     assert all(asked[:30])
-    assert not all(asked[30:]), "what was heard is acknowledged, given back or kept"
+    assert not all(asked[30:]), "a reply that was read is acknowledged, given back or kept"

@@ -1,4 +1,4 @@
-"""Keyed: one job per key, and the book that says when two break a rule."""
+"""Keyed producers: one job per key, and the book that decides when two ids break a rule."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add(world, name, promise, *options):
 
 
 def test_producers_use_keys_again_and_again(world, plan, oracle, book):
-    """Most requests are answered with the job of another one."""
+    """The reply to most requests is the id of another request's job."""
     producer = KeyedProducer(world, oracle, plan, ClientPlan(0, "keyed producer"))
     producer.book = book
     producer.begin()
@@ -55,7 +55,7 @@ def test_producers_use_keys_again_and_again(world, plan, oracle, book):
 
 
 def test_the_second_request_has_the_id_of_the_first(world, oracle, book):
-    """It is no job of its own."""
+    """It does not make a second job."""
     first, second = (promised(world, oracle, book) for _ in "ab")
     job_id = add(world, "a", first)
     assert book.answered(first, job_id, world.now_ms, True)
@@ -64,7 +64,7 @@ def test_the_second_request_has_the_id_of_the_first(world, oracle, book):
 
 
 def test_another_answer_tells_which_request_made_a_job(world, oracle, book):
-    """The producer's own was lost; from now on the job must not be."""
+    """The producer's own reply was lost. From now on the job must not be lost."""
     first, second = (promised(world, oracle, book) for _ in "ab")
     job_id = add(world, "a", first)
     assert not book.answered(second, job_id, world.now_ms, True)
@@ -82,7 +82,7 @@ def test_another_answer_tells_which_request_made_a_job(world, oracle, book):
     ],
 )
 def test_two_ids_need_an_excuse(world, oracle, book, was_settled, unrest_ms, retry_ms, rule):
-    """Something was wrong meanwhile; for an at-most-once job that is none."""
+    """A fault meanwhile is an excuse, except for an at-most-once job."""
     job_ids = [b"D-0000000a-%b%b-05a1" % (b"k" * 18, end) for end in (b"aaaaaa", b"bbbbbb")]
     book.never_two = True
     assert book.is_settled()
@@ -99,7 +99,7 @@ def test_two_ids_need_an_excuse(world, oracle, book, was_settled, unrest_ms, ret
 @pytest.mark.parametrize("is_over", [False, True])
 @pytest.mark.parametrize("was_settled", [False, True])
 def test_a_job_that_was_made_before_the_nodes_had_met_is_excused(world, oracle, book, is_over, was_settled):
-    """Its producer never heard of it; a later request, when all is well, is answered with its id."""
+    """Its producer got no reply. A later request, without faults, gets its id."""
     maker = promised(world, oracle, book, was_settled=was_settled)
     job_id = add(world, "a", maker)
     if is_over:
@@ -124,7 +124,7 @@ def test_a_key_is_free_when_the_life_of_its_job_is_over(world, oracle, book):
 
 
 def test_a_wall_clock_that_is_set_ahead_may_free_a_key(world, oracle, book):
-    """While the node that remembers it is down."""
+    """The node that remembers the key is down meanwhile."""
     first = promised(world, oracle, book)
     book.answered(first, b"D-0000000a-%baaaaaa-05a1" % (b"k" * 18), world.now_ms, True)
     first.early_ms = first.ttl_ms
@@ -139,7 +139,7 @@ def test_ids_of_a_key_have_its_characters(world, oracle, book):
 
 @pytest.mark.plain
 def test_the_stricter_rule_holds_only_if_no_fault_makes_a_node_forget():
-    """A journal with the policy `always` keeps jobs over a kill, and over no reset."""
+    """A journal with the policy `always` keeps jobs after a kill, but not after a reset."""
     world, oracle = SimpleNamespace(), Oracle()
 
     def is_strict(*kinds, journals=("", "")):

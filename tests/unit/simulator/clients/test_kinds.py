@@ -10,7 +10,7 @@ from simulated import joined
 
 
 def test_all_clients_of_a_plan_are_started():
-    """In the order of their numbers."""
+    """They start in the order of their numbers."""
     plan = draw(3, 500)
     world = joined("ab")
     oracle = Oracle()
@@ -20,6 +20,6 @@ def test_all_clients_of_a_plan_are_started():
 
 
 def test_plans_name_no_other_kinds():
-    """Fifty seeds have them all."""
+    """Fifty seeds have all kinds."""
     kinds = {client.kind for seed in range(50) for client in draw(seed, 500).clients}
     assert kinds == set(KINDS)

@@ -1,4 +1,4 @@
-"""Movers: odd replies break a rule, and so does a job that moves more often than it was told to."""
+"""Movers: odd replies break a rule, and so does a job that moves more often than there were commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placers: replies that promise zones or a quorum are compared with the copies that are there."""
+"""Placers: replies that promise zones or a quorum are compared with the existing copies."""
 
 from __future__ import annotations
 

@@ -41,6 +41,6 @@ def test_jobs_that_are_queued_one_by_one_are_found(monkeypatch):
             broker.producers.fans_due[fan] = None
 
     monkeypatch.setattr(replication, "achieve", early)
-    monkeypatch.setattr(Plan, "is_usual", False)  # Jobs that are made together have their copies together.
+    monkeypatch.setattr(Plan, "is_usual", False)  # Jobs of one publication get their copies together.
     with pytest.raises(RuleBrokenError, match=ALL_OR_NOTHING):
         run()

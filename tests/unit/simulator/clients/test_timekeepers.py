@@ -23,7 +23,7 @@ def test_schedules_keep_their_rules_in_all_weathers(weather):
 
 @pytest.mark.plain
 def test_ticks_without_their_key_are_found(monkeypatch):
-    """A deliberate defect: each try has a KEY of its own, and no node waits for another."""
+    """This is a deliberate defect: each attempt has a different KEY, and no node waits for another."""
     key_of = firing._key_of
     count = iter(range(10**9))
     monkeypatch.setattr(firing, "TURN_MS", 0)

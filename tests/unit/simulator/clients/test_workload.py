@@ -1,4 +1,4 @@
-"""Workload: clients tell the oracle what they were told, and go on when connections break."""
+"""Workload: clients report their replies to the oracle, and go on when connections break."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_producers_add_and_consumers_acknowledge(world, plan):
 
 
 def test_a_client_goes_elsewhere_when_its_node_dies(world, plan):
-    """Without an answer for what was not answered."""
+    """Its open requests get no reply."""
     oracle = Oracle()
     producer = actor("producer", world, plan, oracle)
     producer.begin()
@@ -64,7 +64,7 @@ def test_inspectors_get_answers_to_everything_they_ask(world, plan):
 
 
 def test_an_error_no_client_expects_breaks_a_rule(world, plan):
-    """Only what the pages name may be answered."""
+    """Nodes may only reply with errors that the documentation names."""
     inspector = actor("inspector", world, plan, Oracle())
     line = Line(world, inspector)
     world.connect(world.machines["a"], line)
@@ -73,7 +73,7 @@ def test_an_error_no_client_expects_breaks_a_rule(world, plan):
 
 
 def test_a_reply_without_a_request_breaks_a_rule(world, plan):
-    """One answer for each request."""
+    """Each request has exactly one reply."""
     line = Line(world, actor("inspector", world, plan, Oracle()))
     world.connect(world.machines["a"], line)
     with pytest.raises(RuleBrokenError, match="one answer"):
@@ -94,7 +94,7 @@ def test_a_client_that_is_told_to_end_acts_no_more(world, plan):
 
 
 def test_an_unread_reply_is_no_delivery(world, plan):
-    """The node believes that it delivered the job, no client got it: an at-most-once one may be lost, or come again."""
+    """The node believes in a delivery, but no client got the job. An at-most-once job may be lost or come again."""
     oracle = Oracle()
     consumer = actor("consumer", world, plan, oracle)
     line = Line(world, consumer)
@@ -107,7 +107,7 @@ def test_an_unread_reply_is_no_delivery(world, plan):
 
 
 def test_clients_may_live_apart(world, plan):
-    """Producers on every other node, consumers on those between; a lone node serves all."""
+    """Producers use every other node, consumers the nodes between. A single node serves all."""
     apart = replace(plan, is_apart=True)
     actors = {kind: actor(kind, world, apart, Oracle()) for kind in ("producer", "consumer")}
     assert {kind: {each.pick().name for _ in range(9)} for kind, each in actors.items()} == {
@@ -120,7 +120,7 @@ def test_clients_may_live_apart(world, plan):
 
 
 def test_a_line_knows_for_how_many_copies_its_requests_wait(world, plan):
-    """Also a publication, which is about a job for each queue."""
+    """This includes a publication, which makes a job for each queue."""
     oracle = Oracle()
     line = Line(world, actor("producer", world, plan, oracle))
     world.connect(world.machines["a"], line)

@@ -1,4 +1,4 @@
-"""simulator/faults/disks.py: every trouble ends when it is cured."""
+"""simulator/faults/disks.py: every disk fault ends with `cure`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from disque_py.simulator.world.disk import DELAYS_MS, SimDisk
 
 
 class Patient:
-    """Folder and disk in one: what was done to them."""
+    """A folder and a disk in one object, which records the calls."""
 
     def __init__(self) -> None:
         self.delays_ms = list(DELAYS_MS)
@@ -35,7 +35,7 @@ class Patient:
 @pytest.mark.parametrize("kind", TROUBLES)
 @pytest.mark.plain
 def test_a_cure_ends_what_an_affliction_began(kind):
-    """Each kind of affliction has its cure."""
+    """This is tested for each kind of fault."""
     patient: Any = Patient()
     well = dict(vars(patient), failing=[])
     afflict(patient, patient, kind, cast(Any, SimpleNamespace(picks=(0, 0, 0, 0))), 50)
@@ -46,7 +46,7 @@ def test_a_cure_ends_what_an_affliction_began(kind):
 
 @pytest.mark.parametrize("began_slow", [True, False])
 def test_work_that_began_on_a_slow_disk_is_trouble_until_it_is_done(began_slow):
-    """Docs/simulator.md: a fault excuses decisions of its own time, and its last work belongs to it."""
+    """docs/simulator.md: a fault excuses decisions during the fault, and its last work belongs to it."""
     asked: list[Any] = []
     world, folder, health = cast(Any, SimpleNamespace(now_ms=500)), cast(Any, SimpleNamespace()), Health()
     disk = SimDisk(folder, lambda _ms, call: asked.append(call), Random(1))

@@ -1,4 +1,4 @@
-"""Faults of logs of events: the node goes on, and what is readable stays."""
+"""Faults of logs of events: the node goes on, and readable events stay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def event_logs(weather):
 
 
 def test_events_are_switched_off_and_on(weather, event_logs):
-    """The next log is another one."""
+    """The next log has another id."""
     first = event_logs.current
     _, end = weather.kinds["events-off"](Fault(0, 0, "events-off", 100, (0, 0, 0, 0)))
     weather.world.run(100)
@@ -48,7 +48,7 @@ def test_limits_come_and_go(weather, event_logs):
 
 @pytest.mark.parametrize("trouble", range(len(TROUBLES)))
 def test_a_disk_in_trouble_stops_no_node(weather, event_logs, trouble):
-    """ADDJOB is answered in time, and when all is well again there is a log, within the time that one may take."""
+    """ADDJOB gets its reply in time. After the fault there is a log again, within the time that a log may take."""
     _, end = weather.kinds["events-disk"](Fault(0, 0, "events-disk", 100, (0, trouble, 2, 0)))
     for _ in range(6):
         assert ask(weather.world, "a", "ADDJOB", "q", "x" * 1_000, 0, within_ms=8_000).startswith(b"D-")

@@ -9,7 +9,7 @@ from simulated import ask, strike, weathered
 
 @pytest.mark.parametrize(("kind", "cut"), [("halves", 6), ("bridge", 4), ("alone", 12), ("ring", 4), ("one-way", 1)])
 def test_shapes_of_cuts(kind, cut):
-    """How many directions are cut among four nodes."""
+    """The test counts the cut directions among four nodes."""
     weather = weathered()
     strike(weather, kind, picks=(4, 8, 12, 0))
     cuts = weather.world.cuts
@@ -20,7 +20,7 @@ def test_shapes_of_cuts(kind, cut):
 
 
 def test_a_wall_clock_jumps_alone():
-    """The monotonic clock of the node does not."""
+    """The monotonic clock of the node does not jump."""
     weather = weathered("ab")
     machine = weather.world.machines["a"]
     before = machine.now_ms()
@@ -30,7 +30,7 @@ def test_a_wall_clock_jumps_alone():
 
 
 def test_delays_and_losses_end():
-    """The network is as the plan says afterwards."""
+    """Afterwards the network is as in the plan."""
     weather = weathered("ab")
     traffic = weather.world.traffic
     strike(weather, "loss")
@@ -43,7 +43,7 @@ def test_delays_and_losses_end():
 
 
 def test_a_node_hears_no_list_of_voters_for_a_while():
-    """It hears everything else; the list comes with the next message about it."""
+    """It gets all other messages. The list comes with the next message about it."""
     weather = weathered("ab")
     world = weather.world
     strike(weather, "stale", picks=(1, 0, 0, 0))

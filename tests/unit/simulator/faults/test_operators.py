@@ -7,7 +7,7 @@ from simulated import ask, asker, strike, weathered
 
 
 def test_a_leaver_that_is_empty_is_gone_and_forgotten():
-    """Its name stays out of every table, also of nodes that come back."""
+    """No table has its name any more, not even on nodes that come back."""
     weather = weathered()
     world = weather.world
     strike(weather, "leave", span_ms=1_000, picks=(0, 1, 0, 0))
@@ -21,7 +21,7 @@ def test_a_leaver_that_is_empty_is_gone_and_forgotten():
 
 
 def test_a_node_that_was_reset_hard_has_another_id():
-    """The others are told to forget its former id."""
+    """The other nodes are told to forget its former id."""
     weather = weathered("ab")
     world = weather.world
     before = world.machines["a"].node_id
@@ -33,7 +33,7 @@ def test_a_node_that_was_reset_hard_has_another_id():
 
 
 def test_a_flush_is_a_loss_of_everything_there():
-    """Reported before it happens."""
+    """It is reported before it happens."""
     weather = weathered("a")
     job_id = ask(weather.world, "a", "ADDJOB", "q0", "x", 0, "RETRY", 0)
     strike(weather, "flush", picks=(0, 0, 0, 0))
@@ -42,7 +42,7 @@ def test_a_flush_is_a_loss_of_everything_there():
 
 
 def test_a_reset_that_waits_for_the_journal_costs_the_jobs_that_came_before_it():
-    """A producer was served first, in the turn in which the journal was read."""
+    """A producer was served before, in the turn in which the journal was read."""
     weather = weathered("ab")
     world, losses = weather.world, weather.targets.losses
     world.crash("a")
@@ -59,7 +59,7 @@ def test_a_reset_that_waits_for_the_journal_costs_the_jobs_that_came_before_it()
 
 
 def test_a_pause_ends():
-    """Here or everywhere."""
+    """The pause is on one node or everywhere."""
     weather = weathered("ab")
     strike(weather, "pause", picks=(0, 0, 2, 1))
     weather.world.run(50)
@@ -69,7 +69,7 @@ def test_a_pause_ends():
 
 
 def test_a_node_that_was_reset_twice_in_a_row_is_forgotten_under_every_id():
-    """Also under the one that no fault's end came to see."""
+    """This includes an id that was replaced before the end of any fault."""
     weather = weathered("abc")
     for _ in range(2):
         strike(weather, "reset", picks=(0, 0, 0, 0))

@@ -10,7 +10,7 @@ from simulated import ask, strike, weathered
 
 
 def test_killing_takes_the_node_that_the_numbers_say():
-    """Of those that are up."""
+    """Only nodes that are up count."""
     weather = weathered()
     strike(weather, "kill", picks=(6, 0, 0, 0))
     assert [machine.name for machine in weather.targets.up()] == ["a", "b", "d"]
@@ -19,7 +19,7 @@ def test_killing_takes_the_node_that_the_numbers_say():
 
 
 def test_an_upgrade_changes_the_version_a_node_speaks():
-    """In an orderly restart."""
+    """It does so in an orderly restart."""
     weather = weathered("ab")
     strike(weather, "upgrade", picks=(0, 0, 0, 0))
     weather.world.run(300)
@@ -28,7 +28,7 @@ def test_an_upgrade_changes_the_version_a_node_speaks():
 
 @pytest.mark.parametrize("trouble", range(5))
 def test_a_disk_in_trouble_costs_no_promise(trouble):
-    """Slow, stuck, full, or failing: answered jobs are there after the next crash."""
+    """The disk is slow, stuck, full, or failing. Promised jobs still exist after the next crash."""
     weather = weathered("a")
     world = weather.world
     strike(weather, "disk", span_ms=3_000, picks=(0, trouble, 0, 0))
@@ -43,7 +43,7 @@ def test_a_disk_in_trouble_costs_no_promise(trouble):
 
 
 def test_a_node_may_refuse_to_start_on_a_failing_disk_and_comes_up_when_it_is_well():
-    """Its supervisor tries again; damage would not be excused."""
+    """Its supervisor tries again. Damage would not be excused."""
     weather = weathered("a")
     world = weather.world
     job_id = ask(world, "a", "ADDJOB", "q0", "x", 0)
@@ -59,7 +59,7 @@ def test_a_node_may_refuse_to_start_on_a_failing_disk_and_comes_up_when_it_is_we
 
 
 def test_a_node_speaks_its_old_version_until_its_process_ends():
-    """The upgrade takes effect with the next process; a link that comes up meanwhile is one of the old version."""
+    """The upgrade takes effect with the next process. A link that is made before then has the old version."""
     weather = weathered("ab")
     world = weather.world
     strike(weather, "upgrade", picks=(0, 0, 0, 0))
@@ -69,7 +69,7 @@ def test_a_node_speaks_its_old_version_until_its_process_ends():
 
 
 def test_a_changed_appendfsync_is_that_of_the_process():
-    """The weakest policy that it had limits the loss of a power cut; the next process has the policy of its file."""
+    """The weakest policy of a process decides what a power cut may lose. The next one has the policy of its file."""
     weather = weathered("a")
     machine = weather.world.machines["a"]
     strike(weather, "policy", picks=(0, 1, 0, 0))
@@ -83,7 +83,7 @@ def test_a_changed_appendfsync_is_that_of_the_process():
 
 
 def test_a_journal_is_loaded_again():
-    """DEBUG LOADAOF: its jobs are on disk alone for a while, and then in memory as before."""
+    """DEBUG LOADAOF: for a while the jobs are only on disk, and then in memory as before."""
     weather = weathered("a")
     world = weather.world
     job_id = ask(world, "a", "ADDJOB", "q0", "x", 0)

@@ -15,7 +15,7 @@ def test_a_stopped_node_is_up_and_not_awake():
 
 
 def test_an_operator_speaks_to_all_nodes_that_are_up_and_leaves():
-    """Its connections do not stay."""
+    """It closes its connections."""
     weather = weathered("abc")
     weather.world.crash("a")
     weather.targets.ask_all("PAUSE", "q", "in")
@@ -62,7 +62,7 @@ def test_ids_that_no_node_has_any_more_are_found():
 
 
 def test_an_operator_ends_a_pause_at_the_same_node_when_it_is_up():
-    """Each ends what it began, and nothing else."""
+    """An operator ends only pauses that it began."""
     weather = weathered("ab")
     world, targets = weather.world, weather.targets
     paused = targets.pause(world.machines["a"], b"q", "all", ("bcast",))
@@ -80,7 +80,7 @@ def test_an_operator_ends_a_pause_at_the_same_node_when_it_is_up():
 
 
 def test_an_operator_ends_a_pause_at_another_node_if_the_first_has_forgotten_it():
-    """Its command would be older than the pause, where the wall clock was set back."""
+    """If the wall clock was set back, the node's command would be older than the pause."""
     weather = weathered("ab")
     world, targets = weather.world, weather.targets
     a = world.machines["a"]
@@ -94,7 +94,7 @@ def test_an_operator_ends_a_pause_at_another_node_if_the_first_has_forgotten_it(
 
 
 def test_an_operator_says_meet_when_both_nodes_are_up_and_not_again():
-    """A MEET of calm weather has to be enough."""
+    """A MEET without faults must be enough."""
     weather = weathered("ab")
     world, targets = weather.world, weather.targets
     targets.tear(world.machines["a"], "b", "was told to forget it")

@@ -1,4 +1,4 @@
-"""Faults: what each kind does, and that it ends."""
+"""Faults: the effect of each kind, and its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = sorted({fault for faults in WEATHER.values() for fault in faults})
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_strikes_and_is_over(kind):
-    """And the cluster is whole again afterwards, with all nodes but those that left for good."""
+    """Afterwards the cluster is whole again, with all nodes except those that left for good."""
     weather = weathered()
     world = weather.world
     ask(world, "a", "ADDJOB", "q0", "x", 0, "REPLICATE", 2)
@@ -30,7 +30,7 @@ def test_a_fault_strikes_and_is_over(kind):
 
 
 def test_a_fault_that_can_not_be_done_is_left_out():
-    """No node leaves a cluster of one."""
+    """For example, a single node can't leave its cluster."""
     weather = weathered("a")
     for kind in ("leave", "reset", "forget", "halves", "one-way", "ring"):
         strike(weather, kind)
@@ -38,7 +38,7 @@ def test_a_fault_that_can_not_be_done_is_left_out():
 
 
 def test_faults_happen_at_their_moments_and_end_after_their_spans():
-    """The list of the plan, on the calendar."""
+    """The plan lists the faults with their times."""
     weather = weathered("ab")
     weather.targets.plan = small_plan(1, weather="kills", duration_ms=10)
     object.__setattr__(weather.targets.plan, "faults", (Fault(0, 100, "kill", 200, (0, 0, 0, 0)),))
@@ -80,7 +80,7 @@ def test_nodes_that_were_told_to_forget_each_other_are_torn_until_the_mesh_is_wh
 
 
 def test_the_reason_why_a_node_that_is_down_was_torn_apart_is_remembered():
-    """The others are whole without it."""
+    """The mesh of the other nodes is whole without it."""
     weather = weathered("abc")
     weather.targets.tear(weather.world.machines["b"], "", "was reset")
     weather.world.crash("b")
@@ -90,7 +90,7 @@ def test_the_reason_why_a_node_that_is_down_was_torn_apart_is_remembered():
 
 
 def test_a_node_is_reset_when_it_is_in_the_middle_of_something():
-    """Here: while a client waits at it; and met again when the fault is over."""
+    """In this test a client waits at the node. When the fault is over, the node meets the others again."""
     weather = weathered("abc")
     world = weather.world
     strike(weather, "reset-amid", span_ms=1_000, picks=(0, 1, 3, 0))

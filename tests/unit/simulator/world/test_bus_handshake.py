@@ -25,8 +25,8 @@ def test_the_same_secret_links(ours, theirs):
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("x", ""), ("", "x"), ("x", "y")])
-def test_another_secret_or_none_does_not(ours, theirs):
-    """Neither end believes the other, and no link comes about."""
+def test_nodes_with_different_secrets_do_not_link(ours, theirs):
+    """Neither end accepts the other's proof, and there is no link."""
     world, a, b = machines(ours, theirs)
     assert not prove(a, b, Random(1))
     with pytest.raises(StuckError):

@@ -12,7 +12,7 @@ from simulated import ask
 
 
 def test_the_new_version_says_one_thing_more_of_each_job():
-    """Items that have positions get another; heartbeats, bare ids and lists of ids stay as they are."""
+    """Items with positions get another one. Heartbeats, bare ids and lists of ids stay the same."""
     data = frame(NEW, [encode_run(QUEUED, [(b"id", 1, 2)]), encode_run(GOTJOB, [b"id"]), encode_run(PING, [[{}, []]])])
     [runs] = Decoder(versions=(NEW, NEW)).feed(renewed(data))
     assert runs == [[QUEUED, [b"id", 1, 2, NEW_FIELD]], [GOTJOB, b"id"], [PING, [{}, []]]]
@@ -21,7 +21,7 @@ def test_the_new_version_says_one_thing_more_of_each_job():
 
 
 def test_an_item_without_its_last_positions_gets_no_new_one():
-    """It would be read as one of these: as the number of jobs that come with a HINT, or as the claim of a delivery."""
+    """It would be read as a missing one, such as the number of jobs in a HINT, or the claim of a delivery."""
     data = frame(NEW, [encode_run(HINT, [(b"q", 1, 2, 3), (b"q", 1, 2, 3, 4)]), encode_run(LEASED, [(b"id", 1, 2)])])
     [runs] = Decoder(versions=(NEW, NEW)).feed(renewed(data))
     assert runs == [[HINT, [b"q", 1, 2, 3], [b"q", 1, 2, 3, 4, NEW_FIELD]], [LEASED, [b"id", 1, 2]]]
@@ -29,7 +29,7 @@ def test_an_item_without_its_last_positions_gets_no_new_one():
 
 @pytest.mark.parametrize(("older", "newer"), [(PREVIOUS, OLD), (OLD, NEW), (PREVIOUS, NEW)])
 def test_nodes_of_both_versions_work_together(older, newer):
-    """Two that know the new version speak it, all others the old one; jobs travel and are collected."""
+    """Two nodes that know the new version use it, all others the old one. Jobs travel and are collected."""
     world = World("")
     for name, version in (("a", older), ("b", newer), ("c", newer)):
         world.add(name, version=version)

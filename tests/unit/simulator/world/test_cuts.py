@@ -1,4 +1,4 @@
-"""Cuts: which directions are cut, how often, and how."""
+"""Cuts: the cut directions, the number of cuts, and their kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""disque_py/simulator/world/disk.py: work that takes its time, is done in order, and may be cut short."""
+"""disque_py/simulator/world/disk.py: work takes time, is done in order, and may be cut short."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from persistence.disk import READING, SYNCING, WRITING, Folder
 
 
 class Clock:
-    """A schedule: what is due comes in order."""
+    """A schedule that makes its calls in the order of their times."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -37,7 +37,7 @@ def sim_disk(seed: int = 1, **options: Any) -> tuple[Clock, SimDisk]:
 
 
 def append(number: int) -> Callable[[Folder], int]:
-    """Work that puts one byte behind the others."""
+    """Return work that appends one byte."""
 
     def work(folder: Folder) -> int:
         folder.write("a", folder.size("a"), [bytes([number])])

@@ -1,4 +1,4 @@
-"""disque_py/simulator/world/disk_errors.py: when a fault strikes, and as what."""
+"""disque_py/simulator/world/disk_errors.py: the operations that a fault strikes, and the error that they raise."""
 
 from __future__ import annotations
 

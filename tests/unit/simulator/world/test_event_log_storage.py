@@ -15,7 +15,7 @@ from simulated import ask, asker, words
 
 @pytest.fixture
 def world():
-    """Its log is written by a thread, so that there is something between an event and its being written."""
+    """A world with one node. A thread writes its log, so an event is written only some time after it is made."""
     world = World("a", events=True)
     world.machines["a"].event_logs.folder.has_windows = False
     world.run(200)
@@ -28,7 +28,7 @@ def event_logs(world):
 
 
 def test_a_node_serves_when_its_log_is_open():
-    """Earlier requests of clients wait."""
+    """Requests that come earlier wait."""
     world = World("", events=True)
     machine = world.add("a")
     connection = asker(world, "a")
@@ -49,7 +49,7 @@ def test_a_disk_that_does_not_answer_is_not_waited_for():
 
 @pytest.mark.parametrize("power", [False, True])
 def test_the_log_goes_on_after_a_crash(world, event_logs, power):
-    """A kill costs nothing, a power cut the last second, which no client could read."""
+    """A kill loses no event. A power cut loses the last second, which no client could read."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
     log_id = event_logs.current.log_id
     world.machines["a"].die(power=power)
@@ -74,7 +74,7 @@ def test_where_files_are_memory_an_answer_waits_for_nothing():
 
 
 def test_another_log_without_a_reason_breaks_a_rule(world, event_logs):
-    """The marker of the open log is gone, and nothing had happened to the disk."""
+    """The marker of the open log is gone, although the disk had no fault."""
     world.machines["a"].die()
     event_logs.folder.remove("open")
     world.restart("a")
@@ -93,7 +93,7 @@ def test_a_log_that_ends_too_early_breaks_a_rule(world, event_logs):
 
 
 def test_a_reply_without_its_event_breaks_a_rule(world, event_logs):
-    """Neither what is in no log, nor what the disk has not got yet."""
+    """The event may be in no log, or not on disk yet."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
     event_logs.check_told(job_id, (ADDED,), "answer")
     with pytest.raises(RuleBrokenError, match="no event"):
@@ -121,7 +121,7 @@ def test_a_queued_job_must_be_pending(world, event_logs):
 
 
 def test_a_stopped_process_goes_on_with_its_log(world, event_logs):
-    """Though a write was under way when it was stopped."""
+    """A write was under way when it was stopped."""
     machine = world.machines["a"]
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0)])
@@ -134,7 +134,7 @@ def test_a_stopped_process_goes_on_with_its_log(world, event_logs):
 
 
 def test_a_log_that_ends_on_a_healthy_disk_breaks_a_rule(world, event_logs):
-    """In trouble it may, and the next one has another id."""
+    """During a disk fault it may end, and the next log has another id."""
     event_logs.folder.fail("write", errno.EIO)
     with pytest.raises(RuleBrokenError, match="a disk in health"):
         ask(world, "a", "ADDJOB", "q", "x", 0)
@@ -154,7 +154,7 @@ def test_a_log_goes_on_over_no_hole(world, event_logs):
 
 @pytest.mark.parametrize(("is_stuck", "power"), [(True, False), (False, True), (False, False)])
 def test_that_a_log_was_closed_may_not_have_got_to_a_disk_in_trouble(world, event_logs, is_stuck, power):
-    """Removing a file needs no room, but a disk that does something."""
+    """The removal of a file needs no room, but a disk that works."""
     event_logs.current.has_hole = event_logs.had_trouble = True
     event_logs.health.fall_ill()
     event_logs.disk.is_stuck = is_stuck

@@ -1,4 +1,4 @@
-"""disque_py/simulator/world/folder.py: three ends of a process, and a disk that fails as real ones do."""
+"""disque_py/simulator/world/folder.py: three ends of a process, and a disk that fails like a real one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder_with(**files: bytes) -> SimFolder:
 
 
 def after_power_cuts(folder: SimFolder, count: int = 100) -> list[dict[str, bytes]]:
-    """Return the possible remains, each once, in the order found."""
+    """Return the possible contents after a power cut, each once, in the order found."""
     found: list[dict[str, bytes]] = []
     for seed in range(count):
         cut = folder.copy(Random(seed))
@@ -144,7 +144,7 @@ def test_a_read_only_disk_stays_so_until_healed():
 
 
 def test_after_a_failed_sync_what_is_read_is_not_what_is_durable():
-    """The kernel took the lost pages for written: only a file made anew is worth anything."""
+    """The kernel takes the lost pages for written, so only a new file helps."""
     data = b"x" * SECTOR_BYTES * 4
     left = set()
     for seed in range(30):
@@ -254,7 +254,7 @@ def test_the_trace_tells_every_operation():
     assert folder.trace == [("create", "a", 0, 4), ("write", "a", 4, 2), ("sync", "a", 0, 0)]
 
 
-def test_a_copy_goes_its_own_way():
+def test_a_copy_is_independent():
     folder = folder_with(a=b"a")
     folder.link("a", "backup")
     folder.write("a", 1, [b"b"])
@@ -280,7 +280,7 @@ def test_the_same_seed_loses_the_same():
 @settings(max_examples=200, deadline=None)
 @given(st.lists(OPERATION, max_size=20), st.integers(0, 1 << 32), st.booleans())
 def test_synced_data_always_survives_a_power_cut(operations, seed, is_copied):
-    """Sectors without a write since the last sync are as they were; names are as the last operation left them."""
+    """Sectors without a write since the last sync are unchanged. Names are as the last operation left them."""
     folder = SimFolder(Random(seed))
     synced: dict[str, bytes] = {}
     dirty: dict[str, set[int]] = {}

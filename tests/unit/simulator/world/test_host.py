@@ -1,4 +1,4 @@
-"""SimHost: administrative commands where there is no process."""
+"""SimHost: administrative commands without a process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from simulated import ask, asker, joined, words
 
 
 def test_info_knows_no_process_and_no_journal():
-    """Every section is there."""
+    """Every section exists."""
     world = joined("a")
     text = ask(world, "a", "INFO", "all").decode()
     assert "used_memory_rss:" in text
@@ -14,7 +14,7 @@ def test_info_knows_no_process_and_no_journal():
 
 
 def test_a_node_can_be_stopped_restarted_and_put_to_sleep_by_command():
-    """SHUTDOWN, DEBUG RESTART and DEBUG SLEEP, on the world's clock."""
+    """SHUTDOWN, DEBUG RESTART and DEBUG SLEEP work on the world's clock."""
     world = joined("a")
     run = world.machines["a"].runs
     asker(world, "a").send([words("DEBUG", "RESTART", 0)])
@@ -30,7 +30,7 @@ def test_a_node_can_be_stopped_restarted_and_put_to_sleep_by_command():
 
 
 def test_the_nodes_file_is_written_on_demand():
-    """CLUSTER SAVECONFIG is answered when it is there."""
+    """CLUSTER SAVECONFIG gets its reply when the file is written."""
     world = joined("a")
     world.machines["a"].nodes_file = ""
     assert ask(world, "a", "CLUSTER", "SAVECONFIG") == b"OK"

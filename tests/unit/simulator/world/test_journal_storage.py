@@ -21,7 +21,7 @@ def world():
 
 
 def test_jobs_come_back_after_a_crash(world):
-    """With appendfsync always, also when the power goes."""
+    """With appendfsync always, they also come back after a power cut."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
     for power in (False, True):
         world.machines["a"].die(power=power)
@@ -32,20 +32,20 @@ def test_jobs_come_back_after_a_crash(world):
 
 
 def test_before_it_was_read_nothing_is_compared(world):
-    """The log of events is opened before (seed 9664)."""
+    """The log of events is opened first (seed 9664)."""
     machine = world.add("b")
     machine.keep_journal("always")
     assert not machine.journal_storage.is_quiet()
 
 
 def test_a_disk_has_room_for_a_journal_that_is_not_yet_rewritten(world):
-    """It is full when a fault says so, and not because the run is long (seed 135, 120 s)."""
+    """Only a fault fills it, not a long run (seed 135, 120 s)."""
     assert 2 * world["a"].settings.auto_aof_rewrite_min_size < CAPACITY_BYTES
     assert world.machines["a"].journal_storage.folder.capacity_bytes == CAPACITY_BYTES
 
 
 def test_memory_is_compared_with_a_replay(world):
-    """A job that only one of them has is found, and one that differs."""
+    """The check finds a job that only one of them has, and a job that differs."""
     journal_storage = world.machines["a"].journal_storage
     job = world["a"].find(ask(world, "a", "ADDJOB", "q", "x", 0))
     world.run(100)
@@ -62,7 +62,7 @@ def test_memory_is_compared_with_a_replay(world):
 
 
 def test_the_id_that_a_node_had_before_a_hard_reset_is_its_own(world):
-    """Others name it as a holder still; a reader of the journal takes it for the node (seed 7834)."""
+    """Other nodes still name it as a holder. A replay of the journal takes it for the node (seed 7834)."""
     broker = world["a"]
     former = broker.me.id
     ask(world, "a", "CLUSTER", "RESET", "HARD")
@@ -79,7 +79,7 @@ def test_the_id_that_a_node_had_before_a_hard_reset_is_its_own(world):
 @pytest.mark.parametrize(("policy", "power", "may_lose"), [("always", True, False), ("everysec", False, False),
                                                      ("everysec", True, True), ("no", True, True)])  # fmt: skip
 def test_the_policy_limits_the_loss_of_a_crash(policy, power, may_lose):
-    """A killed process has written, a power cut takes what was not synced."""
+    """After a kill all writes remain. A power cut takes unsynced writes."""
     world = World("")
     journal_storage = world.add("a", journal=policy).journal_storage
     assert journal_storage.may_lose(power=power) == may_lose
@@ -87,7 +87,7 @@ def test_the_policy_limits_the_loss_of_a_crash(policy, power, may_lose):
 
 
 def test_a_job_that_went_and_came_again_is_recorded_anew(world):
-    """Its first record went with it, so a power cut may cost the second one (seed 1046)."""
+    """The first record vanished with the job, so a power cut may take the second one (seed 1046)."""
     world.add("b", journal="everysec")
     world.join()
     recorded = world.machines["b"].journal_storage.recorded

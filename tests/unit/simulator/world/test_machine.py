@@ -19,7 +19,7 @@ def test_a_clock_that_drifts_still_ticks_in_time():
 
 
 def test_a_node_comes_back_with_its_id_and_its_nodes_file():
-    """A restart is a new run that finds its cluster again."""
+    """A restart begins a new run, which finds its cluster again."""
     world = joined("ab")
     world.run(1_000)
     run = world["a"].run
@@ -32,7 +32,7 @@ def test_a_node_comes_back_with_its_id_and_its_nodes_file():
 
 
 def test_an_older_text_of_the_nodes_file_never_replaces_a_newer_one():
-    """Saves take differently long."""
+    """Saves take different times."""
     world = joined("a")
     machine = world.machines["a"]
     machine._saved(machine.runs, 3, "new", None)
@@ -68,7 +68,7 @@ def test_a_stopped_node_does_later_what_came_meanwhile():
 
 
 def test_a_crash_may_come_before_the_nodes_file_is_written():
-    """A file that membership asked to save a moment ago is not there yet."""
+    """Membership asked for the write only a moment ago."""
     world = World("ab", is_prompt=False)
     world.machines["a"].rng.randrange = lambda _: 50
     world.meet("a", "b")
@@ -104,7 +104,7 @@ def test_an_orderly_end_leaves_a_journal_that_restores_everything():
 
 
 def test_an_orderly_stop_leaves_a_nodes_file_that_is_up_to_date():
-    """As the server's does; a crash may leave an older one."""
+    """The server does the same. A crash may leave an older file."""
     world = joined("abc")
     machine = world.machines["a"]
     machine.nodes_file = ""
@@ -116,7 +116,7 @@ def test_an_orderly_stop_leaves_a_nodes_file_that_is_up_to_date():
 
 @pytest.mark.parametrize("power", [False, True])
 def test_a_kill_undoes_no_write_of_the_nodes_file_and_a_power_cut_may(power):
-    """It is synced a moment later."""
+    """The file is synced a moment later."""
     world = World("ab", is_prompt=False)
     machine = world.machines["a"]
     machine.rng.randrange = lambda _: 50

@@ -1,4 +1,4 @@
-"""The network: order, cuts, silence, power, and what is lost or comes twice."""
+"""The network: order, cuts, silence, power, and frames that are lost or come twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def linked(world: World, name: str) -> str:
 
 
 def test_frames_of_one_connection_arrive_in_order_whatever_their_delays():
-    """Each has a delay of its own; none overtakes another on the same way."""
+    """Each has its own delay, but none overtakes another on the same connection."""
     world = joined("ab", delay_ms=(1, 50))
     seen = []
     world.traffic.tap = lambda sender, receiver, runs: seen.append((world.now_ms, sender, runs))
@@ -28,7 +28,7 @@ def test_frames_of_one_connection_arrive_in_order_whatever_their_delays():
 
 
 def test_a_cut_is_seen_by_both_ends_and_heals():
-    """Links break at once; new ones come when they may."""
+    """Links break immediately. After the cut there are new ones."""
     world = joined("abc")
     world.cut("a", "b")
     assert (linked(world, "a"), linked(world, "b"), linked(world, "c")) == ("c", "c", "ab")
@@ -37,7 +37,7 @@ def test_a_cut_is_seen_by_both_ends_and_heals():
 
 
 def test_a_silent_cut_is_not_seen_until_a_node_asks_in_vain():
-    """TCP keeps what is sent; the node is suspected after the node time-out, and well again when the cut heals."""
+    """TCP keeps the frames. The node is suspected after the node timeout, and well again when the cut heals."""
     world = joined("ab", cluster_node_timeout=1_000)
     world.cut("a", "b", silently=True)
     world.run(500)
@@ -49,7 +49,7 @@ def test_a_silent_cut_is_not_seen_until_a_node_asks_in_vain():
 
 
 def test_a_cut_made_twice_has_to_be_mended_twice():
-    """Two faults may cut the same way; the end of one is not the end of the other."""
+    """Two faults may cut the same direction. The end of one is not the end of the other."""
     world = joined("ab")
     for _ in range(2):
         world.network.cut("a", "b")
@@ -61,7 +61,7 @@ def test_a_cut_made_twice_has_to_be_mended_twice():
 
 
 def test_a_machine_without_power_says_nothing_to_anybody():
-    """The links of the others stay until their heartbeats miss it, or it is back and knows them not."""
+    """The others' links stay until heartbeats get no answer, or until the machine is back and doesn't know them."""
     world = joined("ab")
     world.machines["a"].die(power=True)
     world.run(500)
@@ -73,7 +73,7 @@ def test_a_machine_without_power_says_nothing_to_anybody():
 
 
 def test_a_killed_process_closes_its_connections():
-    """The kernel does, and what was sent before arrives."""
+    """The kernel closes them, and earlier frames still arrive."""
     world = joined("ab")
     world.crash("a")
     world.run(5)
@@ -81,7 +81,7 @@ def test_a_killed_process_closes_its_connections():
 
 
 def test_a_connection_that_breaks_may_be_made_again_at_once():
-    """A hiccup."""
+    """This is the fault `hiccup`."""
     world = joined("ab")
     world.network.hiccup("a", "b")
     assert linked(world, "a") == ""
@@ -90,7 +90,7 @@ def test_a_connection_that_breaks_may_be_made_again_at_once():
 
 @pytest.mark.parametrize("is_rough", [False, True])
 def test_jobs_survive_connections_that_break_again_and_again(is_rough):
-    """Frames on their way are lost, or arrive, or come twice; a copy is asked for until it is confirmed."""
+    """Frames in transit are lost, arrive, or come twice. A copy is requested until it is confirmed."""
     world = joined("ab")
     world.traffic.is_rough = is_rough
     for at in range(20):
@@ -101,7 +101,7 @@ def test_jobs_survive_connections_that_break_again_and_again(is_rough):
 
 
 def test_the_filter_takes_single_messages():
-    """And says which."""
+    """The watcher is told which."""
 
     class Losses(Watcher):
         def on_lost(self, sender, receiver, kind, item):
@@ -117,7 +117,7 @@ def test_the_filter_takes_single_messages():
 
 @pytest.mark.parametrize("is_other", [False, True])
 def test_frames_on_their_way_come_again_only_to_the_same_node(is_other):
-    """CLUSTER RESET HARD makes a process another node, to which no connection of the old one leads."""
+    """After CLUSTER RESET HARD the process is another node. No connection of the old node leads to it."""
     world = joined("ab")
     dialer, target = world.machines["a"], world.machines["b"]
     pipe = next(iter(dialer.pipes.values()))
@@ -133,7 +133,7 @@ def test_frames_on_their_way_come_again_only_to_the_same_node(is_other):
 
 
 def give(world: World, giver: str, taker: str, job_id: bytes) -> None:
-    """A hand-over of one job."""
+    """Hand over one job."""
     machine = world.machines[giver]
     machine.open()
     job = world[giver].find(job_id)
@@ -143,10 +143,10 @@ def give(world: World, giver: str, taker: str, job_id: bytes) -> None:
 
 
 def test_frames_of_a_dead_process_do_not_count_once_the_next_one_is_reached():
-    """Its hand-over has the number of the next one's first: that job was answered for, never taken, and lost."""
+    """Its hand-over has the same number as the first one of the next process. That job would be confirmed and lost."""
     world = joined("ab")
     traffic = world.traffic
-    world.run(200)  # Their first heartbeats are over.
+    world.run(200)  # Wait until the first heartbeats are over.
     first = ask(world, "b", "ADDJOB", "q", "x", 0, "RETRY", 0)
     traffic.delay_ms = (900, 900)
     give(world, "b", "a", first)

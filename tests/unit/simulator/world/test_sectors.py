@@ -1,4 +1,4 @@
-"""disque_py/simulator/world/sectors.py: what a power cut may leave of a file."""
+"""disque_py/simulator/world/sectors.py: the possible contents of a file after a power cut."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_cut_takes_back_what_was_written_behind_it():
 
 
 def test_writes_are_divided_between_sectors():
-    """Every piece or none of its sector's; all pieces together are the writes."""
+    """Each sector has its whole piece of a write or none of it. All pieces together are the writes."""
     data = bytes(range(256)) * 6
     pieces = list(any_sectors([(100, data)], Everything()))
     assert [offset for offset, _ in pieces] == [100, 512, 1024, 1536]
@@ -81,7 +81,7 @@ def test_writes_are_divided_between_sectors():
 
 
 class Everything(Random):
-    """Draws the highest number."""
+    """A generator that draws the highest number."""
 
     def randint(self, a: int, b: int) -> int:
         return b

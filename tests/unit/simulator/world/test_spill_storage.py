@@ -12,7 +12,7 @@ def bodies(world, name):
 
 
 def filled(names="ab"):
-    """A world the first machine of which has more jobs than memory; a second one takes some of them."""
+    """Return a world whose first machine has more jobs than memory. A second machine takes some of them."""
     world = joined(names, maxmemory=30_000, maxmemory_spill=True)
     for number in range(30):
         ask(world, "a", "ADDJOB", "q", f"{number:03}" + "x" * 400, 0, "REPLICATE", 1, "RETRY", 600)

@@ -1,4 +1,4 @@
-"""Traffic: frames arrive in order, and are read as the bus would."""
+"""Traffic: frames arrive in order, and are read as on the real bus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def heard(world):
 
 
 def test_frames_of_a_connection_arrive_in_order():
-    """Each has a delay of its own."""
+    """Each has its own delay."""
     world = joined("ab", delay_ms=(1, 50))
     told = heard(world)
     for number in range(20):
@@ -45,7 +45,7 @@ def test_frames_on_their_way_have_an_age():
 
 
 def test_unread_frames_of_a_stopped_process_are_on_their_way():
-    """Its sender has given the connection up long ago (seed 92)."""
+    """The sender gave the connection up long ago (seed 92)."""
     world = joined("ab")
     world.pause("b")
     sent_ms = world.now_ms
@@ -71,7 +71,7 @@ def test_a_lost_frame_is_lost_for_good():
 
 
 def test_job_messages_of_a_stranger_are_not_read():
-    """Its connection is closed, and no node believes that it was heard."""
+    """Its connection is closed, and the messages have no effect."""
     world = joined("ab")
     told = heard(world)
     say(world, "a", b"q")

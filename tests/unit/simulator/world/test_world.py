@@ -1,4 +1,4 @@
-"""World: events in order of time, nodes that meet, looks at intervals."""
+"""World: events in order of time, nodes that meet, regular looks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulated import joined
 
 
 def test_events_happen_in_the_order_of_their_moments_and_then_of_their_planning():
-    """A heap of tuples; the serial breaks ties before calls would be compared."""
+    """Events are tuples in a heap. The serial number decides between equal moments, so calls are never compared."""
     world, seen = World(""), []
     for span_ms, name in ((5, "c"), (1, "a"), (5, "d"), (1, "b")):
         world.later(span_ms, seen.append, name)
@@ -24,7 +24,7 @@ def test_events_happen_in_the_order_of_their_moments_and_then_of_their_planning(
 
 
 def test_until_gives_up_when_time_is_over():
-    """A story that waits for what never happens must end."""
+    """A scenario that waits for an impossible state must end."""
     world = World("")
     world.later(20, lambda: None)
     with pytest.raises(StuckError):
@@ -32,7 +32,7 @@ def test_until_gives_up_when_time_is_over():
 
 
 def test_a_death_in_the_midst_of_an_event_costs_that_process_only():
-    """The exception comes from wherever the node was; the world goes on."""
+    """The exception may come from anywhere in the node's code. The world goes on."""
     world = joined("ab")
 
     def die() -> None:
@@ -52,7 +52,7 @@ def test_streams_of_chance_do_not_disturb_each_other():
 
 
 def test_a_checker_may_look_every_few_thousand_events():
-    """However time is cut into runs."""
+    """The lengths of the calls of `run` don't matter."""
 
     class Looks(Watcher):
         count = 0
