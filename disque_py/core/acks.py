@@ -444,6 +444,20 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 finish(broker, job)
 
 
+def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Merge more holders. If we know that the job is done, a sender that knew it, too, is told again.
+
+    It has the job anew, because it had forgotten its jobs and took this one from a holder without the ack. Spec A5.
+    """
+    replication.on_holders(broker, sender, items)
+    for job_id, *_ in items:
+        job = broker.find(job_id)
+        work = None if job is None else job.work
+        if job is not None and isinstance(work, Collection) and sender in work.confirmed:
+            work.confirmed = tuple([node for node in work.confirmed if node is not sender])
+            try_collect(broker, job)
+
+
 def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """End collections. An item with a set deletes its job unless we know more holders; one with None always does."""
     sets = broker.sets

@@ -114,7 +114,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.REPLMANY: shared_copies.on_replmany,
     messages.GOTMANY: shared_copies.on_gotmany,
     messages.REFUSED: replication.on_refused,
-    messages.HOLDERS: replication.on_holders,
+    messages.HOLDERS: acks.on_holders,
     messages.ENQUEUE: replication.on_enqueue,
     messages.QUEUED: requeue.on_queued,
     messages.WILLQUEUE: requeue.on_willqueue,

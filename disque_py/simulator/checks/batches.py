@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from disque_py.commands.adding import TTL_DEFAULT_S
 from disque_py.core.batch_callbacks import META_BATCH
 from disque_py.core.batch_state import CALLBACK_ID, CALLBACK_QUEUE, DONE
 from disque_py.core.id_sets import pack_id
-from disque_py.core.job import ACKED
+from disque_py.core.job import ACKED, WAIT_REPL, Handover
 from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
 from disque_py.simulator.world.world import World
 
 if TYPE_CHECKING:
+    from disque_py.core.job import Job
     from disque_py.simulator.checks.cluster_invariants import Losses
     from disque_py.simulator.liveness_phase import LivenessPhase
     from disque_py.simulator.world.machine import Machine
@@ -42,6 +44,12 @@ LATE_MS: Final = 1_500
 ENDED_MS: Final = 30_000
 ANSWERED_MS: Final = 5_000
 STEP_MS: Final = 50
+# Callbacks have the default TTL.
+CALLBACK_TTL_MS: Final = 1_000 * TTL_DEFAULT_S
+# A copy of a job is younger than the job by less than this, the delay of a link.
+AGE_MS: Final = 1_000
+# Clocks drift by half a percent at most.
+DRIFT_SHARE: Final = 100
 OVER: Final = (b"completed", b"canceled", b"errored", b"expired")
 
 
@@ -149,31 +157,60 @@ class BatchBook:
                     self._check_done(known, f"done on {machine.name}")
             for job in jobs_of(machine.broker):
                 if job.meta and job.terms.queue == CALLED and job.meta[0] == META_BATCH:
-                    self.called_back(job.meta[1], job.id, machine)
+                    self.called_back(job.meta[1], job.id, machine, is_made=self._is_made(job, machine))
 
-    def called_back(self, name: bytes, job_id: bytes, machine: Machine) -> None:
-        """Note a callback of a batch on a node. Raises RuleBrokenError if it comes too early, or is a second one."""
+    def called_back(self, name: bytes, job_id: bytes, machine: Machine, *, is_made: bool = True) -> None:
+        """Note a callback of a batch on a node. Raises RuleBrokenError if it comes too early, or is a second one.
+
+        is_made   whether it exists for certain; if not, it does not count yet
+        """
         known = self.by_name.get(name)
         if known is None:
             return
-        if job_id in known.callbacks:
-            known.keepers.setdefault(job_id, {}).setdefault(machine.name, (machine.runs, self._world.now_ms))
+        keepers = known.keepers.setdefault(job_id, {})
+        if machine.name not in keepers or keepers[machine.name][0] != machine.runs:
+            keepers[machine.name] = (machine.runs, self._world.now_ms)
+        if job_id in known.callbacks or not is_made:
             return
         known.callbacks[job_id] = None
         self._check_done(known, "it has a callback")
         if len(known.callbacks) > 1 and (self._is_calm(known) or self._is_findable(known, job_id)):
             raise RuleBrokenError(ONE_CALLBACK, f"{name!r} has {list(known.callbacks)}", *known.callbacks)
 
-    def _is_findable(self, known: Known, new: bytes) -> bool:
-        """Return whether a node that has had an earlier callback for a while is linked to every other node.
+    def _is_made(self, job: Job, machine: Machine) -> bool:
+        """Return whether this job, on this node, can't be taken back any more, because its ADDJOB has succeeded.
 
-        If the maker of a callback died and another node makes the callback again, it finds that job by its key.
+        While a job waits for copies, a node may refuse one, because it knows the key (spec K5). If the creator has
+        given the job up, a DELJOB is on its way to the copies. If its process is gone, the copies are the job.
+        """
+        for creator in self._world.running():
+            broker = creator.broker
+            if broker.me.name[:8] != job.id[2:10]:
+                continue
+            made = broker.find(job.id)
+            if made is not None:
+                return made.state != WAIT_REPL and not (type(made.work) is Handover and made.work.client is not None)
+            is_same_process = broker.now_ms - broker.started_ms > _age_ms(job.id, machine) + AGE_MS
+            attributes = job.attributes
+            is_open = attributes is not None and attributes.is_open and not job.attempt and not job.is_delivered
+            return not (is_same_process and is_open)
+        return True
+
+    def _is_findable(self, known: Known, new: bytes) -> bool:
+        """Return whether a node had an earlier callback when the new one was begun, and is linked to every other node.
+
+        If the maker of a callback died and another node makes the callback again, it asks all linked nodes for its key
+        first (spec K2). Two makers that can't ask each other may both make it (spec K7), even if another node is linked
+        to both.
         """
         world = self._world
+        begun_ms = world.now_ms - max([_age_ms(new, machine) for machine in world.running()])
         for job_id in known.callbacks:
             for name, (runs, since_ms) in known.keepers.get(job_id, {}).items():
                 keeper = world.machines[name]
                 if job_id == new or not keeper.is_up or keeper.is_stopped or keeper.runs != runs:
+                    continue
+                if since_ms >= begun_ms:
                     continue
                 job = keeper.broker.find(job_id)
                 others = [machine for machine in world.running() if machine is not keeper]
@@ -320,6 +357,16 @@ class BatchBook:
                 COUNTS,
                 f"{node} tells {pairs} of {name!r}: {least} to {len(known.jobs)} jobs, {sure} to {acked} completed",
             )
+
+
+def _age_ms(job_id: bytes, machine: Machine) -> int:
+    """Return how long ago the ADDJOB of a callback began at least, as a node knows it; 0 if it doesn't have the job.
+
+    The creator knows it exactly. A copy is believed to be younger, because its message took some time.
+    """
+    job = machine.broker.find(job_id)
+    age_ms = 0 if job is None else CALLBACK_TTL_MS - (job.expire_at_ms - machine.now_ms())
+    return age_ms + age_ms // DRIFT_SHARE
 
 
 class Asker(Connection):

@@ -73,6 +73,7 @@ class Losses:
     mishap_ms   when a node last lost knowledge, or was forgotten
     settle_ms   a power cut may undo an ack for this long
     amnesia_ms  when a node last forgot its jobs, in memory and on its disk
+    forgot_ms   node -> when this was
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -85,6 +86,7 @@ class Losses:
         self.mishap_ms = 0
         self.settle_ms = 0
         self.amnesia_ms = 0
+        self.forgot_ms: dict[str, int] = {}
 
     def died(self, machine: Machine, *, power: bool) -> None:
         """Note that a process is about to lose its memory. With a journal, this is no loss yet."""
@@ -119,7 +121,7 @@ class Losses:
             if promise is not None and job.state != ACKED:
                 promise.clean_ms = 0  # The job is alive again. It may be over at the next look.
         if asleep.may_lose:
-            self.amnesia_ms = machine.world.now_ms
+            self._forgot(machine)
         # While a process is down, the wall clock decides how much of a TTL has passed (spec T3).
         ahead_ms = self._ahead_ms.get(machine, 0)
         if machine in self._set_back:
@@ -159,7 +161,7 @@ class Losses:
     def flushing(self, machine: Machine) -> None:
         """Note that a node is about to forget all its jobs."""
         self.mishap(machine)
-        self.amnesia_ms = machine.world.now_ms
+        self._forgot(machine)
         by_id = self._oracle.by_id
         for job in jobs_of(machine.broker):
             if job.state != ACKED:
@@ -167,11 +169,14 @@ class Losses:
 
     def wiped(self, machine: Machine) -> None:
         """Note that the disk of a node that has just died is gone, too."""
-        self.amnesia_ms = machine.world.now_ms
+        self._forgot(machine)
         asleep = self.asleep.pop(machine, None)
         for job_id in asleep.ids if asleep is not None else ():
             promise = self._oracle.by_id.get(job_id)
             self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
+
+    def _forgot(self, machine: Machine) -> None:
+        self.amnesia_ms = self.forgot_ms[machine.name] = machine.world.now_ms
 
     def _lose(self, job_id: bytes, promise: Promise | None, *, is_once: bool) -> None:
         if is_once:

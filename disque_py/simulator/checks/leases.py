@@ -5,7 +5,7 @@ Three rules look at each delivery, and only at the nodes and links that it conce
 * A holder that was told of a lease does not deliver the job a second time, while the lease runs, its node lives, and
   that node's links to the other holders are whole.
 * A node does not deliver a job after its ack, if it was linked to the node that answered the ACKJOB, and that node had
-  known it as a holder for a second.
+  known it as a holder for a second. A node that has forgotten its jobs is no holder until it is named again.
 * A node that comes back with a journal asks before it queues jobs whose leases ran out meanwhile. If a holder that it
   names knows of the ack and is linked in time, the job is not delivered again.
 
@@ -71,7 +71,7 @@ class Leases:
 
     running   the last delivery of each job
     returns   by node, run and job
-    named     (node, job, id of a holder) -> when the node, which knew of the ack, first heard of this holder
+    named     (node, job, id of a holder) -> when the node heard of this new holder, from itself or after the ack
     """
 
     def __init__(self, world: World, oracle: Oracle, losses: Losses) -> None:
@@ -83,9 +83,10 @@ class Leases:
         self.named: dict[tuple[str, bytes, bytes], int] = {}
 
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
-        """Note holders that are new to a node, of jobs that it knows to be done, in messages that it will read.
+        """Note holders that are new to a node, in messages that it will read about jobs that it knows to be done.
 
-        HOLDERS comes from a node that got the job a moment ago, perhaps for the second time, in a new process.
+        HOLDERS comes from a node that got the job a moment ago, perhaps for the second time, after it had forgotten its
+        jobs. It may come before the ack.
         """
         broker = self._world.machines[receiver].broker
         taker = self._world.machines[sender].membership.table.me.id
@@ -95,7 +96,7 @@ class Leases:
                 continue
             for item in run[1:]:
                 job = broker.find(item[0])
-                if job is None or job.state != ACKED:
+                if job is None or (job.state != ACKED and run[0] != HOLDERS):
                     continue
                 known = [node.id for node in job.holders if run[0] != HOLDERS or node.id != taker]
                 for start in range(0, len(item[at]), ID_BYTES):
@@ -158,6 +159,9 @@ class Leases:
         if job is None or job.state != ACKED or machine.membership.table.me.id not in [node.id for node in job.holders]:
             return
         named_ms = self.named.get((knower.name, promise.id, machine.membership.table.me.id), 0)
+        forgot_ms = self._losses.forgot_ms.get(machine.name, 0)
+        if forgot_ms > max(promise.added_ms, named_ms):
+            return  # It got the job again, and has forgotten the ack. The knower has yet to hear that it has the job.
         if max(promise.ack_answered_ms, promise.freed_ms, named_ms) > since_ms or not is_well(knower, since_ms):
             return
         if self._is_whole(knower, machine, since_ms):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, make_cluster
-from cluster_bus.messages import DELJOB, GOTACK, REPLJOB, SETACK
+from cluster_bus.messages import DELJOB, GOTACK, HOLDERS, REPLJOB, SETACK
 from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
 from disque_py.core import acks, client_acks
 from disque_py.core.changing import OUTCOME_DOUBTED
@@ -31,6 +31,20 @@ def test_when_all_have_confirmed_it_is_over_everywhere():
     assert sent(broker) == [((b, c), DELJOB, (job.id, all_three))]
     assert broker.find(job.id) is None
     assert job.id in broker.tombstones
+
+
+def test_a_holder_that_tells_that_it_has_the_job_anew_is_told_of_the_ack_again():
+    """Spec A5: it knew of the ack, was flushed, and took the job from a holder that had not heard of the ack."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    ack(broker, job)
+    all_three = pack(broker.me, b, c)
+    say(broker, b, HOLDERS, (job.id, all_three))
+    assert sent(broker) == []
+    say(broker, b, GOTACK, (job.id, all_three, 1))
+    say(broker, b, HOLDERS, (job.id, all_three))
+    assert [(nodes, item[:2]) for nodes, item in sent_of(broker, SETACK)] == [((b, c), (job.id, all_three))]
+    assert acks.confirmed_by(job) == frozenset()
 
 
 def test_equal_sizes_prove_nothing():

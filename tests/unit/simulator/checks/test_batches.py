@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.simulator.checks.batches import CLOSED, COUNTS, DONE_AFTER, ONE_CALLBACK, RECORDED, BatchBook
-from disque_py.simulator.checks.cluster_invariants import Losses
+from cluster_bus.messages import DELJOB, GOTJOB
+from disque_py.simulator.checks.batches import (
+    CALLED,
+    CLOSED,
+    COUNTS,
+    DONE_AFTER,
+    ONE_CALLBACK,
+    RECORDED,
+    BatchBook,
+)
+from disque_py.simulator.checks.cluster_invariants import Losses, jobs_of
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from simulated import ask, joined
 
@@ -23,10 +32,10 @@ class Story:
         self.jobs = [self.add() for _ in range(2)]
         self.world.run(2_000)
 
-    def add(self):
+    def add(self, node="a"):
         promise = self.oracle.add(b"q", 8, 1_000, 3_600_000, 1, self.world.now_ms)
         self.book.adding(NAME, promise)
-        job_id = ask(self.world, "a", "ADDJOB", "q", promise.body(), 0, "RETRY", 1, "BATCH", NAME)
+        job_id = ask(self.world, node, "ADDJOB", "q", promise.body(), 0, "RETRY", 1, "REPLICATE", 1, "BATCH", NAME)
         self.oracle.answered(promise, job_id, self.world.now_ms)
         self.book.added(promise)
         return promise
@@ -100,28 +109,57 @@ def test_a_second_callback_breaks_the_rule(story):
         story.book.called_back(NAME, b"two", story.world.machines["a"])
 
 
-def called_twice(story, first, second, *, is_lost=False):
-    """Make two callbacks during a fault. The node with the first one may be lost in between."""
+def called_twice(story, *, is_lost=False, is_begun=False):
+    """Make two callbacks during a fault.
+
+    is_lost    the node that has the first one is lost before the second one is begun
+    is_begun   the second one is begun before any node has the first one
+    """
     story.oracle.faults = 1
     machines = story.world.machines
+    first = story.jobs[0].id
+    second = story.add().id if is_begun else b""
+    story.world.run(10)
     for _ in range(2):
         story.book.called_back(NAME, first, machines["a"])
-    story.world.run(1_000)
+    story.world.run(2_000)
     if is_lost:
         story.world.crash("a")
-    story.book.called_back(NAME, second, machines["b"])
+    story.book.called_back(NAME, second or story.add("b" if is_lost else "a").id, machines["b" if is_lost else "a"])
 
 
 def test_a_second_callback_breaks_the_rule_where_a_linked_node_has_the_first_one(story):
-    """Spec BT4: both have one key."""
-    first, second = (promise.id for promise in story.jobs[:2])
+    """Spec BT4, K2: both have one key."""
     with pytest.raises(RuleBrokenError, match=ONE_CALLBACK):
-        called_twice(story, first, second)
+        called_twice(story)
 
 
 def test_a_second_callback_may_come_where_the_first_one_is_lost(story):
-    first, second = (promise.id for promise in story.jobs[:2])
-    called_twice(story, first, second, is_lost=True)
+    called_twice(story, is_lost=True)
+
+
+def test_a_second_callback_may_come_if_it_was_begun_before_a_node_had_the_first_one(story):
+    """Spec BT4, K7: two makers that can't ask each other may both be linked to the node that has the first one."""
+    called_twice(story, is_begun=True)
+
+
+@pytest.mark.parametrize(("state", "count"), [("made", 1), ("waits", 0), ("given up", 0), ("creator died", 1)])
+def test_a_callback_counts_when_it_can_not_be_taken_back_any_more(story, state, count):
+    """Spec K5: until then its creator waits for copies, and drops it if a node knows another job with its key."""
+    world = story.world
+    for promise in story.jobs:
+        ask(world, "b", "ACKJOB", promise.id)
+        story.oracle.acknowledging(promise, world.now_ms)
+    story.book.closing(NAME)
+    if state != "made":
+        world.traffic.filter = lambda _sender, _receiver, kind, _item: kind in (GOTJOB, DELJOB)
+    ask(world, "a", "BATCH", "CLOSE", NAME, "CALLBACK", CALLED, "x")
+    world.run(6_000 if state == "given up" else 1_000)
+    if state == "creator died":
+        world.crash("a")
+    assert [job.queue for job in jobs_of(world["b"])] == [CALLED]
+    story.book.look()
+    assert len(story.book.by_name[NAME].callbacks) == count
 
 
 def test_a_job_that_was_refused_and_lives_on_may_be_counted(story):

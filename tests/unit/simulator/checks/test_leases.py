@@ -137,6 +137,23 @@ def test_a_holder_that_was_named_a_moment_ago_may_not_have_heard(passed_ms, is_k
         scene.deliver("b")
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_holder_that_was_flushed_has_heard_when_it_was_named_again(is_named):
+    """Spec A5: the node with the ack believes that the holder knows it, until that holder says that it has the job."""
+    scene = Scene()
+    scene.world.traffic.filter = lambda *_: True
+    scene.acknowledge("a")
+    job = scene.world["a"].find(scene.promise.id)
+    scene.losses.flushing(scene.world.machines["b"])
+    if is_named:
+        scene.world.run(10)
+        named = b"".join(sorted(node.id for node in job.holders))
+        scene.leases.hear("b", "a", [[HOLDERS, [job.id, named]]])
+    scene.world.run(1_500)
+    with pytest.raises(RuleBrokenError, match="an ack reaches") if is_named else nullcontext():
+        scene.deliver("b")
+
+
 def test_a_stopped_node_and_a_disk_in_trouble_are_not_well():
     world = joined("a")
     machine = world.add("b", journal="always")
