@@ -247,6 +247,15 @@ def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], r
     broker.outbox.clients[client] = None
 
 
+def give_up_held(broker: Broker) -> None:
+    """Answer the producers that wait for a keeper, because all jobs of this node and their reports are removed."""
+    batches = broker.batches
+    held, batches.held = batches.held, {}
+    for each in held.values():
+        if each.client.waiting_jobs.get(each.job) is each.slot:
+            answer(broker, each.client, each.job, each.slot, NOREPL_REMOVED)
+
+
 def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Take the copies that a node offers, and confirm them. Confirm known jobs, too. Refuse the rest with a reason."""
     only = broker.sets.only(sender)

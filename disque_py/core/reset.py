@@ -34,6 +34,7 @@ def flush(broker: Broker) -> int:
     for job in (*broker.copies.waiting_repl, *_handed_over(broker)):
         if broker.find(job.id) is job:
             replication.remove(broker, job)
+    replication.give_up_held(broker)
     if broker.is_journaling:
         broker.outbox.is_void = True
         broker.outbox.gone.clear()

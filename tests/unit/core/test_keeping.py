@@ -40,6 +40,16 @@ def test_a_producer_is_answered_when_a_keeper_has_recorded_the_job():
     assert b"".join(client.out).startswith(b"+D-")
 
 
+def test_a_flush_answers_producers_whose_jobs_no_keeper_has_recorded():
+    """Spec BT1: their jobs are gone here, and no keeper will record them (seed 4061)."""
+    broker, client, _ = start()
+    assert add(broker, client) == b""
+    operator = make_client(broker)
+    ask(broker, operator, "DEBUG", "FLUSHALL")
+    assert b"".join(client.out).startswith(b"-NOREPL job removed")
+    assert not broker.batches.held
+
+
 def test_a_producer_that_makes_a_batch_waits_for_keepers_that_another_node_chose_meanwhile():
     """Spec BT1: two nodes made the batch at once, and the other one's list of keepers stays."""
     broker = make_broker()
