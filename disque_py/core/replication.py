@@ -451,7 +451,13 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
         lifecycle.forget(broker, job)
         return
     lifecycle.achieve(broker, job)
-    queue_or_delay(broker, job)
+    if work.leased_ms > broker.now_ms:
+        # A node that has a copy delivered it already (spec Q11). Our consumers get it after that lease.
+        events.added(broker, job, event_format.ADDED)
+        events.learn(broker, job, event_format.RUNNING)
+        lifecycle.postpone(broker, job, work.leased_ms)
+    else:
+        queue_or_delay(broker, job)
     if broker.is_journaling:
         lifecycle.mark_dirty(broker, job)
     broker.stats.jobs_added += 1

@@ -27,10 +27,10 @@ from typing import Any, Final
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, claim_stamps, events, lifecycle
+from disque_py.core import changing, claim_stamps, events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED
-from disque_py.core.job import ACKED, ACTIVE, ATTEMPT_MAX, COUNTER_MAX, WAIT_REPL, Handover, Job
+from disque_py.core.job import ACKED, ACTIVE, ATTEMPT_MAX, COUNTER_MAX, WAIT_REPL, Handover, Job, Replication
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.job_snapshot import SPAN_BITS
 from disque_py.core.journaling import mark_holders_dirty
@@ -252,6 +252,11 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
         if broker.is_journaling:
             broker.dirty.setdefault(job, False)
         if state == WAIT_REPL or not job.terms.retry_ms:
+            if isinstance(job.work, Replication) and job.terms.retry_ms:
+                if job.work.together is not None:
+                    replication.part(broker, job.work)
+                work = job.work
+                work.leased_ms = max(work.leased_ms, now_ms + left_ms + broker.jitter() + lifecycle.WILLQUEUE_LEAD_MS)
             continue
         _moved_on(broker, job)
         if job.state == IS_QUEUED:

@@ -12,6 +12,7 @@ from cluster_bus.messages import (
     ENQUEUE,
     GOTJOB,
     HOLDERS,
+    LEASED,
     REFUSED,
     REFUSED_BUSY,
     REFUSED_LEAVING,
@@ -22,12 +23,13 @@ from cluster_bus.messages import (
 )
 from cluster_bus.node import PFAIL
 from copies import advance, hold, hold_queued, make_id, pack, queue_of, say, sent, sent_of, snapshot
-from disque_py.core import acks, changing, lifecycle, replication
+from disque_py.core import acks, changing, events, lifecycle, replication
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
 from disque_py.core.replication import EXTEND_MS
+from disque_py.event_format import RUNNING as RUNNING_EVENT
 from disque_py.node import dispatch
 from world import World
 
@@ -58,6 +60,21 @@ def test_the_answer_waits_for_the_last_copy():
     confirm(broker, job, c)
     assert producer.out == [b"+%b\r\n" % job.id]
     assert (job.state, producer.waiting, broker.waits.blocked_count) == (QUEUED, RUNNING, 0)
+
+
+def test_a_job_that_a_copy_delivered_is_not_queued_during_that_lease():
+    """Spec L2: its producer still waited for another copy when the timer of the first one ended (seed 4771)."""
+    broker, b, c = make_cluster()
+    producer, job = add(broker)
+    confirm(broker, job, b)
+    say(broker, b, LEASED, (job.id, 10_000, 1))
+    assert job.state == WAIT_REPL
+    confirm(broker, job, c)
+    assert producer.out == [b"+%b\r\n" % job.id]
+    assert (job.state, events.status_of(job), job.attempt) == (ACTIVE, RUNNING_EVENT, 1)
+    assert job.requeue_at_ms >= broker.now_ms + 10_000
+    advance(broker, 12_000)
+    assert job.state == QUEUED
 
 
 def test_the_same_node_confirming_twice_is_one_copy():
