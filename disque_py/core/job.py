@@ -61,7 +61,7 @@ class Replication:
     zones        number of zones that must have a copy; 0: any
     is_quorum    whether copies in other data centres do not count (zones.py)
     is_held      whether the job has its copies and waits for the other jobs of its fan-out (fanout.py)
-    leased_ms    end of the lease of a delivery by a node that has a copy; 0: none is known
+    leased       job -> end of its lease, if a node that has a copy delivered it; None: no such delivery is known
     together     the jobs that share this work; None: it is the work of one job
     """
 
@@ -74,7 +74,7 @@ class Replication:
         "is_external",
         "is_held",
         "is_quorum",
-        "leased_ms",
+        "leased",
         "slot",
         "together",
         "zones",
@@ -100,7 +100,7 @@ class Replication:
         self.zones = 0
         self.is_quorum = False
         self.is_held = False
-        self.leased_ms = 0
+        self.leased: dict[Job, int] | None = None
         self.together: Together | None = None
 
 

@@ -169,6 +169,7 @@ def part(broker: Broker, work: Replication, *, lines_up: bool = True) -> list[Jo
         slot: list[bytes | None] = [None]
         own = Replication(client, slot, work.confirmed, work.asked_again_ms, work.deadline_ms, False, work.is_default)
         own.is_held = work.is_held
+        own.leased = work.leased
         job.work = own
         together.slots.append(slot)
         client.waiting_jobs[job] = slot
@@ -451,13 +452,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
         lifecycle.forget(broker, job)
         return
     lifecycle.achieve(broker, job)
-    if work.leased_ms > broker.now_ms:
-        # A node that has a copy delivered it already (spec Q11). Our consumers get it after that lease.
-        events.added(broker, job, event_format.ADDED)
-        events.learn(broker, job, event_format.RUNNING)
-        lifecycle.postpone(broker, job, work.leased_ms)
-    else:
-        queue_or_delay(broker, job)
+    queue_or_wait(broker, job, work)
     if broker.is_journaling:
         lifecycle.mark_dirty(broker, job)
     broker.stats.jobs_added += 1
@@ -506,6 +501,17 @@ def count_again(broker: Broker) -> None:
                 set_copies(broker, job, copies)
                 if len(work.confirmed) >= copies and (not work.zones or zones.count(work.confirmed) >= work.zones):
                     achieve(broker, job, work)
+
+
+def queue_or_wait(broker: Broker, job: Job, work: Replication) -> None:
+    """Queue a new job that has its copies, unless a node with a copy delivered it already. Spec L2."""
+    until_ms = 0 if work.leased is None else work.leased.get(job, 0)
+    if until_ms > broker.now_ms:
+        events.added(broker, job, event_format.ADDED)
+        events.learn(broker, job, event_format.RUNNING)
+        lifecycle.postpone(broker, job, until_ms)
+    else:
+        queue_or_delay(broker, job)
 
 
 def queue_or_delay(broker: Broker, job: Job) -> None:

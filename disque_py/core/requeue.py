@@ -27,7 +27,7 @@ from typing import Any, Final
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, claim_stamps, events, lifecycle, replication
+from disque_py.core import changing, claim_stamps, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED
 from disque_py.core.job import ACKED, ACTIVE, ATTEMPT_MAX, COUNTER_MAX, WAIT_REPL, Handover, Job, Replication
@@ -253,10 +253,10 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.dirty.setdefault(job, False)
         if state == WAIT_REPL or not job.terms.retry_ms:
             if isinstance(job.work, Replication) and job.terms.retry_ms:
-                if job.work.together is not None:
-                    replication.part(broker, job.work)
-                work = job.work
-                work.leased_ms = max(work.leased_ms, now_ms + left_ms + broker.jitter() + lifecycle.WILLQUEUE_LEAD_MS)
+                # It is not queued here before that lease is over, when it has its copies (replication.py).
+                leased = job.work.leased = job.work.leased or {}
+                until_ms = now_ms + left_ms + broker.jitter() + lifecycle.WILLQUEUE_LEAD_MS
+                leased[job] = max(until_ms, leased.get(job, 0))
             continue
         _moved_on(broker, job)
         if job.state == IS_QUEUED:
@@ -309,6 +309,8 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
             lifecycle.mark_dirty(broker, job)
         job.was_queued = True
         if job.state == WAIT_REPL or not job.terms.retry_ms:
+            if isinstance(job.work, Replication) and job.work.leased is not None:
+                job.work.leased.pop(job, None)
             continue
         if flags == QUEUED_RELEASED:
             if attempt < job.attempt and job.is_leased_here:

@@ -126,7 +126,7 @@ def achieve(broker: Broker, work: Replication) -> None:
     is_journaling = broker.is_journaling
     for job in together.jobs:
         lifecycle.achieve(broker, job)
-        replication.queue_or_delay(broker, job)
+        replication.queue_or_wait(broker, job, work)
         if is_journaling:
             lifecycle.mark_dirty(broker, job)
     broker.stats.jobs_added += len(together.jobs)

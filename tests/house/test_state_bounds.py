@@ -94,6 +94,7 @@ BOUNDS = {
         Repairs: again later named noted questions to_ask to_go_on to_tell turns
         Restoring: _batches _keys _pause_places _results _sets _tokens dropped jobs pauses stale
         Schedule: _walks _buckets _front _keys _known _moments
+        Replication: leased
         SortedJobs: jobs keys lasts
         Spill: fresh heads lent older reading readings released unread
         Timetable: _buckets _front _keys _known _moments

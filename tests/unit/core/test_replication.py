@@ -13,6 +13,7 @@ from cluster_bus.messages import (
     GOTJOB,
     HOLDERS,
     LEASED,
+    QUEUED_RELEASED,
     REFUSED,
     REFUSED_BUSY,
     REFUSED_LEAVING,
@@ -21,6 +22,7 @@ from cluster_bus.messages import (
     SETACK,
     WILLQUEUE,
 )
+from cluster_bus.messages import QUEUED as QUEUED_MESSAGE
 from cluster_bus.node import PFAIL
 from copies import advance, hold, hold_queued, make_id, pack, queue_of, say, sent, sent_of, snapshot
 from disque_py.core import acks, changing, events, lifecycle, replication
@@ -74,6 +76,16 @@ def test_a_job_that_a_copy_delivered_is_not_queued_during_that_lease():
     assert (job.state, events.status_of(job), job.attempt) == (ACTIVE, RUNNING_EVENT, 1)
     assert job.requeue_at_ms >= broker.now_ms + 10_000
     advance(broker, 12_000)
+    assert job.state == QUEUED
+
+
+def test_a_delivery_of_a_copy_that_is_over_keeps_the_job_from_no_queue():
+    """Spec L2: a NACK ended the lease before the last copy was confirmed."""
+    broker, b, c = make_cluster()
+    _, job = add(broker)
+    say(broker, b, LEASED, (job.id, 10_000, 1))
+    say(broker, b, QUEUED_MESSAGE, (job.id, QUEUED_RELEASED, 1, 1, 0))
+    confirm(broker, job, b, c)
     assert job.state == QUEUED
 
 
