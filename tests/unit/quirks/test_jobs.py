@@ -1,7 +1,8 @@
-"""Defects of the original's jobs and queues that one node can show, and what must not change.
+"""Defects of the original's jobs and queues that one node can show, and behaviour that must stay.
 
-Each test is named after its number in the list of defects; its docstring is the rule here. Those that need several
-nodes are in tests/scenarios/test_quirks_cluster.py, those of server and bus in test_quirks_server.py.
+The name of a test has the number of its defect in the list of defects. Its docstring states the rule of this server.
+
+Tests with several nodes are in tests/scenarios/test_quirks_cluster.py. Tests of server and bus are in test_server.py.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ def client(broker):
 
 
 def add(broker, client, *options, queue="q", body="body"):
-    """ADDJOB; the id."""
+    """Run ADDJOB. Return the id."""
     reply = ask_parsed(broker, client, "ADDJOB", queue, body, 0, *options)
     assert isinstance(reply, bytes), reply
     return reply
 
 
 def get(broker, client, *queues):
-    """GETJOB NOHANG; the ids."""
+    """Run GETJOB NOHANG. Return the ids."""
     reply = ask_parsed(broker, client, "GETJOB", "NOHANG", "COUNT", 9, "FROM", *queues)
     return [job_id for _, job_id, _ in reply or ()]
 
 
 def with_dummy_ack(broker, client):
-    """A node that took an ack for a job it never held; the other one does not answer."""
+    """Give the broker a dummy ack, for a job it never held. Return the other node, which does not answer."""
     node = add_node(broker)
     assert ask(broker, client, "ACKJOB", DUMMY_ID) == b":0\r\n"
     assert broker.find(DUMMY_ID).state == ACKED
@@ -52,7 +53,7 @@ def with_dummy_ack(broker, client):
 
 
 def use_memory(broker, share):
-    """Set maxmemory so that this share of it is used."""
+    """Set maxmemory so that this share of it is in use."""
     broker.settings.maxmemory = int(broker.used_memory / share)
     broker.apply_maxmemory()
 
@@ -61,7 +62,7 @@ def use_memory(broker, share):
 
 
 def test_q02_a_dummy_ack_is_never_queued(broker, client):
-    """YOURJOBS and REPLJOB that name it are answered with the ack; nothing of it appears in a queue."""
+    """The node answers YOURJOBS and REPLJOB for this job with the ack, and puts nothing into a queue."""
     node = with_dummy_ack(broker, client)
     other = make_broker(node_id=node.id)
     job_id = add(other, make_client(other))
@@ -74,7 +75,7 @@ def test_q02_a_dummy_ack_is_never_queued(broker, client):
 
 
 def test_q02_q23_show_of_a_dummy_ack_has_no_leftovers(broker, client):
-    """Unknown values are nil or empty."""
+    """Unknown fields are nil or empty."""
     with_dummy_ack(broker, client)
     reply = ask_parsed(broker, client, "SHOW", DUMMY_ID)
     fields = dict(zip(reply[::2], reply[1::2], strict=True))
@@ -83,7 +84,7 @@ def test_q02_q23_show_of_a_dummy_ack_has_no_leftovers(broker, client):
 
 
 def test_q02_q17_working_is_refused_for_acknowledged_jobs(broker, client):
-    """Spec Q17: if the job is already acknowledged an error is returned. So it is for dummy acks."""
+    """Spec Q17: WORKING returns an error if the job is already acknowledged. A dummy ack counts as acknowledged."""
     with_dummy_ack(broker, client)
     assert ask(broker, client, "WORKING", DUMMY_ID).startswith(b"-NOJOB")
     node = add_node(broker, 3)
@@ -95,7 +96,7 @@ def test_q02_q17_working_is_refused_for_acknowledged_jobs(broker, client):
 
 
 def test_q12_a_collection_that_ends_in_its_timer_leaves_no_timer(broker, client):
-    """The record of an acked job with no other holder goes with the timer's visit, once."""
+    """The timer removes the record of an acked job that has no other holder, and does not fire again."""
     node = with_dummy_ack(broker, client)
     broker.membership.forget(node)
     pass_time(broker, 5_000)
@@ -107,7 +108,7 @@ def test_q12_a_collection_that_ends_in_its_timer_leaves_no_timer(broker, client)
 
 
 def test_q31_a_dummy_ack_does_not_wait_for_handshakes(broker, client):
-    """A node that is not a member yet can't be asked, and need not be."""
+    """A node that is not a member yet can't be asked, so its answer is not needed."""
     node = add_node(broker)
     broker.membership.meet("127.0.0.9", 7711)
     ask(broker, client, "ACKJOB", DUMMY_ID)
@@ -120,7 +121,7 @@ def test_q31_a_dummy_ack_does_not_wait_for_handshakes(broker, client):
 
 @pytest.mark.parametrize("command", ["DEQUEUE", "WORKING"])
 def test_q06_administration_does_not_destroy_at_most_once_jobs(broker, client, command):
-    """An undelivered RETRY 0 job that is out of its queue can be put back."""
+    """A client can put back an undelivered RETRY 0 job that is out of its queue."""
     job_id = add(broker, client, "RETRY", 0)
     ask(broker, client, command, job_id)
     if broker.find(job_id).state != QUEUED:
@@ -129,7 +130,7 @@ def test_q06_administration_does_not_destroy_at_most_once_jobs(broker, client, c
 
 
 def test_q06_a_delivered_one_is_never_queued_again(broker, client):
-    """Neither by ENQUEUE nor by NACK nor by time."""
+    """Neither ENQUEUE, NACK nor time puts it back."""
     job_id = add(broker, client, "RETRY", 0)
     assert get(broker, client, "q") == [job_id]
     assert ask(broker, client, "ENQUEUE", job_id) == b":0\r\n"
@@ -143,7 +144,7 @@ def test_q06_a_delivered_one_is_never_queued_again(broker, client):
 
 
 def test_q05_one_attempt_evicts_all_that_is_needed(broker, client):
-    """Not one job per command: 2000 evictable jobs are gone when the next ADDJOB runs."""
+    """Eviction is not limited to one job per command: 2000 evictable jobs are gone when the next ADDJOB runs."""
     for _ in range(2_000):
         add(broker, client, "RETRY", 0)
     while get(broker, client, "q"):
@@ -154,7 +155,7 @@ def test_q05_one_attempt_evicts_all_that_is_needed(broker, client):
 
 
 def test_q05_jobs_are_refused_at_100_percent_not_at_95(broker, client):
-    """OOM means full."""
+    """OOM means that memory is full."""
     for _ in range(100):
         add(broker, client, body="x" * 1_000)
     use_memory(broker, 0.97)
@@ -164,7 +165,7 @@ def test_q05_jobs_are_refused_at_100_percent_not_at_95(broker, client):
 
 
 def test_q05_maxmemory_0_means_no_limit(broker, client):
-    """Neither external replication nor OOM."""
+    """It causes neither external replication nor OOM."""
     add(broker, client)
     assert ask(broker, client, "CONFIG", "SET", "maxmemory", 0) == b"+OK\r\n"
     add(broker, client)
@@ -172,21 +173,21 @@ def test_q05_maxmemory_0_means_no_limit(broker, client):
 
 
 def test_q05_a_lone_node_accepts_jobs_above_75_percent(broker, client):
-    """No other node could take them."""
+    """No other node could store them."""
     add(broker, client, body="x" * 10_000)
     use_memory(broker, 0.8)
     add(broker, client, body="x")
 
 
 def test_q05_units_that_do_not_exist_are_errors_everywhere(broker, client):
-    """`10zb` is no amount, neither in a file nor in CONFIG SET."""
+    """`10zb` is an error both in a file and in CONFIG SET."""
     assert ask(broker, client, "CONFIG", "SET", "maxmemory", "10zb").startswith(b"-ERR Invalid argument")
     with pytest.raises(DirectiveError):
         Settings().set_text("maxmemory", ["10zb"], "file")
 
 
 def test_q05_accounted_bytes_are_the_given_bytes(broker, client):
-    """Memory is counted per job and queue, so that a percentage means something."""
+    """Memory is counted per job and queue, so that percentages of it are meaningful."""
     before = broker.used_memory
     add(broker, client)
     after_queue = broker.used_memory
@@ -200,7 +201,7 @@ def test_q05_accounted_bytes_are_the_given_bytes(broker, client):
 
 
 def test_q09_the_retry_clock_starts_at_delivery(broker, client):
-    """RETRY 3, fetched after 2.4 s: the worker has its 3 s."""
+    """A worker that fetches a RETRY 3 job after 2.4 s still has 3 s."""
     job_id = add(broker, client, "RETRY", 3)
     pass_time(broker, 2_400)
     assert get(broker, client, "q") == [job_id]
@@ -213,14 +214,14 @@ def test_q09_the_retry_clock_starts_at_delivery(broker, client):
 
 
 def test_q20_a_job_does_not_wake_the_node_every_millisecond(broker, client):
-    """The next wake-up is when a timer is due: housekeeping, ten times a second."""
+    """The node wakes up only when a timer is due. Housekeeping is due ten times a second."""
     add(broker, client)
     dispatch.tick(broker)
     assert timers.next_ms(broker) - broker.now_ms >= 90
 
 
 def test_q26_many_blocked_clients_time_out_when_they_said(broker):
-    """100 ms of 60 clients are 100 ms, not a second."""
+    """The timeout of 60 clients ends after 100 ms, not after a second."""
     clients = [make_client(broker, f"127.0.0.1:{port}") for port in range(60)]
     for each in clients:
         ask(broker, each, "GETJOB", "TIMEOUT", 100, "FROM", "q")
@@ -233,7 +234,7 @@ def test_q26_many_blocked_clients_time_out_when_they_said(broker):
 
 
 def test_q37_a_clock_step_moves_no_timer(broker, client):
-    """DELAY, RETRY and TTL run on the monotonic clock; wall time is for reading."""
+    """DELAY, RETRY and TTL use the monotonic clock. Wall time is only shown to people."""
     job_id = add(broker, client, "DELAY", 2, "RETRY", 5)
     broker.wall_ms += 600_000
     broker.cluster.wall_ms = broker.wall_ms
@@ -246,7 +247,7 @@ def test_q37_a_clock_step_moves_no_timer(broker, client):
 
 
 def test_ttl_is_counted_in_milliseconds(broker, client):
-    """TTL 1 lives a second, not 0.6."""
+    """A job with TTL 1 lives for a second, not for 0.6."""
     job_id = add(broker, client, "TTL", 1)
     pass_time(broker, 990)
     dispatch.tick(broker)
@@ -260,7 +261,7 @@ def test_ttl_is_counted_in_milliseconds(broker, client):
 
 
 def test_q14_nothing_is_queued_into_a_paused_queue(broker, client):
-    """ENQUEUE is refused, NACK is remembered until the pause ends, a hand-over is refused with the reason."""
+    """ENQUEUE is refused, a NACK takes effect when the pause ends, and a hand-over is refused with the reason."""
     job_id = add(broker, client)
     get(broker, client, "q")
     ask(broker, client, "PAUSE", "q", "in")
@@ -275,7 +276,7 @@ def test_q14_nothing_is_queued_into_a_paused_queue(broker, client):
 
 
 def test_q15_needjobs_of_a_node_without_a_link_takes_no_job_out(broker, client):
-    """The jobs could not be sent: they stay where they are."""
+    """The jobs could not be sent, so they stay in their queue."""
     node = add_node(broker, is_linked=False)
     job_id = add(broker, client, "REPLICATE", 1)
     dispatch.receive(broker, node, [[NEEDJOBS, (b"q", 5, 0)]])
@@ -284,7 +285,7 @@ def test_q15_needjobs_of_a_node_without_a_link_takes_no_job_out(broker, client):
 
 @pytest.mark.parametrize("count", [1_000, 1 << 40, 0, -5])
 def test_q16_the_count_of_needjobs_is_not_trusted(broker, client, count):
-    """One answer carries a hundred jobs at most, and at least one."""
+    """One answer carries between one and a hundred jobs."""
     node = add_node(broker)
     for _ in range(300):
         add(broker, client, "REPLICATE", 1)
@@ -295,7 +296,7 @@ def test_q16_the_count_of_needjobs_is_not_trusted(broker, client, count):
 
 
 def test_q25_gaps_never_shrink(broker, client):
-    """Attempts are counted without wrapping; after hours without an answer the gap is still the largest."""
+    """The count of attempts does not wrap. After hours without an answer the gap is still the largest."""
     node = add_node(broker)
     queue = broker.queue(b"q")
     queue.adhoc_attempts = 100
@@ -314,17 +315,17 @@ def test_q25_gaps_never_shrink(broker, client):
 
 
 def test_q18_no_character_of_an_id_is_determined_by_another(broker, client):
-    """The original repeats bits of the next group. Here ids of one draw share three characters, and that is all."""
+    """The original repeats bits of the next group. Here ids of one draw share only three characters."""
     ids = [add(broker, client)[14:35] for _ in range(3_000)]
     assert len(set(ids)) == 3_000
     for at in range(20):
         pairs = {job_id[at : at + 2] for job_id in ids}
-        assert len(pairs) > 1_900  # 2118 of 4096 are expected; a shared bit would leave half of that.
+        assert len(pairs) > 1_900  # 2118 of 4096 are expected. A shared bit would halve that.
 
 
 @pytest.mark.parametrize("option", ["TTL", "RETRY", "DELAY"])
 def test_q19_long_spans_are_kept_whole(broker, client, option):
-    """Five million seconds are not cut to 32 bits."""
+    """Five million seconds are not truncated to 32 bits."""
     options = {"TTL": 2 * FOREVER_S} | {option: FOREVER_S}
     job_id = add(broker, client, *[word for pair in options.items() for word in pair])
     reply = ask_parsed(broker, client, "SHOW", job_id)
@@ -333,13 +334,13 @@ def test_q19_long_spans_are_kept_whole(broker, client, option):
 
 
 def test_q19_spans_beyond_64_bits_of_microseconds_are_refused(broker, client):
-    """TTL 99999999999 is kept. A value that would overflow is an error, and no value wraps."""
+    """TTL 99999999999 is accepted. A value that would overflow is an error, so no value wraps."""
     add(broker, client, "TTL", 99_999_999_999)
     assert ask(broker, client, "ADDJOB", "q", "b", 0, "TTL", 1 << 62).startswith(b"-ERR")
 
 
 def test_q19_counters_stop_at_their_end(broker, client):
-    """The 65,536th NACK does not make the counter start again."""
+    """The 65,536th NACK does not reset the counter."""
     job_id = add(broker, client)
     get(broker, client, "q")
     broker.find(job_id).nacks = 65_535
@@ -351,14 +352,14 @@ def test_q19_counters_stop_at_their_end(broker, client):
 
 
 def test_count_is_honoured_for_as_many_as_there_are(broker, client):
-    """GETJOB COUNT 5 with three jobs gives three at once."""
+    """GETJOB COUNT 5 returns three jobs immediately if there are three."""
     for _ in range(3):
         add(broker, client)
     assert len(get(broker, client, "q")) == 3
 
 
 def test_keep_ids_are_simple_strings_in_addjob_and_jscan(broker, client):
-    """Everything else is bulk."""
+    """All other replies with ids use bulk strings."""
     reply = ask(broker, client, "ADDJOB", "q", "body", 0)
     assert reply.startswith(b"+D-")
     assert reply in ask(broker, client, "JSCAN", "BUSYLOOP")
@@ -378,13 +379,13 @@ def test_keep_count_interleaves_queues(broker, client):
 
 
 def test_keep_pause_replaces_the_state(broker, client):
-    """`in` after `out` is `in`, not `all`."""
+    """PAUSE `in` after `out` gives `in`, not `all`."""
     assert ask(broker, client, "PAUSE", "q", "out") == b"+out\r\n"
     assert ask(broker, client, "PAUSE", "q", "in") == b"+in\r\n"
 
 
 def test_keep_the_double_blank_in_the_text_about_retry_0(broker, client):
-    """Clients match on it."""
+    """Clients match on this text."""
     add_node(broker)
     assert ask(broker, client, "ADDJOB", "q", "b", 0, "RETRY", 0, "REPLICATE", 2) == (
         b"-ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)\r\n"
@@ -392,19 +393,19 @@ def test_keep_the_double_blank_in_the_text_about_retry_0(broker, client):
 
 
 def test_keep_hello_has_ports_and_priorities_as_bulk(broker, client):
-    """… although they are numbers."""
+    """Both are numbers, but HELLO sends them as bulk strings."""
     node = ask_parsed(broker, client, "HELLO")[2]
     assert [type(field) for field in node] == [bytes] * 4
 
 
 def test_keep_empty_and_nul_numbers(broker, client):
-    """The empty string is 0, and characters after a NUL are not looked at."""
+    """The empty string is 0, and characters after a NUL are ignored."""
     assert ask(broker, client, "ADDJOB", "q", "b", "").startswith(b"+D-")
     assert ask(broker, client, "ADDJOB", "q", "b", b"10\0rest").startswith(b"+D-")
 
 
 def test_setack_of_an_unknown_job_is_answered_and_costs_nothing(broker):
-    """A node that is not named and has no copy says so, and keeps no record."""
+    """A node that has no copy, and is not named as a holder, says so and keeps no record."""
     node = add_node(broker)
     dispatch.receive(broker, node, [[SETACK, (DUMMY_ID, node.id)]])
     assert broker.job_count == 0

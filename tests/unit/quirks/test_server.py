@@ -1,7 +1,9 @@
-"""Defects of the original's server, bus and administrative commands, and what must not change.
+"""Defects of the original's server, bus and administrative commands, and behaviour that must stay.
 
-Each test is named after its number in the list of defects; its docstring is the rule here. Spec Q34, Q36, Q41 need
-sockets, disks and memory: test_cluster_bus_link.py, test_cluster_bus_nodes_store.py and tests/integration.
+The name of a test has the number of its defect in the list of defects. Its docstring states the rule of this server.
+
+Spec Q34, Q36 and Q41 need sockets, disks and memory. See tests/unit/cluster_bus/test_link.py,
+tests/unit/cluster_bus/test_nodes_store.py and tests/integration.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def test_q28_without_a_secret_the_bus_stays_on_loopback():
 
 
 def test_q28_a_peer_that_does_not_know_the_secret_is_not_read():
-    """Both ends prove that they know it before anything else; knowing a node's id is not enough."""
+    """Both ends prove that they know the secret before anything else. Knowing a node's id is not enough."""
     ours = Handshake(ACCEPTOR, Hello(b"b" * 20, b"run-b---", "", 1, 2), b"n" * 16, SECRET.encode())
     theirs = Handshake(DIALER, Hello(b"a" * 20, b"run-a---", "", 1, 2), b"m" * 16, b"guess")
     [hello] = Decoder(4096, (0, 255)).feed(ours.first_frame())
@@ -56,13 +58,13 @@ def test_q28_a_peer_that_does_not_know_the_secret_is_not_read():
 
 
 def test_q28_a_declared_length_is_bounded_and_lengths_within_are_checked():
-    """A frame can't make the node reserve memory for bytes that never come."""
+    """A frame can't make the node reserve memory for bytes that never arrive."""
     with pytest.raises(FrameError):
         Decoder().feed(b"\xff\xff\xff\xff\x01")
 
 
 def test_q28_a_malformed_job_closes_the_link_and_changes_nothing(broker):
-    """Nothing but numbers and bytes gets into a job."""
+    """Only numbers and bytes get into a job."""
     node = add_node(broker)
     for snapshot in ((b"x",), (b"D-bad", b"", b"q", b"b", b""), 7, None, (b"\0" * 40, b"\0" * 46, 1, 2, 3)):
         with pytest.raises(dispatch.MalformedMessageError):
@@ -71,7 +73,7 @@ def test_q28_a_malformed_job_closes_the_link_and_changes_nothing(broker):
 
 
 def test_q33_a_client_that_leaves_during_a_pause_leaves_nothing_behind(broker, client):
-    """CLIENT PAUSE is a moment, not a list of clients."""
+    """CLIENT PAUSE stores the moment when the pause ends, not a list of clients."""
     other = make_client(broker)
     ask(broker, client, "CLIENT", "PAUSE", 1_000)
     dispatch.disconnect(broker, other)
@@ -83,7 +85,7 @@ def test_q33_a_client_that_leaves_during_a_pause_leaves_nothing_behind(broker, c
 
 @pytest.mark.parametrize("renamed", ["auth", "x-auth"])
 def test_q35_passwords_are_in_neither_monitor_nor_slowlog(renamed):
-    """AUTH, HELLO … AUTH and CONFIG SET of a secret show the command without the secret, also when renamed."""
+    """AUTH, HELLO … AUTH and CONFIG SET of a secret are shown without the secret, even if the command is renamed."""
     broker = make_broker(requirepass=SECRET, slowlog_log_slower_than=0, rename_command=(("auth", renamed),))
     watcher, client = make_client(broker), make_client(broker)
     ask(broker, watcher, renamed, SECRET)
@@ -97,7 +99,7 @@ def test_q35_passwords_are_in_neither_monitor_nor_slowlog(renamed):
 
 
 def test_q35_config_get_hides_secrets(broker, client):
-    """A client can see whether one is set, but not which one."""
+    """A client can see whether a secret is set, but not its value."""
     ask(broker, client, "CONFIG", "SET", "requirepass", SECRET)
     client.is_authenticated = True
     assert ask_parsed(broker, client, "CONFIG", "GET", "requirepass") == [b"requirepass", b"(hidden)"]
@@ -107,7 +109,7 @@ def test_q35_config_get_hides_secrets(broker, client):
 
 
 def test_q24_tcp_keepalive_is_a_number_of_seconds_everywhere(broker, client):
-    """Each value that CONFIG GET shows can be set, and be in a file."""
+    """CONFIG SET and a file accept each value that CONFIG GET shows."""
     assert ask(broker, client, "CONFIG", "SET", "tcp-keepalive", 60) == b"+OK\r\n"
     assert ask_parsed(broker, client, "CONFIG", "GET", "tcp-keepalive") == [b"tcp-keepalive", b"60"]
     settings = Settings()
@@ -116,7 +118,7 @@ def test_q24_tcp_keepalive_is_a_number_of_seconds_everywhere(broker, client):
 
 
 def test_node_timeout_0_is_refused_everywhere():
-    """The original's CONFIG SET takes it."""
+    """The original's CONFIG SET accepts it."""
     for source in ("set", "file"):
         with pytest.raises(DirectiveError):
             Settings().set_text("cluster-node-timeout", ["0"], source)
@@ -130,7 +132,7 @@ def test_a_port_without_room_for_the_bus_is_refused_before_anything_is_written()
 
 
 def test_config_get_matches_in_any_case(broker, client):
-    """As CONFIG SET does."""
+    """CONFIG SET does the same."""
     assert ask_parsed(broker, client, "CONFIG", "GET", "MAXMEMORY") == ask_parsed(
         broker, client, "CONFIG", "GET", "maxmemory"
     )
@@ -143,41 +145,41 @@ def test_config_get_shows_directives_that_the_original_hides(broker, client, nam
 
 
 def test_units_work_in_set_as_in_files(broker, client):
-    """… for sizes of every directive that is one."""
+    """This applies to every directive that is a size."""
     assert ask(broker, client, "CONFIG", "SET", "auto-aof-rewrite-min-size", "64mb") == b"+OK\r\n"
     assert ask(broker, client, "CONFIG", "SET", "client-output-buffer-limit", "normal 1mb 512kb 10") == b"+OK\r\n"
 
 
 def test_a_negative_slowlog_threshold_can_be_set_live(broker, client):
-    """It turns the log off."""
+    """A negative threshold turns the slow log off."""
     assert ask(broker, client, "CONFIG", "SET", "slowlog-log-slower-than", -1) == b"+OK\r\n"
 
 
 def test_inline_requests_may_end_with_a_bare_newline():
-    """The next request keeps its first byte."""
+    """The next request does not lose its first byte."""
     assert RequestParser(1 << 20).feed(b"PING\nPING\r\nPING\n") == [[b"PING"]] * 3
 
 
 def test_client_kill_id_without_a_value_is_a_syntax_error(broker, client):
-    """It is no address."""
+    """The word ID alone is not an address."""
     assert ask(broker, client, "CLIENT", "KILL", "ID").startswith(b"-ERR syntax")
 
 
 def test_a_second_monitor_is_answered(broker, client):
-    """It changes nothing."""
+    """The second MONITOR changes nothing."""
     assert ask(broker, client, "MONITOR") == b"+OK\r\n"
     assert b"+OK\r\n" in ask(broker, client, "MONITOR")
     assert len(broker.monitors) == 1
 
 
 def test_bgrewriteaof_says_why_it_fails(broker, client):
-    """A bare -ERR does not help."""
+    """A bare -ERR does not help an operator."""
     broker.host.failures["rewrite_journal"] = PermissionError(13, "Permission denied")
     assert ask(broker, client, "BGREWRITEAOF") == b"-ERR Permission denied\r\n"
 
 
 def test_cluster_state_is_not_always_ok(broker, client):
-    """A node that has lost most of the others says so."""
+    """A node that can't reach most of the other nodes reports it."""
     for number in (2, 3, 4):
         add_node(broker, number, is_linked=False).flags |= FAIL
     broker.cluster.refresh()
@@ -185,14 +187,14 @@ def test_cluster_state_is_not_always_ok(broker, client):
 
 
 def test_norepl_gives_the_true_reason(broker, client):
-    """The reason is `leaving` when the node leaves; memory is not named as the reason then."""
+    """A leaving node names `leaving` as the reason, not memory."""
     add_node(broker)
     ask(broker, client, "CLUSTER", "LEAVING", "yes")
     assert b"I'm leaving the cluster" in ask(broker, client, "ADDJOB", "q", "b", 0, "REPLICATE", 2)
 
 
 def test_total_deliveries_can_be_counted(broker, client):
-    """SHOW tells the attempts, the first included; a hand-over to another node is not one."""
+    """SHOW has the number of attempts, including the first. A hand-over to another node is not an attempt."""
     job_id = ask_parsed(broker, client, "ADDJOB", "q", "b", 0)
     ask(broker, client, "GETJOB", "FROM", "q")
     reply = ask_parsed(broker, client, "SHOW", job_id)
@@ -200,7 +202,7 @@ def test_total_deliveries_can_be_counted(broker, client):
 
 
 def test_getjob_nohang_of_many_names_leaves_queues_only_for_a_while(broker, client):
-    """They are dropped like any idle queue (kept: GETJOB makes the queue)."""
+    """They are removed like any idle queue. GETJOB creates the queue, as in the original."""
     ask(broker, client, "GETJOB", "NOHANG", "FROM", "one", "two")
     for _ in range(40):
         pass_time(broker, 10_000)
@@ -209,7 +211,7 @@ def test_getjob_nohang_of_many_names_leaves_queues_only_for_a_while(broker, clie
 
 
 def test_keep_negative_cursors_wrap(broker, client):
-    """-1 is a cursor, as the original has it."""
+    """-1 is a valid cursor, as in the original."""
     assert not ask(broker, client, "QSCAN", -1).startswith(b"-")
 
 

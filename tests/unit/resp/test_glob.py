@@ -44,7 +44,7 @@ def test_many_stars_cost_no_exponential_time():
 
 
 def test_many_stars_in_a_row_mean_the_same_as_one():
-    """A client's pattern of stars must not cost their square."""
+    """Otherwise the cost of a pattern would grow with the square of its number of stars."""
     assert matches("*" * 100_000 + "y", "maxmemory")
     assert not matches("*" * 100_000 + "x", "maxmemory")
 

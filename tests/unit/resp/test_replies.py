@@ -31,7 +31,7 @@ def test_each_type_has_its_form(data, expected):
 
 
 def test_bytes_that_are_no_text_come_back_as_they_were():
-    """A client's own words in an error text, whatever they are."""
+    """Error texts quote the client's bytes unchanged."""
     word = b"\xff\xfe".decode("utf-8", "surrogateescape")
     assert replies.error(f"ERR unknown command '{word}'") == b"-ERR unknown command '\xff\xfe'\r\n"
     assert replies.bulk(word) == b"$2\r\n\xff\xfe\r\n"

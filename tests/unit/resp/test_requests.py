@@ -1,4 +1,4 @@
-"""resp/requests.py: the protocol's limits and errors. The fast parser gives the careful one's result, or none."""
+"""resp/requests.py: the protocol's limits and errors. The fast parser returns the careful parser's result, or none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def encode(*argv):
 
 
 def parse(*chunks, bulk_max=BULK_MAX):
-    """Requests and error after these chunks."""
+    """Return the requests and the error after these chunks."""
     parser = RequestParser(bulk_max)
     requests = []
     for chunk in chunks:
@@ -81,14 +81,14 @@ def test_an_unfinished_request_waits_for_its_rest():
     data = encode(b"ADDJOB", b"q", b"x" * 1000, b"0")
     parser = RequestParser(BULK_MAX)
     assert parser.feed(data[:500]) == []
-    assert 500 <= parser.pending_bytes <= 800  # with what each argument costs besides its bytes
+    assert 500 <= parser.pending_bytes <= 800  # Includes the overhead of each argument.
     assert parser.feed(data[500:]) == [[b"ADDJOB", b"q", b"x" * 1000, b"0"]]
     assert parser.pending_bytes == 0
 
 
 @pytest.mark.parametrize("cut", range(41))
 def test_a_request_and_a_half(cut):
-    """A piece may end anywhere, also between two arguments: many clients write header and arguments apart."""
+    """A chunk may end anywhere, also between two arguments: many clients write header and arguments separately."""
     data = encode(b"PING") + encode(b"QLEN", b"queue")
     assert parse(data[:cut], data[cut:]) == ([[b"PING"], [b"QLEN", b"queue"]], "")
 
@@ -164,7 +164,7 @@ def test_an_argument_may_be_as_long_as_configured_and_no_longer(pieces):
 
 
 def test_a_huge_declared_count_reserves_nothing():
-    """hiredis would reserve memory for whatever is declared."""
+    """hiredis would reserve memory for any declared length."""
     parser = RequestParser(BULK_MAX)
     for _ in range(50):
         parser.feed(b"*1000000\r\n")
@@ -182,25 +182,25 @@ def test_a_huge_declared_count_reserves_nothing():
     ],
 )
 def test_bytes_from_hiredis_are_an_argument_only_if_they_were_a_bulk_string(data, got):
-    """Its other text types would pass for arguments. A verbatim string could even hide a header in its name."""
+    """hiredis also returns bytes for other text types. A verbatim string could even hide a header in its name."""
     assert parse(data) == ([], f"ERR Protocol error: expected '$', got '{got}'")
 
 
 def test_where_a_cut_request_begins_is_not_guessed_from_unusual_lengths():
-    """hiredis takes `$01` as well; the length of what it has read would then be computed wrongly."""
+    """hiredis accepts `$01` too. The computed length of the bytes that it has read would then be wrong."""
     data = b"*1\r\n$0000000009\r\nECHO ECHO\r\n*1\r\n$4\r\nPI"
     assert parse(data, b"NG\r\n") == ([[b"ECHO ECHO"], [b"PING"]], "")
 
 
 def test_a_simple_string_is_no_argument_even_if_the_bytes_count_up():
-    """A body with a dollar at the start of a line stands in for the missing one."""
+    """Here a dollar at the start of a line in a body makes up for the missing dollar."""
     data = b"*2\r\n+PING\r\n$3\r\n\n$a\r\n"
     assert parse(data) == parse_carefully(data) == ([], "ERR Protocol error: expected '$', got '+'")
 
 
-# -- both ways give the same ----------------------------------------------------------------------------
+# -- both parsers agree ------------------------------------------------------------------------------------
 
-# Bodies with a dollar behind a line feed are left out: test_a_simple_string… has them.
+# Bodies with a dollar after a line feed are left out: test_a_simple_string… has them.
 words = st.sampled_from((b"", b"a", b"\r\n", b"$1\r\n", b"*1\r\n", b"x" * 20, b"\n*", b"0", b"\xff\0", b"%1\r\n"))
 good = st.lists(words, min_size=1, max_size=4).map(lambda argv: encode(*argv))
 bits = st.sampled_from(
@@ -217,7 +217,10 @@ streams = st.lists(good | good | bits, max_size=6).map(b"".join)
 @example(data=encode(b"a") + b"*", cuts=[])
 @example(data=encode(b"a") + b"*1\r\n", cuts=[])
 def test_any_bytes_in_any_pieces_give_what_the_careful_way_gives(data, cuts):
-    """Bytes are fed whole, in a few pieces, and one by one. The next request shows whether a rest was kept."""
+    """Bytes are fed whole, in a few pieces, and one by one.
+
+    The request at the end shows whether the parser kept a rest.
+    """
     data += encode(b"PING")
     expected = parse_carefully(data)
     assert parse(*[data[at : at + 1] for at in range(len(data))]) == expected

@@ -1,4 +1,4 @@
-"""sizes.py: numbers of bytes for people."""
+"""sizes.py: sizes in bytes, formatted for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quotes and escapes of inline commands and config lines."""
+"""Quotes and escapes in inline commands and in config lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""server/bus_adapter.py: reports of the bus are brought to the driver."""
+"""server/bus_adapter.py: passes reports of the bus to the driver."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_loop(test, *seeds, **settings):
 
 
 async def turn_over():
-    """Let the turn end."""
+    """Let the current turn end."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
@@ -100,7 +100,7 @@ def test_seeds_are_met_again_until_each_was_reached_once(monkeypatch):
         ]
         assert adapter.on_link_up(first, OTHER, "10.0.0.1", "10.0.0.9") is not None
         assert list(adapter.seeds) == [("10.0.0.2", 7712)]
-        turns.driver.membership.admission.expel(second)  # As when the handshake took too long.
+        turns.driver.membership.admission.expel(second)  # As after a handshake that took too long.
         await asyncio.sleep(0.05)
         assert len(wire_of(turns).dialed) == 3
 

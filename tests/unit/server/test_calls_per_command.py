@@ -1,8 +1,10 @@
-"""The price of a command of a client that waits for each reply, in calls: no busy machine changes their number.
+"""The cost, in function calls, of a command from a client that waits for each reply.
 
-The bounds are the numbers of the day when they were last lowered, with little room. A change that needs more has to say
-why. Counters of jobs are properties, because narrow fields save memory in the compiled build: that cost some calls.
-`docs/performance.md` has the instructions of both builds.
+A busy machine does not change the number of calls. The bounds are the figures measured when they were last lowered,
+plus a small margin. A change that needs more calls has to give a reason. Counters of jobs are properties, because
+narrow fields save memory in the compiled build. That costs some calls.
+
+`docs/performance.md` has the instruction counts of both builds.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ MOST = {"ping": 34, "add": 57, "get": 64, "ack": 53}
 
 
 class Taker(asyncio.Transport):
-    """A transport to a client that takes everything at once."""
+    """A client's transport that accepts all data immediately."""
 
     def __init__(self):
         super().__init__({"socket": socket.socket(socket.AF_UNIX)})
@@ -36,7 +38,7 @@ class Taker(asyncio.Transport):
         self.taken.append(data)
 
     def set_write_buffer_limits(self, high=None, low=None):
-        """Do nothing: it takes everything."""
+        """Do nothing, because this transport accepts all data."""
 
     def get_write_buffer_size(self):
         return 0
@@ -53,7 +55,7 @@ class Taker(asyncio.Transport):
 
 @pytest.mark.plain
 def test_a_command_of_a_client_that_waits_for_replies_takes_few_calls():
-    """Ten clients share a turn. Its own calls are spread over their commands."""
+    """Ten clients share a turn. The calls of the turn itself are spread over their commands."""
 
     async def story(server):
         disk = InlineDisk(SimFolder(Random(8)))
@@ -69,7 +71,7 @@ def test_a_command_of_a_client_that_waits_for_replies_takes_few_calls():
         server.driver.finish()
 
         def calls(*requests):
-            """Return the calls for each request, and what the clients got. All clients send theirs in one turn."""
+            """Return the calls per request and the replies. Each client sends one request per turn."""
             count = 0
 
             def note(frame, event, argument):
@@ -87,7 +89,7 @@ def test_a_command_of_a_client_that_waits_for_replies_takes_few_calls():
                 finish()
                 sys.setprofile(None)
                 while disk.run_one():
-                    pass  # Threads do that.
+                    pass  # In a real node, threads do this work.
             return count / len(requests), [reply for taker in takers for reply in taker.taken]
 
         many = ROUNDS * CLIENTS
@@ -101,5 +103,5 @@ def test_a_command_of_a_client_that_waits_for_replies_takes_few_calls():
         found.update(ping=ping, add=add, get=get, ack=ack)
 
     found = {}
-    serve(story, slowlog_log_slower_than=-1)  # A busy machine makes commands slow.
+    serve(story, slowlog_log_slower_than=-1)  # A slow machine must not add slow log entries.
     assert {word: count for word, count in found.items() if count > MOST[word]} == {}

@@ -12,12 +12,12 @@ from evented import EventedNode
 from journaled import JournaledNode
 from spilled import SpillingNode
 
-# Objects that may be left, however many jobs there were.
+# The number of objects that may remain, whatever the number of jobs.
 LEFT_MAX = 10
 
 
 class Knot:
-    """An object that only the collector can free."""
+    """A reference cycle, which only the garbage collector can free."""
 
     def __init__(self):
         self.me = self
@@ -46,7 +46,7 @@ def test_cycles_are_freed_only_while_few_jobs_make_it_cheap():
 
 
 def a_day(node):
-    """Jobs come, are shown, fetched, given back and acknowledged; some are deleted, some expire."""
+    """Add, show, fetch, give back and acknowledge jobs. Some are deleted, and some expire."""
     for _ in range(30):
         node.answer("ADDJOB", "q", b"x" * 400, 0, "RETRY", 60)
         node.answer("ADDJOB", "others", b"y" * 400, 0, "TTL", 2, "MAXLEN", 1_000)
@@ -78,7 +78,7 @@ def a_day(node):
     ],
 )
 def test_jobs_leave_nothing_for_the_collector(make):
-    """In the compiled build, too, where named functions inside others may make cycles."""
+    """This includes the compiled build, where nested functions may create reference cycles."""
     node = make()
     node.settle()
     a_day(node)

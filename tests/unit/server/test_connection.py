@@ -1,4 +1,4 @@
-"""server/connection.py: one client's requests and replies, its waiting, and its end."""
+"""server/connection.py: a client's requests, replies and waits, and the end of its connection."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_pipeline_is_answered_in_order(loop_factory):
 
 
 def test_a_long_pipeline_of_every_size_comes_through_whole():
-    """It is parsed in pieces, which end anywhere."""
+    """The pipeline is parsed in pieces, which may end anywhere."""
 
     async def story(server):
         talk = await server.connect()
@@ -142,7 +142,7 @@ def test_a_protocol_error_behind_an_addjob_that_waits_is_said_after_its_reply():
 
 @pytest.mark.plain
 def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatch):
-    """No later event would send it."""
+    """The error is sent in the same slice, because no later event would send it."""
     monkeypatch.setattr("disque_py.server.connection.SLICE_NS", -1)
 
     async def story(server):
@@ -191,7 +191,7 @@ def test_a_slice_that_ends_between_two_jobs_does_not_make_the_second_wait_for_th
         talk.send(*["ADDJOB q body 0"] * 3)
         await until(lambda: len(server.broker.copies.waiting_repl) == 2)
         await asyncio.sleep(0.01)
-        assert client.waiting == WAITS_FOR_COPIES  # PING is behind them, and waits.
+        assert client.waiting == WAITS_FOR_COPIES  # PING follows them in the pipeline, and waits.
         assert len(server.broker.copies.waiting_repl) == 2
 
     serve(story)
@@ -211,7 +211,7 @@ def test_a_large_reply_is_written_whole_before_quit_closes():
 
 @LOOPS
 def test_the_commands_of_a_half_closed_client_are_answered(loop_factory):
-    """printf 'PING\\r\\n' | nc …"""
+    r"""Example: printf 'PING\r\n' | nc …"""
 
     async def story(server):
         talk = await server.connect()
@@ -224,7 +224,7 @@ def test_the_commands_of_a_half_closed_client_are_answered(loop_factory):
 
 @LOOPS
 def test_all_of_a_long_pipeline_is_run_although_its_client_is_half_closed(loop_factory):
-    """cat jobs | nc -N …: it takes more than one slice, and the end of the connection is read meanwhile."""
+    """Example: cat jobs | nc -N … The node reads the end of the stream while slices of the pipeline are left."""
 
     async def story(server):
         talk = await server.connect()
@@ -281,7 +281,10 @@ def test_a_consumer_that_hung_up_waits_no_more():
 
 
 def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
-    """A job that came in this pass would be leased to no client. Later requests of the client are not run."""
+    """A job that came in this pass would be leased to a client that is gone.
+
+    The client's later requests are not run.
+    """
 
     async def story(server):
         talk, other = await server.connect(), await server.connect()
@@ -299,7 +302,7 @@ def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
 
 
 def test_commands_of_the_pass_in_which_a_client_hung_up_are_answered():
-    """The client can give back jobs that it does not want any more, if it gets the reply."""
+    """The client can give back unwanted jobs if it gets the reply."""
 
     async def story(server):
         talk, other = await server.connect(), await server.connect()
@@ -431,7 +434,7 @@ def test_a_pause_that_was_made_longer_is_kept_to_its_new_end():
 
 
 def test_each_pause_of_clients_can_be_ended():
-    """Also by a client that connects during the pause and has to log in. The held commands run at once."""
+    """A client that connects during the pause and has to log in can end it. The held commands then run immediately."""
 
     async def story(server):
         one, other = await server.connect(), await server.connect()
@@ -501,7 +504,7 @@ def test_a_client_that_waits_for_the_loading_may_close_its_end_and_is_answered()
 
 
 def test_a_client_that_waits_for_the_loading_may_hang_up():
-    """The node can't see whether it only closed its own end, so it is disconnected when the wait is over."""
+    """The node can't tell a closed client from a half-closed one, so it disconnects it when the wait is over."""
 
     async def story(server):
         server.broker.is_loading = True
@@ -519,7 +522,7 @@ def test_a_client_that_waits_for_the_loading_may_hang_up():
 
 
 class ForeignTransport(asyncio.Transport):
-    """A connection from another machine; `sent` is what it was told."""
+    """A connection from another machine. `sent` has the bytes that it got."""
 
     def __init__(self, host, family=socket.AF_INET):
         peer = (host, 40_000) if host else None
@@ -547,7 +550,7 @@ class ForeignTransport(asyncio.Transport):
 
 
 def greeted(host, **settings):
-    """The connection of a client from there, and what the node counts."""
+    """Connect from this host. Return the bytes sent, whether the node closed the connection, and the rejected count."""
 
     async def story(server):
         transport = ForeignTransport(host)
@@ -611,7 +614,7 @@ def test_the_connections_of_default_are_limited():
 
 
 def test_the_short_way_checks_permissions():
-    """A single command that comes in one piece. Spec US4."""
+    """The fast path, for a single command that arrives in one piece, also checks permissions. Spec US4."""
 
     async def story(server):
         users = server.broker.users

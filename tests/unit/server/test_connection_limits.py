@@ -1,4 +1,4 @@
-"""server/connection.py: how much memory and time one client may take, and when it is closed."""
+"""server/connection.py: limits of memory and time for one client, and when the node closes its connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loopback import Loopback, Talk, encode, fill, serve, until
 
 
 async def stuffed(server: Loopback) -> tuple[Talk, Client]:
-    """A client that has asked for 300 times 200,000 bytes and reads none, and the broker's side of it."""
+    """Return a client that requested 300 replies of 200,000 bytes and reads none, and its object in the broker."""
     await fill(server, 200_000)
     talk, client = await server.connect_known()
     talk.reader._transport.pause_reading()
@@ -26,15 +26,15 @@ async def stuffed(server: Loopback) -> tuple[Talk, Client]:
 
 
 def test_a_client_that_does_not_read_is_not_served_on():
-    """Its replies stop growing at about a megabyte, and go on when it reads (spec B1).
+    """The buffered replies stop growing at about a megabyte, and continue when the client reads (spec B1).
 
-    Twenty such clients took 3 GB from the original (spec Q41).
+    Twenty such clients used 3 GB of the original's memory (spec Q41).
     """
 
     async def story(server):
         talk, client = await stuffed(server)
         await asyncio.sleep(0.1)
-        # One slice of a pipeline, if only time ended it, would make 4 to 10 MB of replies.
+        # If only time ended a slice, one slice of a pipeline would produce 4 to 10 MB of replies.
         assert client.port.output_bytes() < 2 * PAUSE_BYTES
         calls = server.broker.commands[b"qpeek"].calls
         assert calls < 150
@@ -62,7 +62,7 @@ def limits(stream=(0, 0, 0), normal=(0, 0, 0)):
 
 
 def test_a_monitor_that_does_not_read_is_cut_off_at_the_limit_of_its_class():
-    """No back-pressure slows it down (spec B2)."""
+    """MONITOR output has no back-pressure (spec B2)."""
 
     async def story(server):
         monitor, client = await server.connect_known()
@@ -115,7 +115,7 @@ def test_a_limit_below_the_bytes_that_pause_a_client_counts_too():
 
 @pytest.mark.plain
 def test_only_the_time_above_the_soft_limit_counts(monkeypatch):
-    """A slow reader that never catches up, and never has that much unread but for a moment, stays."""
+    """A slow reader stays connected if its output exceeds the soft limit only for moments."""
 
     async def story(server):
         _, client = await stuffed(server)
@@ -135,7 +135,7 @@ def test_only_the_time_above_the_soft_limit_counts(monkeypatch):
 
 
 def test_a_client_that_waits_is_not_read_from_without_limit():
-    """Its pipeline stays in the system's buffers, and is run when the wait is over."""
+    """The rest of its pipeline stays in the system's buffers, and runs when the wait is over."""
 
     async def story(server):
         talk, client = await server.connect_known()
@@ -241,7 +241,7 @@ def test_a_client_that_was_active_lately_is_not_idle():
 
 
 def test_a_client_that_got_what_it_waited_for_is_not_idle_yet():
-    """A worker that waited for longer than `timeout` was cut off before it could acknowledge its job."""
+    """Otherwise a worker that waited longer than `timeout` would be disconnected before it acknowledges its job."""
 
     async def story(server):
         worker, client = await server.connect_known()
@@ -284,7 +284,7 @@ def test_a_client_whose_bytes_come_or_go_slowly_is_not_idle():
         later_ms = itertools.count(now_ms + 10_300, 6_000)
 
         def are_gone():
-            """The system's buffers may go on taking replies for a moment."""
+            """Wait until they are closed: the system's buffers may accept replies for another moment."""
             for port in (one.port, two.port):
                 port.look_after(next(later_ms), 5_000)
             return not {one.id, two.id} & set(server.broker.clients)
@@ -322,7 +322,7 @@ def test_errors_of_commands_leave_the_connection_open():
 
 
 def test_bytes_that_make_no_request_leave_other_clients_their_turn():
-    """Empty lines, which get no reply, are read in slices, too."""
+    """Empty lines get no reply. They are read in slices too."""
 
     async def story(server):
         flood, other = await server.connect(), await server.connect()
@@ -341,7 +341,7 @@ def test_bytes_that_make_no_request_leave_other_clients_their_turn():
 
 
 def test_a_body_that_looks_like_a_request_is_cut_anywhere_and_arrives_whole():
-    """A long pipeline is read in pieces that end where requests seem to begin; what only seems so does no harm."""
+    """A long pipeline is split where a request seems to begin. A false match does no harm."""
     body = b"\r\n*1\r\n$4\r\nPING\r\n" * 40
 
     async def story(server):

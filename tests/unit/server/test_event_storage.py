@@ -1,4 +1,4 @@
-"""The directory of events is opened before clients come, and is never a reason not to start."""
+"""The node opens the directory of events before clients connect. A failure there does not stop the start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shells import make_shell
 
 
 def run(tmp_path: Path, story: Any, **settings: Any) -> Any:
-    """Run a story with an EventStorage in this folder, which is the working directory as for a node with this `dir`."""
+    """Run a story with an EventStorage. The folder is the working directory, as for a node with this `dir`."""
 
     async def inner() -> Any:
         turns = make_shell(**settings)
@@ -84,7 +84,7 @@ def test_a_directory_that_another_node_has_is_left_to_it(tmp_path):
 
 
 def test_nodes_that_share_a_directory_have_logs_of_their_own(tmp_path):
-    """Without journals they share all but the nodes file, as in conf/cluster. That file may lie elsewhere."""
+    """Nodes without journals share everything except the nodes file, as in conf/cluster. That file may be elsewhere."""
 
     async def story(place, turns):
         turns.driver.broker.settings.cluster_config_file = "/elsewhere/nodes-7712.conf"

@@ -1,4 +1,4 @@
-"""server/file_writer.py: a thread writes files, in order, and the caller gets the outcome on the loop."""
+"""server/file_writer.py: a thread writes files in order, and reports each outcome on the loop."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_a_void_file_has_no_settings_from_before(path):
 
 
 def test_after_a_write_that_failed_the_next_makes_a_new_file(path, monkeypatch):
-    """The part of a frame that a full disk took is not built upon."""
+    """A full disk may have left part of a frame in the old file, so the store does not append to it."""
     store = store_of(path)
     store.write([item(b"a")], is_void=False)
 
@@ -106,7 +106,7 @@ def test_after_a_write_that_failed_the_next_makes_a_new_file(path, monkeypatch):
 
 
 def test_only_the_nodes_user_reads_the_file(path):
-    """It may have users with hashes of their passwords. Spec US9."""
+    """The file may contain password hashes of users. Spec US9."""
     store = store_of(path)
     store.load()
     store.write([item(b"q")], is_void=False)

@@ -23,7 +23,7 @@ from disque_py.storage.votes_file import VOTES
 
 
 class Noted:
-    """Stands for the parts that the server puts in: the bus, the listeners, the watchdog."""
+    """Stands in for the bus, the listeners and the watchdog, and records calls."""
 
     port = 17711
 
@@ -47,12 +47,12 @@ def configuration(tmp_path):
 
 @pytest.fixture
 def endings():
-    """Return the endings that the host asked the server for."""
+    """Return the ways to end that the host requested from the server."""
     return []
 
 
 def stores_of(tmp_path):
-    """Return the stores of queue settings and of votes."""
+    """Return the stores for queue settings and for votes."""
     return (
         FramedStore(str(tmp_path / "nodes.conf.queues"), QUEUE_SETTINGS, "queue-settings-torn", "", print),
         FramedStore(str(tmp_path / "nodes.conf.votes"), VOTES, "votes-torn", "", print),
@@ -72,7 +72,7 @@ def host(configuration, endings, tmp_path):
 
 
 def write(host, *deeds):
-    """Have the host do them, one behind the other; how each ended."""
+    """Have the host start these writes in order. Return how each ended."""
 
     async def main():
         ends = []

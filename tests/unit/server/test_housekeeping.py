@@ -12,7 +12,7 @@ from shells import make_shell
 
 
 class Watched:
-    """Stands for a connection: when it was looked after, and with which limit."""
+    """Stands in for a connection. Records the limit of each check."""
 
     def __init__(self):
         self.looks = []
@@ -25,7 +25,7 @@ SECONDS_MAX = 20.0
 
 
 def chores_until(is_enough, monkeypatch, connections=(), notifier=None, **settings):
-    """Do the chores until that is true, on a machine that may be busy; the seconds it took."""
+    """Do the chores until the condition is true; the machine may be busy. Return the seconds that it took."""
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ def test_garbage_is_collected_while_that_is_cheap(monkeypatch):
 
 
 class Heartbeats:
-    """Stands for the service manager's end."""
+    """Stands in for the service manager."""
 
     watchdog_interval_s = 0.02
 

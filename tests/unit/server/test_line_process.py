@@ -1,4 +1,4 @@
-"""server/line_process.py: a child makes lines of events. If it can't, the node makes them itself."""
+"""server/line_process.py: a child process encodes events as lines. If it fails, the node encodes them itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS = [(1, 1_700_000_000_500, msgpack.packb(EVENTS)), (301, 1_700_000_000_501
 
 
 def run(story: Any) -> Any:
-    """A story with a LineProcess and what it logs."""
+    """Run a story with a LineProcess and its log lines."""
 
     async def inner() -> Any:
         logged: list[str] = []

@@ -15,7 +15,7 @@ from disque_py.server.start_error import StartError
 
 
 class Greeter(asyncio.Protocol):
-    """Says whether keep-alive is on, and hangs up."""
+    """Sends whether keep-alive is on, then closes the connection."""
 
     def connection_made(self, transport):
         sock = transport.get_extra_info("socket")
@@ -25,7 +25,7 @@ class Greeter(asyncio.Protocol):
 
 @pytest.fixture
 def settings():
-    """Of a node that listens on a free port of IPv4's loopback."""
+    """Settings of a node that listens on a free port of the IPv4 loopback address."""
     settings = Settings()
     with socket.create_server(("127.0.0.1", 0)) as probe:
         settings.port = probe.getsockname()[1]
@@ -35,7 +35,7 @@ def settings():
 
 @pytest.fixture
 def opened(settings):
-    """Listeners that are closed at the end."""
+    """Listeners that are closed after the test."""
     made = Listeners(settings)
     yield made
     made.close()
@@ -50,7 +50,7 @@ def greeting(address):
 
 
 def serve(opened, *addresses, between=lambda: None):
-    """Serve, and hear the greeting at each address."""
+    """Serve, and return the greeting of each address."""
 
     async def main():
         await opened.serve(Greeter)
@@ -95,7 +95,10 @@ def test_without_bind_it_is_every_address(opened, settings):
 
 
 def test_a_missing_family_is_no_reason_not_to_start(opened, settings, monkeypatch):
-    """A machine without IPv6. This holds without bind only: a named address must be available."""
+    """Example: a machine without IPv6.
+
+    This applies only without `bind`: an address that `bind` names must be available.
+    """
     settings.bind = ()
     monkeypatch.setattr(listeners, "ALL_ADDRESSES", ("0.0.0.0", "198.51.100.1"))
     opened.bind()
@@ -118,7 +121,7 @@ def test_a_taken_port_is_refused_and_nothing_stays_taken(opened, settings, tmp_p
 
 
 def test_two_nodes_that_bound_at_once_can_not_both_serve(opened, settings):
-    """Binding succeeds for both as long as neither listens."""
+    """Both can bind the port while neither listens."""
     opened.bind()
     other = Listeners(settings)
     other.bind()

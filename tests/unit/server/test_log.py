@@ -1,4 +1,4 @@
-"""The log: its lines, its levels, and files that are moved away."""
+"""The log: its lines, its levels, and log rotation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINE = re.compile(r"(\d+):P \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d\.\d{3} [+-]\
 
 @pytest.fixture(autouse=True)
 def root_logger():
-    """The logging of the test run itself comes back afterwards."""
+    """Restores the logging of the test run afterwards."""
     root = logging.getLogger()
     handlers, level, raises = list(root.handlers), root.level, logging.raiseExceptions
     root.handlers = []

@@ -1,4 +1,7 @@
-"""The command line of disque-server, as far as no process is needed. The rest: tests/integration/test_start.py."""
+"""The parts of the disque-server command line that need no process.
+
+See tests/integration/test_start.py for the rest.
+"""
 
 from __future__ import annotations
 

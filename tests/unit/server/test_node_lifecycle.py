@@ -1,4 +1,4 @@
-"""The life of a node, from start to end, in this process. Real processes: tests/integration/test_start.py."""
+"""The life of a node in this process, from start to end. See tests/integration/test_start.py for real processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from disque_py.server.start_error import StartError
 
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
-    """Of a node on free loopback ports; afterwards the process is as it was."""
+    """Settings of a node on free loopback ports. Afterwards the state of the process is restored."""
     monkeypatch.chdir(tmp_path)
     settings = Settings()
     with socket.create_server(("127.0.0.1", 0)) as client, socket.create_server(("127.0.0.1", 0)) as bus:
@@ -35,7 +35,7 @@ def settings(tmp_path, monkeypatch):
 
 
 def live(settings, visit):
-    """Run a node, and `await visit(node)` when it serves; how it ended."""
+    """Run a node, and `await visit(node)` while it serves. Return how it ended."""
 
     async def main():
         ready = asyncio.Event()
@@ -53,7 +53,7 @@ def live(settings, visit):
 
 
 async def ask(settings, words):
-    """One inline command, and the first bytes of its reply."""
+    """Send an inline command. Return the first bytes of its reply."""
     reader, writer = await asyncio.open_connection("127.0.0.1", settings.port)
     writer.write(words + b"\r\n")
     reply = await reader.read(1000)
@@ -79,7 +79,7 @@ def test_a_command_may_end_the_node(settings):
 
 
 def test_no_watchdog_outlives_the_node(settings):
-    """After DEBUG RESTART its alarm ended the new program, which had no handler for it."""
+    """The watchdog's alarm once ended the program that DEBUG RESTART had started, which had no handler for it."""
     before = signal.getsignal(signal.SIGALRM)
 
     async def visit(node):
@@ -95,7 +95,7 @@ def test_no_watchdog_outlives_the_node(settings):
 
 
 def test_a_node_with_a_journal_takes_no_job_before_it_was_read(settings):
-    """Other nodes may be faster than the disk: jobs that they send before the loading ends are ignored."""
+    """Other nodes may send jobs before the journal is loaded. The node ignores these jobs."""
     settings.appendonly = True
     seen = []
 
@@ -179,7 +179,7 @@ def test_a_full_disk_keeps_no_node_from_starting_whose_id_is_on_it(settings, tmp
 
 
 def test_an_exception_in_a_turn_stops_the_node_with_a_traceback(settings, caplog):
-    """The broker can't be trusted any more. The service manager starts the process again."""
+    """The broker's state can't be trusted after an exception. The service manager restarts the process."""
 
     async def visit(node):
         asyncio.get_running_loop().call_soon(lambda: 1 // 0)

@@ -18,7 +18,7 @@ from disque_py.server.start_error import StartError
 
 @pytest.fixture
 def lines():
-    """Give the logged lines."""
+    """Return the logged lines."""
     return []
 
 
@@ -31,7 +31,7 @@ def file_writer():
 
 @pytest.fixture
 def saver(tmp_path, file_writer, lines):
-    """The saver of a node that knows no other node. Its file is open and empty."""
+    """The saver of a node that knows no other nodes. Its file is open and empty."""
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, lambda level, text: lines.append(text))
     me = Node(b"m" * 20, "127.0.0.1", 1, 2, MYSELF)
     saver.nodes = lambda: [me]
@@ -42,7 +42,7 @@ def saver(tmp_path, file_writer, lines):
 
 
 def saved_port(saver):
-    """The port of the node as the file has it."""
+    """Return the node's port from the file."""
     with open(saver.path) as file:
         return parse(file.read())[0].port
 
@@ -63,7 +63,7 @@ def test_a_file_in_use_is_refused(saver, file_writer):
 def test_a_damaged_file_is_refused_with_the_place_and_what_to_do(tmp_path, file_writer):
     (tmp_path / "nodes.conf").write_text("version 1\nnonsense\n")
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, print)
-    for _ in range(2):  # The lock was given back.
+    for _ in range(2):  # The second attempt shows that the lock was released.
         with pytest.raises(StartError, match="can't be used: line 3: the checksum line is missing"):
             saver.open()
 
@@ -74,14 +74,14 @@ def test_a_directory_that_is_missing_is_refused(tmp_path, file_writer):
 
 
 def test_a_lock_that_can_not_be_opened_is_named(tmp_path, file_writer):
-    """For instance the lock of a node that root has started once."""
+    """Example: root once started the node, so root owns the lock file."""
     (tmp_path / "nodes.conf.lock").mkdir()
     with pytest.raises(StartError, match=r"can't open the nodes file .*/nodes.conf.lock: Is a directory"):
         NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, lambda level, text: None).open()
 
 
 def test_a_change_is_written_by_a_thread_and_later_ones_once_more(saver):
-    """While the first save is under way any number of changes costs one more, with the last state."""
+    """All changes made while the first save runs lead to one more save, with the latest state."""
     writers = []
     gate = threading.Event()
     save = saver._store.save
@@ -108,7 +108,7 @@ def test_a_change_is_written_by_a_thread_and_later_ones_once_more(saver):
 
 
 def test_an_older_text_never_replaces_a_newer_one(saver):
-    """A save by a thread may get its turn after one that could not wait."""
+    """A thread may start its save after a newer save that could not wait."""
     saver._write(2, "newer")
     saver._write(1, "older")
     with open(saver.path) as file:
@@ -116,7 +116,7 @@ def test_an_older_text_never_replaces_a_newer_one(saver):
 
 
 def test_a_caller_is_called_back_when_the_file_is_on_disk(saver):
-    """Also behind a save that is under way, and with the table as of the call."""
+    """This also applies if another save is running. The file then has the table as it was at the call."""
 
     async def main():
         ends = []
@@ -134,7 +134,7 @@ def test_a_caller_is_called_back_when_the_file_is_on_disk(saver):
 
 def test_a_save_that_fails_is_told_once_and_tried_again(saver, lines, monkeypatch):
     monkeypatch.setattr(nodes_file_saver, "RETRY_SECONDS", 0.05)
-    os.mkdir(saver.path)  # A file can't take its place.
+    os.mkdir(saver.path)  # A file can't replace a directory.
 
     async def main():
         saver.save()
@@ -164,7 +164,7 @@ def test_the_caller_of_a_save_learns_that_it_failed(saver):
 
 
 def port_at_start(saver, file_writer):
-    """Of the node, as the next process finds it."""
+    """Return the node's port as the next process reads it."""
     saver.close()
     again = NodesFileSaver(saver.path, file_writer, print)
     (line,) = again.open()
@@ -190,7 +190,7 @@ def test_a_save_that_comes_after_a_write_counts(saver, file_writer):
 
 
 def test_a_save_that_was_asked_for_before_a_write_does_not_undo_it(saver, file_writer):
-    """The thread is slow: it does the save when the loop has written a newer text."""
+    """The thread is slow: it starts its save after the loop has written a newer text."""
     saver.save_now()
     older = saver._deed()
     saver.me.port = 7

@@ -1,4 +1,4 @@
-"""The process: pid file, limits, background, ending on purpose."""
+"""The process: pid file, limits, daemon mode, and deliberate exits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from disque_py.server import process
 
 
 def run(code, **options):
-    """A child process that runs `code` with the module at hand."""
+    """Run a child process that imports the module and executes `code`."""
     code = f"import os, sys, time\nfrom disque_py.server import process\n{code}"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, **options)
 
@@ -35,7 +35,7 @@ def test_a_pid_file_of_another_process_is_left_alone(tmp_path):
 
 
 def limit_after(maxclients, soft, hard="hard"):
-    """Return the result of raise_file_limit, and the limits then."""
+    """Return the result of raise_file_limit, and the limits afterwards."""
     result = run(
         "import resource\n"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
@@ -46,7 +46,7 @@ def limit_after(maxclients, soft, hard="hard"):
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_clients_and_links_need():
-    """Clients alone would leave a full node without descriptors for the links of a larger cluster. Spec D5."""
+    """If only clients counted, a full node would have no descriptors for the links of a larger cluster. Spec D5."""
     assert limit_after(50, 100)[:2] == [50, 50 + process.RESERVED_FILES + process.LINK_FILES]
 
 
@@ -76,7 +76,7 @@ def test_memory_and_cpu_are_numbers_of_this_process():
 
 
 def test_standard_descriptors_that_are_closed_are_not_used_for_files(tmp_path):
-    """A daemon would lose the files that got their numbers."""
+    """A daemon redirects the standard descriptors, so it would lose files that got these numbers."""
     run(
         "os.closerange(0, 3)\n"
         "process.fill_standard_descriptors()\n"

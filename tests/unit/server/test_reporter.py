@@ -1,4 +1,4 @@
-"""server/reporter.py: refusals become one line a second."""
+"""server/reporter.py: refusals are logged in one line per second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from disque_py.server.reporter import CALM_LOOKS, FIGURES_SECONDS, Reporter
 
 @pytest.fixture
 def told(monkeypatch):
-    """Return the names and fields that were logged."""
+    """Return the names and fields of the log lines."""
     told = []
     monkeypatch.setattr(reporter, "tell", lambda name, **fields: told.append((name, fields)))
     return told
@@ -33,7 +33,7 @@ def test_refusals_are_counted_into_one_line(told):
 
 
 def test_clients_of_other_machines_are_not_called_too_many(told):
-    """`maxclients` has nothing to do with protected mode."""
+    """`maxclients` is unrelated to protected mode."""
     broker = make_broker()
     look = Reporter(broker).look
     broker.stats.connections_rejected += 1

@@ -80,7 +80,7 @@ def test_a_file_that_was_removed_is_written_anew(path):
 
 
 def test_the_values_are_those_of_the_moment_when_it_was_asked_for(path):
-    """They may change while a thread waits for the disk."""
+    """The settings may change while a thread waits for the disk."""
     configuration = load([path])
     deed = rewriting(configuration)
     configuration.settings.timeout = 9

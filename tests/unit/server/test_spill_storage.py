@@ -1,4 +1,4 @@
-"""server/spill_storage.py: the directory and the threads."""
+"""server/spill_storage.py: the directory of spilled bodies and its threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OneTurnLoop:
 
 
 def run(tmp_path, use):
-    """`use(place, node)` on a loop, in a directory of its own."""
+    """Run `use(place, node)` on a loop, in a temporary directory."""
 
     async def main():
         os.chdir(tmp_path)
@@ -73,7 +73,7 @@ def test_memory_is_given_back_where_the_library_can():
 
 
 def test_memory_is_given_back_when_enough_more_is_free():
-    """Not repeatedly for memory that the library could not return, and in small pieces."""
+    """Memory that the library could not return causes no further attempts. It is returned in small pieces."""
     waste = Waste()
     used = 1 << 30
     resident = int(used * RESIDENT_SHARE)

@@ -1,4 +1,4 @@
-"""disque_py/server/start_error.py: a reason not to start comes with the next step."""
+"""disque_py/server/start_error.py: each error that prevents a start names the next step."""
 
 from __future__ import annotations
 

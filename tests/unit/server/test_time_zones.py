@@ -18,5 +18,5 @@ def test_a_zone_tells_its_offset():
 
 @pytest.mark.parametrize("name", ["Mars/Base", "", "../etc/passwd", "/etc/passwd", "Europe", "\x00"])
 def test_a_name_that_is_none_is_no_zone(name):
-    """Neither a path nor a directory of the database is one."""
+    """Neither a path nor a directory of the database counts as a zone."""
     assert time_zone(name) is None

@@ -14,7 +14,7 @@ from disque_py.server.tls import bus_contexts, clients_context
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Certificate, key, and the same key behind a password."""
+    """A certificate, its key, and the same key with a password."""
     folder = tmp_path_factory.mktemp("tls")
     cert, key = self_signed(folder)
     locked = folder / "locked.key"

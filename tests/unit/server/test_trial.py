@@ -1,4 +1,4 @@
-"""server/trial.py: disque-server --test-config finds the problems of a start, without a start."""
+"""server/trial.py: disque-server --test-config reports problems that would prevent a start, without starting a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from disque_py.server.main import main
 
 @pytest.fixture
 def conf(tmp_path):
-    """Writes a config file, and gives its path."""
+    """Writes a config file. Returns its path."""
 
     def write(*lines):
         path = tmp_path / "disque.conf"

@@ -1,4 +1,4 @@
-"""server/turn_loop.py: all input that is ready shares a turn. One timer is set for the next work that is due."""
+"""server/turn_loop.py: all ready input shares a turn. One timer is set for the next due work."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_a_file_behind_a_link_is_replaced_and_not_the_link(tmp_path):
 
 
 def test_what_a_crash_left_is_not_followed(tmp_path):
-    """A link in the place of the new file must not lead the write to another file."""
+    """A symbolic link in place of the new file must not redirect the write to another file."""
     (tmp_path / "victim").write_text("kept")
     (tmp_path / "users.acl.new").symlink_to(tmp_path / "victim")
     write_acl_file(str(tmp_path / "users.acl"), b"user ann on\n")

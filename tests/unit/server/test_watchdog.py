@@ -13,7 +13,7 @@ from disque_py.server.watchdog import Watchdog
 
 @pytest.fixture
 def lines():
-    """Give the logged lines. Afterwards the alarm is off."""
+    """Return the logged lines. Afterwards the alarm is off."""
     before = signal.getsignal(signal.SIGALRM)
     timer = signal.getitimer(signal.ITIMER_REAL)
     yield []
@@ -22,7 +22,7 @@ def lines():
 
 
 def watched(lines, period_ms, work):
-    """Run `work` in a loop that is watched."""
+    """Run `work` in a loop with a watchdog."""
 
     async def main():
         watchdog = Watchdog(asyncio.get_running_loop(), lambda level, text: lines.append((level, text)))

@@ -22,7 +22,7 @@ def test_the_kind_of_the_function_decides():
 
 
 def test_two_functions_of_one_name_are_refused():
-    """A job tells the name only."""
+    """A job has only the name of its function."""
     app = App()
 
     @app.task(name="send")

@@ -1,4 +1,4 @@
-"""Groups as contexts; test_memory.py has their callbacks."""
+"""Groups as contexts. See test_memory.py for their callbacks."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_any_other_end_is_an_error(end, error):
 
 
 class Asked:
-    """A broker that gives these answers."""
+    """A broker that returns these answers."""
 
     serializer = JSON
     is_live = True
@@ -72,7 +72,7 @@ class Asked:
 
 @pytest.fixture
 def shown():
-    """A job as a node shows it."""
+    """A job as a node describes it."""
     app = App()
     task = app.task(name="t")(lambda: None)
     with app.in_memory(at_once=False) as memory:
@@ -80,7 +80,7 @@ def shown():
 
 
 def test_a_dead_letter_is_a_failure(shown):
-    """For the node it is not over, because it waits in another queue."""
+    """For the node the job is not over, because it waits in another queue."""
     dead = dataclasses.replace(shown, meta={"x-disque-from": "q", "x-disque-error": "ValueError: no total"})
     home = Asked([JobEnd("D-1", "pending", None, None)], dead)
     with pytest.raises(TaskFailedError, match="no total"):
@@ -88,7 +88,7 @@ def test_a_dead_letter_is_a_failure(shown):
 
 
 def test_a_long_wait_looks_for_a_dead_letter_now_and_then(shown):
-    """So a wait without a time-out ends."""
+    """Otherwise a wait without a time-out would never end."""
     dead = dataclasses.replace(shown, meta={"x-disque-from": "q", "x-disque-error": "ValueError: no total"})
     pending = [JobEnd("D-1", "pending", None, None)]
     with pytest.raises(TaskFailedError, match="no total"):
@@ -118,7 +118,7 @@ def test_a_task_that_is_unknown_before_the_time_out_is_gone():
 
 
 def test_a_task_that_is_unknown_at_the_time_out_is_not_gone():
-    """Spec RW8: the node that has it may be away for a moment."""
+    """Spec RW8: the node that has the task may be unreachable for a moment."""
     with pytest.raises(TimeoutError, match="unknown"):
         Handle(Asked(UNKNOWN, None), "D-1").wait(timeout=0.001)
     with pytest.raises(TimeoutError, match="unknown"):
@@ -126,7 +126,7 @@ def test_a_task_that_is_unknown_at_the_time_out_is_not_gone():
 
 
 def test_the_progress_of_a_task_that_is_not_known_for_a_moment_goes_on(shown):
-    """The iterator ends with the task."""
+    """The iterator ends only when the task ends."""
     later = dataclasses.replace(shown, progress=50)
     assert [told.percent for told in Handle(Asked(shown, UNKNOWN, later, DONE), "D-1").updates(every=0.001)] == [50]
 

@@ -1,4 +1,4 @@
-"""The broker in memory: tasks in the tests of a program."""
+"""The broker in memory, for tests of programs with tasks."""
 
 from __future__ import annotations
 

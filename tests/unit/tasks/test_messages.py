@@ -1,4 +1,4 @@
-"""Tasks as bodies of jobs, and failures as reasons."""
+"""Tasks as bodies of jobs, and failures as NACK reasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TooLargeError(Exception):
 
 
 def raised(error):
-    """The error, as it is after it was raised."""
+    """Return the error after it was raised, with its traceback."""
     try:
         raise error
     except type(error) as found:
@@ -23,7 +23,7 @@ def raised(error):
 
 
 def deep(count):
-    """Raise an error below many calls."""
+    """Raise an error below many nested calls."""
     if count:
         deep(count - 1)
     raise ValueError("deep")
@@ -74,7 +74,7 @@ def test_reasons_of_other_programs_are_read():
 
 
 def test_calls_of_the_package_are_left_out():
-    """They are the same for every task."""
+    """Frames of the package are the same for every task."""
     app = App()
     with app.in_memory() as memory:
         app.task(name="deep")(deep).add(0)

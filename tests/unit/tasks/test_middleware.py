@@ -1,4 +1,4 @@
-"""Middleware at the adding of tasks; test_runner.py has their running."""
+"""Middleware when tasks are added. See test_runner.py for middleware when tasks run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from disque_py.tasks import App, Context, Middleware
 
 
 class Tenant(Middleware):
-    """Sends a name along."""
+    """Adds a tenant's name to each task."""
 
     def adding(self, message):
         message.options["meta"] = {**message.options.get("meta", {}), "tenant": "ada"}

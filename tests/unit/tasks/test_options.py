@@ -1,4 +1,4 @@
-"""Options become words of ADDJOB."""
+"""Options of tasks become words of ADDJOB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_task_has_a_lease_a_life_and_five_attempts():
 
 
 def test_a_delay_makes_the_life_longer():
-    """A lease can be extended up to half of the life, so a delay must not use that half up."""
+    """A lease can be extended until half of the job's life is over. A delay must not use up that half."""
     assert words(delay=86_400) == "DELAY 86400 RETRY 60 TTL 777600 ATTEMPTS 5"
     assert words(delay=0.25, ttl=60).startswith("DELAYMS 250 RETRY 60 TTL 60")
 
@@ -48,7 +48,7 @@ def test_attempts_may_be_left_to_the_queue():
     [
         ({"dealy": 1}, TypeError),
         ({"delay": 1, "eta": NOW}, ValueError),
-        ({"eta": datetime(2026, 1, 1)}, ValueError),  # No time zone is the point.
+        ({"eta": datetime(2026, 1, 1)}, ValueError),  # Deliberately without a time zone.
         ({"delay": -1}, ValueError),
         ({"ttl": "1"}, TypeError),
     ],

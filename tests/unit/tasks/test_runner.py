@@ -1,4 +1,4 @@
-"""The runner: jobs become calls, return values results."""
+"""The runner: jobs become calls, and return values become results."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_coroutine_that_takes_too_long_fails():
     ],
 )
 def test_a_job_that_this_program_can_not_run_is_given_back(body, reason):
-    """A newer worker may know it."""
+    """A newer worker may know the task."""
     with pytest.raises(Retry) as caught:
         handled(Job("q", "D-1", body, tell=print))
     assert reason in caught.value.reason
@@ -143,7 +143,7 @@ def test_the_first_middleware_is_the_outermost():
 
 
 def test_a_canceled_job_waits_for_its_thread():
-    """So no more functions run than there are threads."""
+    """Otherwise more functions could run than there are threads."""
 
     async def story():
         with ThreadPoolExecutor(1) as threads:

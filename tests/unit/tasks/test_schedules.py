@@ -1,4 +1,4 @@
-"""Schedules as the program declares them, and as the cluster has them."""
+"""Schedules as a program declares them and as the cluster stores them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def report(day="today"):
 
 
 def info(**changes):
-    """The plan below, as a node shows it."""
+    """Return the schedule below as a node shows it."""
     fields = {
         "name": "tasks:report", "cron": "30 2 * * *", "every": None, "time_zone": "Europe/Berlin", "catchup": "last",
         "overlap": "skip", "queue": "q", "body": b'{"task":"report","args":["now"]}',

@@ -1,4 +1,4 @@
-"""Serializers give back plain values, and refuse the others."""
+"""Serializers return plain values, and refuse other values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_nan_is_no_json():
 
 
 def test_json_may_be_taught_further_values():
-    """The two functions are those of the module json."""
+    """The two functions are those of Python's json module."""
     serializer = JSONSerializer(
         default=lambda value: {"at": value.isoformat()},
         object_hook=lambda found: datetime.fromisoformat(found["at"]) if "at" in found else found,

@@ -1,4 +1,4 @@
-"""The supervisor of worker processes. tests/integration/test_tasks_worker.py has it with real workers."""
+"""The supervisor of worker processes. See tests/integration/test_tasks_worker.py for real workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from disque_py.tasks.supervisor import Supervisor
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
-# Writes its process id, and ends with a status, or waits for a signal.
+# Writes its process id. Then exits with the given status, or waits for a signal.
 WORKER = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -34,12 +34,12 @@ def command(tmp_path):
 
 @pytest.fixture
 def pids(tmp_path):
-    """The workers that were started."""
+    """Return the process ids of the workers that were started."""
     return lambda: [int(path.name) for path in (tmp_path / "run").iterdir() if path.name.isdigit()]
 
 
 def during(supervisor, *steps):
-    """Run a supervisor; each step is a condition to wait for, and an act. Then end it → its status."""
+    """Run a supervisor, then end it and return its status. Each step is a condition to wait for, and an action."""
 
     def play():
         for condition, act in steps:

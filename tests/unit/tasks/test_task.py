@@ -1,4 +1,4 @@
-"""Tasks: functions that may be called here, and calls of them."""
+"""Tasks: functions that a program can call directly or add as jobs."""
 
 from __future__ import annotations
 

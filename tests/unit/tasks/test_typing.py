@@ -1,4 +1,4 @@
-"""A type checker follows tasks: parameters, results, options."""
+"""A type checker checks the parameters, results and options of tasks."""
 
 from __future__ import annotations
 
