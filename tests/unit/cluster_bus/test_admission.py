@@ -1,4 +1,4 @@
-"""cluster_bus/admission.py: the ways into the table, and the limits for strangers."""
+"""cluster_bus/admission.py: how nodes get into the table, and the limits for strangers."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def meet_from(node: Membership, hello: Hello, host: str = "10.0.0.9", entries: l
 
 
 def give_up(node: Membership) -> None:
-    """Let the time pass in which newcomers must be reached."""
+    """Let the time pass within which newcomers must be reached."""
     node.table.now_ms += node.node_timeout_ms + 1
     node.tick()
 
 
 def test_a_newcomer_does_not_count_until_it_was_reached():
-    """Any peer can say MEET; the quorum and the copies of jobs must not wait for a node that does not exist."""
+    """Any peer can send MEET. The quorum and the copies of jobs must not wait for a node that does not exist."""
     node = lone()
     meet_from(node, STRANGER)
     newcomer = node.table.nodes[STRANGER.id]
@@ -67,7 +67,7 @@ def test_a_newcomer_that_can_not_be_reached_is_given_up_and_leaves_no_trace():
 
 
 def test_the_core_is_told_of_the_end_of_a_newcomer_only_if_it_knows_it():
-    """The core then walks over all acknowledged jobs. Strangers must not be able to start that."""
+    """The core responds with a walk over all acknowledged jobs. Strangers must not be able to start such a walk."""
     node = lone()
     meet_from(node, STRANGER)
     newcomer = node.table.nodes[STRANGER.id]
@@ -77,7 +77,7 @@ def test_the_core_is_told_of_the_end_of_a_newcomer_only_if_it_knows_it():
 
 
 def test_a_newcomer_that_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
-    """Jobs name it and wait for its confirmation. A liar that can't be reached must not end the wait."""
+    """Jobs name the holder and wait for its confirmation. A liar that can't be reached must not end the wait."""
     node = lone()
     holder = node.table.intern(STRANGER.id)
     meet_from(node, STRANGER)
@@ -87,7 +87,7 @@ def test_a_newcomer_that_claims_the_id_of_a_holder_changes_nothing_about_the_hol
 
 
 def test_a_newcomer_that_jobs_name_meanwhile_is_still_their_holder_when_it_is_given_up():
-    """Others reached it and gave it copies. Flagged forgotten, it would count as one that knows of every ack."""
+    """Other nodes reached it and gave it copies. If it were flagged forgotten, it would count as knowing every ack."""
     node = lone()
     meet_from(node, STRANGER)
     holder = node.table.intern(STRANGER.id)
@@ -107,7 +107,7 @@ def test_a_newcomer_that_jobs_name_can_be_forgotten():
 
 
 def test_a_node_that_comes_back_as_another_process_after_it_was_forgotten_is_reported():
-    """The core numbers hand-overs per process. It would answer the new one with answers meant for the old one."""
+    """The core numbers hand-overs per process. A new process must not get answers meant for the old one."""
     node = lone()
     meet_from(node, STRANGER)
     known = node.table.nodes[STRANGER.id]
@@ -164,7 +164,7 @@ def test_the_handshakes_that_gossip_starts_are_limited():
 
 
 def test_a_node_that_takes_the_id_of_a_placeholder_is_a_stranger():
-    """CLUSTER NODES shows placeholders. A reader of it must not be able to stop us with one."""
+    """CLUSTER NODES shows the ids of placeholders. A peer that reads one must not be able to stop the node with it."""
     node = lone()
     node.meet("10.0.0.8", 7999)
     placeholder = next(iter(node.tray.dials))
@@ -177,7 +177,7 @@ def test_a_node_that_takes_the_id_of_a_placeholder_is_a_stranger():
 
 
 def test_a_crowd_of_newcomers_costs_no_save():
-    """Each costs two syncs of the disk, and a newcomer says MEET again until it was reached."""
+    """A save costs two syncs of the disk, and a newcomer repeats MEET until it is reached."""
     node = lone()
     node.links.announced_host = "10.0.0.1"
     for hello in strangers(100):
@@ -210,7 +210,7 @@ def test_fifty_nodes_on_one_machine_that_meet_one_of_them_are_whole_in_two_secon
 
 
 def test_a_crowd_above_a_hosts_rate_limit_still_comes_in():
-    """A refused node says MEET again."""
+    """A refused node repeats MEET."""
     exchange = Exchange()
     first, *others = [exchange.start(7001 + at) for at in range(6)]
     first.admission._newcomer_limiter.burst = first.admission._gossip_limiter.burst = 2
@@ -233,7 +233,7 @@ def test_a_table_larger_than_any_cluster_grows_no_more_by_itself():
 
 
 def test_the_memory_of_forgotten_nodes_is_bounded_and_the_first_may_come_back():
-    """Spec N5. Each has a line of the nodes file."""
+    """Spec N5. Each forgotten node takes a line in the nodes file."""
     node = lone()
     for number in range(FORGOTTEN_MAX + 1):
         node.admission.keep_out(number.to_bytes(20, "big"), 3)
@@ -243,7 +243,7 @@ def test_the_memory_of_forgotten_nodes_is_bounded_and_the_first_may_come_back():
 
 
 def test_a_newcomer_that_says_what_an_operator_asked_is_heeded_when_it_is_reached():
-    """Spec N10. Any peer can say it, and a number costs a write of the nodes file."""
+    """Spec N10. Any peer can claim that an operator asked, and a new incarnation costs a write of the nodes file."""
     node = lone()
     meet_from(node, STRANGER)
     assert node.table.me.incarnation == 0

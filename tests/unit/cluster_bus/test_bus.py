@@ -28,7 +28,7 @@ JOB = frame(PROTOCOL_MAX, [encode_run(GOTJOB, [b"j"])])
 
 
 def run(story: Callable[[list[BusNode]], Awaitable[None]], *options: dict[str, Any], loop: Any = None) -> None:
-    """Run a story about started nodes, one per given options."""
+    """Run a story with one started node per set of options."""
 
     async def main() -> None:
         nodes = [await BusNode(**each).start() for each in options]
@@ -82,7 +82,7 @@ def test_a_killed_node_that_comes_back_is_linked_again():
 
 
 def test_messages_of_a_former_process_are_not_read_once_the_next_one_is_reached():
-    """Numbers hold for one process. Hand-overs of the dead one would be answered to the new one."""
+    """Hand-overs are numbered per process. The new process must not get answers to hand-overs of the old one."""
 
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
@@ -136,7 +136,7 @@ def test_a_forgotten_node_may_not_send_jobs():
         first, second = nodes
         first._begin().forget(first.known(second))
         await until(lambda: not second.known(first).is_linked)
-        await until(lambda: second.known(first).is_linked)  # It dials again: it is a stranger now.
+        await until(lambda: second.known(first).is_linked)  # It dials again, as a stranger now.
         second.bus.send(second.known(first), JOB)
         await until(lambda: first.bus.rejected["stranger"])
         assert first.heard == []
@@ -218,13 +218,13 @@ def test_connections_that_prove_nothing_are_few(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_of_too_many_unproved_connections_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
-    """A peer that only holds connections must not keep nodes out, which need theirs for milliseconds."""
+    """A peer that only holds connections open must not keep nodes out. A node proves itself within milliseconds."""
     monkeypatch.setattr(bus_module, "UNPROVED_LINKS_MAX", 2)
 
     async def story(nodes: list[BusNode]) -> None:
         idle = [await asyncio.open_connection("127.0.0.1", nodes[0].bus.port) for _ in range(2)]
         await join(nodes)
-        assert len(await idle[0][0].read()) < 1000  # Our HELLO, then the end.
+        assert len(await idle[0][0].read()) < 1000  # The node's HELLO, then the end.
         for _, writer in idle:
             writer.close()
 
@@ -232,7 +232,7 @@ def test_of_too_many_unproved_connections_the_oldest_goes(monkeypatch: pytest.Mo
 
 
 async def stranger(node: BusNode) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a connection that passed the handshake under an id of its own, and has said nothing else."""
+    """Return a connection that passed the handshake under a new id and has sent nothing else."""
     reader, writer = await asyncio.open_connection("127.0.0.1", node.bus.port)
     shake = Handshake(DIALER, Hello(os.urandom(20), b"run-one-", "", 1, 1), os.urandom(16), b"")
     decoder = Decoder(versions=(0, 0))
@@ -245,7 +245,7 @@ async def stranger(node: BusNode) -> tuple[asyncio.StreamReader, asyncio.StreamW
 
 
 def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
-    """Any peer may come under any id as often as it likes; descriptors are for nodes and clients."""
+    """Any peer can connect under any number of ids. Descriptors are reserved for nodes and clients."""
     monkeypatch.setattr(bus_module, "STRANGER_LINKS_MAX", 2)
 
     async def story(nodes: list[BusNode]) -> None:
@@ -261,7 +261,7 @@ def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_stranger_that_leaves_without_a_word_is_reported():
-    """It dialed another node, at our address."""
+    """It expected another node at this address."""
 
     async def story(nodes: list[BusNode]) -> None:
         _, writer = await stranger(nodes[0])
@@ -273,7 +273,7 @@ def test_a_stranger_that_leaves_without_a_word_is_reported():
 
 
 def test_a_node_we_have_not_reached_may_not_begin_a_long_frame():
-    """Otherwise a thousand halves of frames would take a thousand times 65 MiB."""
+    """Otherwise a thousand unfinished frames could take a thousand times 65 MiB."""
 
     async def story(nodes: list[BusNode]) -> None:
         reader, writer = await stranger(nodes[0])
@@ -358,7 +358,7 @@ def test_links_may_be_encrypted(tmp_path: Path):
 
 
 def test_silent_connections_with_tls_are_limited(monkeypatch):
-    """They once used up the node's descriptors: a link is counted only when its handshake is over."""
+    """A link is counted only when its handshake is over. Unfinished handshakes once used up the node's descriptors."""
     monkeypatch.setattr(listening, "HANDSHAKES_MAX", 2)
 
     async def story(nodes: list[BusNode]) -> None:

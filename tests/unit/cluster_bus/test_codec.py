@@ -1,4 +1,4 @@
-"""cluster_bus/codec.py: frames are golden, decoders trust nothing."""
+"""cluster_bus/codec.py: frames have golden bytes, and decoders trust no input."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_two_nodes_agree_on_the_highest_version_both_speak():
 
 
 def test_a_long_frame_has_a_single_run():
-    """A frame is handled in one go, so it must be short. Only a job's body may make it long."""
+    """A frame is handled in one go, so it must be short. Only the body of a job may make it long."""
     run = encode_run(GOTJOB, [bytes(RUNS_BYTES_MAX // 2)])
     with pytest.raises(FrameError, match="bad shape"):
         Decoder().feed(frame(1, [run, run, run]))
@@ -203,7 +203,7 @@ def test_a_long_frame_has_a_single_run():
 
 
 def test_a_long_frame_that_would_become_gigabytes_of_empty_lists_is_refused_before_it_does():
-    """A stranger could stop a node for seconds with one frame, or have it killed."""
+    """Otherwise a stranger could stop a node for seconds with one frame, or exhaust its memory."""
     thousands = b"\xdc" + (4000).to_bytes(2, "big") + b"\x90" * 4000
     payload = b"\x91\x92\x01\xdc" + (2000).to_bytes(2, "big") + thousands * 2000
     assert len(payload) > UNCHECKED_BYTES_MAX

@@ -1,4 +1,4 @@
-"""cluster_bus/columns.py: what the items of a run share is said once."""
+"""cluster_bus/columns.py: values that the items of a run share are sent once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def listed(value: object) -> object:
 
 
 def travel(kind: int, items: list[object]) -> list[object]:
-    """Return the items as the other end of a link gets them."""
+    """Return the items as the other end of a link decodes them."""
     runs = encode_runs(kind, items, COLUMNS_VERSION)
     return [
         item for [run] in Decoder().feed(b"".join(frame(COLUMNS_VERSION, [one]) for one in runs)) for item in run[1:]
@@ -126,7 +126,7 @@ def test_a_node_of_an_older_version_gets_the_plain_form():
 
 
 def test_positions_behind_those_we_know_are_kept_or_ignored():
-    """A newer node may say more."""
+    """A newer node may send more positions."""
     jobs = [snapshot(1), snapshot(2), snapshot(3)]
     [group] = pack(YOURJOBS, [(1, 0, jobs)])
     [packed] = group[2]
@@ -165,7 +165,7 @@ def test_a_packed_run_that_no_node_sends_closes_the_link(kind, groups):
 
 
 def test_too_many_ids_in_a_run_close_the_link():
-    """Twenty-four bytes become more than a hundred in memory."""
+    """An id takes 24 bytes in a frame and more than a hundred in memory."""
     group = [b"\0" + b"x" * (16 + 24 * columns.GROUP_IDS_MAX)]
     with pytest.raises(ValueError, match="too many ids"):
         unpack(GOTJOB, [group] * (columns.FRAME_IDS_MAX // columns.GROUP_IDS_MAX + 1))

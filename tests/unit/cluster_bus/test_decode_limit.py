@@ -1,4 +1,4 @@
-"""cluster_bus/decode_limit.py: objects counted without making them."""
+"""cluster_bus/decode_limit.py: objects are counted without creating them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cluster_bus/failure.py: one node suspects, a majority decides on failure, and an answer ends both."""
+"""cluster_bus/failure.py: one node suspects, a majority decides on failure, and an answer ends both states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cluster_bus/handshake.py: both ends prove their ids before anything else is read."""
+"""cluster_bus/handshake.py: both ends prove their identity before any other frame is read."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_another_secret_or_one_on_one_side_only_is_refused_with_the_reason(mine:
 
 
 def test_a_proof_sent_back_to_its_author_is_refused():
-    """The role is part of the proof: a peer that does not know the secret can't let us prove it to ourselves."""
+    """The proof includes the role. Otherwise a peer without the secret could send a node's own proof back to it."""
     dialer, acceptor = ends(b"s", b"s")
     proof = acceptor.receive(runs_of(dialer.first_frame()))
     with pytest.raises(FrameError, match="wrong secret"):

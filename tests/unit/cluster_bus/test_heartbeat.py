@@ -34,7 +34,7 @@ def test_a_heartbeat_comes_back_unchanged():
 
 
 def test_a_header_names_the_tls_port_only_if_there_is_one():
-    """Nodes without TLS send the same bytes as before; a value that is no port is not believed."""
+    """Nodes without TLS send the same bytes as before. A value that is not a port is ignored."""
     me = node(1)
     assert "tls_port" not in heartbeat.header_map(me, "")
     me.tls_port = 7801

@@ -1,4 +1,4 @@
-"""cluster_bus/link.py: one connection on real sockets, and all that may go wrong on it."""
+"""cluster_bus/link.py: one connection over real sockets, and its possible failures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Owner:
 def run(
     story: Callable[[Owner, Any], Awaitable[None]], secret: bytes = b"", frames_max: int = 1 << 30, **options: Any
 ) -> Owner:
-    """Run a story about an acceptor at 127.0.0.1, which listens at `address`. Return the acceptor's owner."""
+    """Run a story about an acceptor that listens at `address`, on 127.0.0.1. Return the acceptor's owner."""
 
     async def main() -> Owner:
         owner = Owner(frames_max)
@@ -117,7 +117,7 @@ def test_garbage_on_the_port_closes_the_connection_and_says_why(data: bytes, rea
     async def story(acceptor: Owner, address: Any) -> None:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(data)
-        await reader.read()  # Our HELLO, then the end.
+        await reader.read()  # The acceptor's HELLO, then the end.
         writer.close()
         await until(lambda: acceptor.lost)
 
@@ -140,7 +140,7 @@ def test_a_silent_connection_is_closed_when_the_time_for_the_handshake_is_over(m
 
 
 def test_frames_right_behind_the_proof_are_read_and_large_ones_refused():
-    """The dialer may be done while its proof is in flight: its first frames come in the same packet."""
+    """The dialer does not wait after its proof, so its first frames may come in the same packet."""
 
     async def story(acceptor: Owner, address: Any) -> None:
         _, link = await dial(address)
@@ -194,7 +194,7 @@ def test_a_node_that_does_not_read_is_cut_off_at_the_bound():
 
 
 def test_a_flood_of_frames_is_decoded_in_parts_and_in_order():
-    """Others get their turn after PUMP_BYTES, and nothing is lost or swapped by the pause."""
+    """Other links get a turn after PUMP_BYTES. The pause loses or reorders no frame."""
     frames = [frame(PROTOCOL_MAX, [encode_run(GOTJOB, [at, bytes(5000)])]) for at in range(400)]
 
     async def story(acceptor: Owner, address: Any) -> None:

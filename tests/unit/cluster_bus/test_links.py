@@ -1,4 +1,4 @@
-"""cluster_bus/links.py: when to dial, when to hang up, which address to believe."""
+"""cluster_bus/links.py: when to dial, when to hang up, and which address to believe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HELLO = Hello(b"b" * 20, b"run-one-", "", 7712, 17712, "0.1")
 
 
 class Side(NamedTuple):
-    """Links of one node, with the objects around them."""
+    """The links of one node, with the objects around them."""
 
     links: Links
     table: NodeTable
@@ -75,7 +75,7 @@ def test_pauses_between_attempts_double_up_to_a_second_with_jitter():
 
 
 def test_a_link_that_lasted_begins_the_pauses_anew_one_closed_at_once_does_not():
-    """A node that forgot us accepts the link and closes it. That must not become a busy loop."""
+    """A node that forgot this one accepts the link and closes it. That must not cause a busy loop."""
     side, node = links_with_node()
     node.dial_gap_ms = DIAL_GAP_MS_MAX
     side.links.mark_up(node, HELLO, 1)
@@ -119,7 +119,7 @@ def test_an_unlinked_node_is_dialed_where_its_connections_come_from():
 
 
 def test_a_link_that_reaches_the_process_outweighs_where_its_connections_come_from():
-    """With NAT between us the socket's address is not one that could be dialed."""
+    """Behind a NAT, the address of an incoming connection can't be dialed."""
     side, node = links_with_node()
     side.links.mark_up(node, HELLO, 1)
     side.links.learn_address_heard(node, "", 7712, 17712, "172.17.0.1", HELLO.run)
@@ -153,7 +153,10 @@ def test_a_lost_address_comes_back_with_the_nodes_own_word():
 
 
 def test_a_node_that_moves_all_the_time_is_not_dialed_all_the_time():
-    """Its word about its address costs a line. A connection per word would cost as much as it likes."""
+    """A node's report of its address costs little.
+
+    A connection per report would let it cause any number of connections.
+    """
     side, node = links_with_node()
     for port in range(7800, 7900):
         side.links.learn_address_heard(node, "", port, port, "10.0.0.2", b"run-two-")

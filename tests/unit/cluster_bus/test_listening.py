@@ -1,4 +1,4 @@
-"""cluster_bus/listening.py: unfinished handshakes are limited. Real TLS: tests/integration/test_tls.py."""
+"""cluster_bus/listening.py: the number of unfinished handshakes is limited. Real TLS: tests/integration/test_tls.py."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LOOPS = pytest.mark.parametrize(
 
 
 class ShortSocket(socket.socket):
-    """A socket of a process that has no descriptor left, once."""
+    """A socket whose first `accept` fails because the process has no free descriptor."""
 
     is_short = True
 
     def accept(self):
-        """Return a connection, the second time."""
+        """Fail at the first call, and return a connection afterwards."""
         if self.is_short:
             self.is_short = False
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -33,7 +33,7 @@ class ShortSocket(socket.socket):
 
 
 def with_door(story, loop_factory, make_socket=socket.socket):
-    """Run `story(port)` while a listener is open; its `accept` is never called."""
+    """Run `story(port)` while a listener is open. No test calls the listener's `accept`."""
 
     async def main():
         with make_socket() as sock:
@@ -49,7 +49,7 @@ def with_door(story, loop_factory, make_socket=socket.socket):
 
 
 async def rest(reader, writer):
-    """Return the bytes that come until the connection ends."""
+    """Return the bytes that arrive until the connection ends."""
     try:
         return await reader.read()
     except ConnectionResetError:
@@ -94,6 +94,6 @@ def test_without_descriptors_clients_wait(loop_factory, monkeypatch):
     async def story(port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"PING\r\nPING\r\n")
-        await rest(reader, writer)  # It ends, so it was accepted.
+        await rest(reader, writer)  # The listener ends this connection, so it accepted it.
 
     with_door(story, loop_factory, ShortSocket)

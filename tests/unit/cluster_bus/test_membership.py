@@ -104,7 +104,10 @@ def test_an_unanswered_handshake_ends_after_the_node_time_out():
 
 
 def test_a_second_meeting_gives_a_handshake_the_whole_time_again():
-    """Spec N4. An operator who says MEET when the network is whole again is not disappointed by the first attempt."""
+    """Spec N4.
+
+    The operator may repeat MEET when the network works again. The first attempt must not shorten the second.
+    """
     exchange = Exchange()
     node = exchange.start(7001)
     node.meet("10.0.0.9", 7009)
@@ -117,7 +120,7 @@ def test_a_second_meeting_gives_a_handshake_the_whole_time_again():
 
 
 def test_a_second_meeting_replaces_an_attempt_that_may_hang():
-    """Spec N4. Once a second, so that a slow handshake comes to its end though MEET is said all the time."""
+    """Spec N4. This happens at most once a second, so that repeated MEETs can't prevent a slow handshake."""
     node = lone()
     node.meet("10.0.0.9", 7009)
     (handshake,) = dialed(node)
@@ -153,7 +156,7 @@ def test_an_announced_host_wins_over_the_address_of_the_socket():
 
 
 def test_heartbeats_to_a_node_just_met_are_meet_until_it_answers_then_ping():
-    """The MEET may be lost with a link, or refused in a crowd. Without another we would stay a stranger."""
+    """The MEET may be lost with a link or refused in a crowd. Without another MEET the node would stay a stranger."""
     node = lone()
     node.meet("10.0.0.9", 7999)
     found = node.link_up(dialed(node)[0], STRANGER)
@@ -185,7 +188,7 @@ def test_a_known_node_without_link_takes_over_the_link_of_a_handshake():
     assert node.link_up(dialed(node)[1], STRANGER, "192.168.0.9") is known
     assert known.is_linked
     assert known.host == "192.168.0.9"
-    assert len(node.tray.dials) == 1  # The handshake's dial; the other attempt was taken back.
+    assert len(node.tray.dials) == 1  # The handshake's dial. The other attempt was withdrawn.
 
 
 def test_a_link_for_a_node_forgotten_meanwhile_is_closed():
@@ -213,7 +216,10 @@ def test_a_placeholder_of_a_job_becomes_the_node_when_it_is_met():
 
 
 def test_of_a_stranger_only_meet_counts():
-    """The log names it once, with advice. (This node was reset; otherwise it would come back: see below.)"""
+    """The log names the stranger once, with advice.
+
+    The node was reset here; without a reset it would come back (see below).
+    """
     node = lone()
     node.reset(hard=False)
     assert node.accept(STRANGER, "10.0.0.9", "10.0.0.1") is None
@@ -231,7 +237,7 @@ def test_of_a_stranger_only_meet_counts():
 
 
 def test_a_ping_from_a_stranger_brings_a_node_back_that_lost_its_table():
-    """The stranger dialed it by its id, so they have been members of one cluster."""
+    """The stranger dialed the node by its id, so both were members of one cluster."""
     node = lone()
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
     assert node.table.nodes[STRANGER.id].is_newcomer
@@ -247,7 +253,7 @@ def test_a_node_that_knows_others_believes_no_ping_of_a_stranger():
 
 
 def test_a_node_comes_back_while_it_tries_to_reach_a_seed():
-    """The placeholder of a handshake is no member."""
+    """The placeholder of a handshake does not count as a member."""
     node = lone()
     node.meet("10.0.0.7", 7999)
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
@@ -255,7 +261,10 @@ def test_a_node_comes_back_while_it_tries_to_reach_a_seed():
 
 
 def test_a_node_at_whose_address_another_one_was_expected_says_what_helps():
-    """Its nodes file is perhaps lost, and its id with it. A node that was reset, or has members, is as it should be."""
+    """The node may have lost its nodes file, and its id with it.
+
+    A node that was reset or has members gives no advice.
+    """
     node = lone()
     for _ in range(2):
         node.stranger_gone(STRANGER, "10.0.0.9")
@@ -270,7 +279,7 @@ def test_a_node_at_whose_address_another_one_was_expected_says_what_helps():
 
 
 def test_a_newcomer_that_is_given_up_leaves_a_reset_node_alone():
-    """A MEET that leads to no link must not open the way for PINGs of former members."""
+    """A MEET that leads to no link must not make the node accept PINGs of former members."""
     node = lone()
     node.reset(hard=False)
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", MEET, [heartbeat_item()])
@@ -288,7 +297,7 @@ def test_the_last_member_can_be_forgotten_while_a_handshake_goes_on():
 
 
 def test_the_file_knows_at_once_that_a_meeting_was_given_up():
-    """Its earlier text had the meeting, and would be followed again."""
+    """Otherwise a restarted node would follow the meeting in the earlier text again."""
     node = lone()
     node.meet("10.0.0.9", 7999)
     (placeholder,) = node.tray.dials
@@ -383,10 +392,10 @@ def test_places_reach_all_nodes_at_once_and_stand_in_the_file():
 
 
 def test_an_answer_lost_with_a_link_is_asked_for_again():
-    """The PING arrived, its PONG did not. Without another PING a healthy node would be suspected."""
+    """The PING arrived, but its PONG was lost. Without another PING a healthy node would be suspected."""
     exchange = Exchange()
     first, second = exchange.start_joined(2)
-    exchange.peer(second).links.clear()  # Its messages are lost now, and it does not know yet.
+    exchange.peer(second).links.clear()  # Its messages are lost from now on, and it does not know that yet.
     first._ping(seen_by(first, second))
     exchange.run(TICK_MS)
     assert seen_by(first, second).ping_sent_ms
@@ -460,7 +469,7 @@ def test_a_node_without_a_link_counts_no_longer_for_copies_after_a_second():
 
 
 def test_a_node_that_has_just_started_counts_those_it_has_not_reached():
-    """Its file names them. Alone it is a minority."""
+    """Its nodes file names them. Without them it is a minority."""
     exchange = Exchange()
     first, *_ = exchange.start_joined(3)
     again = Exchange().start(7001, node_id=first.table.me.id)
@@ -520,7 +529,7 @@ def test_a_failure_we_hear_of_wrongly_is_healed_by_the_next_answer():
 
 
 def test_after_a_pause_of_our_own_no_node_is_suspected():
-    """A machine that was suspended has many unanswered pings; the silence was its own."""
+    """A machine that was suspended finds many unanswered pings, but it was the silent one itself."""
     exchange = Exchange()
     nodes = exchange.start_joined(3)
     exchange.run(1000)
@@ -606,7 +615,7 @@ def test_nodes_that_were_not_told_never_bring_it_back():
 
 
 def test_a_meet_of_the_forgotten_node_itself_does_not_bring_it_back():
-    """Spec N5. It lost its table, heard of us from a node that was not told, and says MEET."""
+    """Spec N5. The node lost its table, got this address from a node that had not forgotten it, and sends MEET."""
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     first.forget(seen_by(first, third))
@@ -635,7 +644,7 @@ def test_a_meet_at_any_node_of_the_cluster_or_at_itself_brings_it_back_everywher
 
 
 def test_an_address_at_which_a_forgotten_node_is_found_by_chance_does_not_bring_it_back():
-    """Spec N5. Gossip named it for another node, which has gone."""
+    """Spec N5. Gossip gave this address for another node, which has left."""
     node = lone()
     node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0, incarnation=5)])
     node.forget(node.table.nodes[STRANGER.id])
@@ -646,7 +655,7 @@ def test_an_address_at_which_a_forgotten_node_is_found_by_chance_does_not_bring_
 
 
 def test_seeds_do_not_bring_a_forgotten_node_back():
-    """Spec N5. Neither a restart of the forgotten node nor one of another node does."""
+    """Spec N5. Neither a restart of the forgotten node nor a restart of another node brings it back."""
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     for node in (first, second):
@@ -680,7 +689,7 @@ def test_a_meeting_in_flight_does_not_bring_a_node_back_that_is_forgotten_meanwh
 
 
 def test_a_meeting_in_flight_goes_on_when_a_former_node_of_its_address_is_forgotten():
-    """Spec N5: a node that was reset hard has another id there."""
+    """Spec N5. A node that was reset hard has a new id at that address."""
     exchange = Exchange()
     first, second = exchange.start(7001), exchange.start(7002)
     first.load([NodeLine(STRANGER.id, "10.0.0.1", 7002, 17002, 0, 0, 0)])
@@ -691,7 +700,7 @@ def test_a_meeting_in_flight_goes_on_when_a_former_node_of_its_address_is_forgot
 
 
 def test_of_a_node_that_was_only_named_the_first_incarnation_that_we_hear_of_is_forgotten():
-    """Spec N5. Jobs named it, and we never met it."""
+    """Spec N5. Jobs named the node, and this node never met it."""
     node = lone()
     named = node.table.intern(STRANGER.id)
     assert node.forget_unknown(named.name)
@@ -714,7 +723,7 @@ def test_forgotten_nodes_stay_out_after_a_restart_and_a_reset():
 
 
 def test_a_node_keeps_its_incarnation_and_each_meet_of_an_operator_raises_it():
-    """Spec N10. Also where the clock was set back."""
+    """Spec N10. The number rises even if the clock was set back."""
     node = lone()
     node.table.wall_ms = 5_000
     node.meet("10.0.0.9", 7999)
@@ -728,7 +737,7 @@ def test_a_node_keeps_its_incarnation_and_each_meet_of_an_operator_raises_it():
 
 
 def test_a_meet_that_an_operator_asked_for_raises_the_number_of_the_node_that_hears_it_once():
-    """Spec N10. It is repeated until it is answered. A MEET because of gossip raises nothing."""
+    """Spec N10. Such a MEET is repeated until it is answered. A MEET because of gossip does not raise the number."""
     node = lone()
     node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0)])
     for asked, told, expected in ((0, 3, 0), (1, 3, 1), (1, 3, 1), (1, 4, 2)):
@@ -740,7 +749,7 @@ def test_a_meet_that_an_operator_asked_for_raises_the_number_of_the_node_that_he
 
 
 def test_a_meet_of_an_older_release_counts_as_an_operators():
-    """Spec N10. A cluster is upgraded node by node."""
+    """Spec N10. During a rolling upgrade, older nodes send MEETs that do not say whether an operator asked."""
     node = lone()
     old = STRANGER._replace(incarnation=-1)
     node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0)])
@@ -852,7 +861,7 @@ def test_with_any_seed_a_cluster_becomes_whole_and_the_epoch_tells(seed: int):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_after_any_faults_the_cluster_is_whole_again_after_healing(seed: int):
-    """Kills, restarts elsewhere, freezes, partitions and meetings in any order, then quiet."""
+    """Kills, restarts elsewhere, freezes, partitions and meetings happen in any order. Then the network is quiet."""
     exchange = Exchange(seed)
     rng, nodes = exchange.rng, exchange.start_joined(5)
     for step in range(30):
@@ -879,7 +888,7 @@ def test_after_any_faults_the_cluster_is_whole_again_after_healing(seed: int):
     for node in nodes:
         exchange.peer(node).is_frozen = False
         node.set_leaving(False)
-        node.meet("10.0.0.1", nodes[0].table.me.port)  # A node that moved while all others did can't find them.
+        node.meet("10.0.0.1", nodes[0].table.me.port)  # A node that moved while all others moved too can't find them.
     exchange.run(15_000)
     assert is_whole(nodes)
 

@@ -1,4 +1,4 @@
-"""cluster_bus/messages.py: each kind has one number for ever, and a name for traces."""
+"""cluster_bus/messages.py: each kind has a fixed number, and a name for traces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cluster_bus.messages import FIRST_JOB_KIND, NAMES
 
 
 def test_kinds_about_jobs_are_these_numbers():
-    """Nodes of other versions know them; a new kind gets a new number."""
+    """Nodes of other versions know these numbers. A new kind gets a new number."""
     assert {NAMES[kind]: kind for kind in sorted(NAMES) if kind >= FIRST_JOB_KIND} == {
         "REPLJOB": 32, "GOTJOB": 33, "REFUSED": 34, "HOLDERS": 35, "ENQUEUE": 36, "QUEUED": 37, "WILLQUEUE": 38,
         "LEASED": 39, "SETACK": 40, "GOTACK": 41, "DELJOB": 42, "NEEDJOBS": 43, "YOURJOBS": 44, "TOOK": 45,

@@ -1,4 +1,4 @@
-"""cluster_bus/node.py: one object per node, identified by its id."""
+"""cluster_bus/node.py: one object per node, identified by the node's id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cluster_bus/node_table.py: one object per id, and groups that stay the same object while they are the same."""
+"""cluster_bus/node_table.py: one object per id. A group remains the same object while its members are the same."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_groups_are_sorted_by_id_and_the_same_tuple_while_nothing_changes():
     [
         (2, 0, 2),
         (2, 1, 1),
-        (2, 2, 2),  # This node of three is alone: it counts all, and so refuses.
-        (1, 1, 1),  # A half is no majority.
+        (2, 2, 2),  # This node is alone of three. It counts all nodes, so it refuses commands.
+        (1, 1, 1),  # Half of the nodes is not a majority.
         (3, 1, 2),
         (3, 2, 3),
         (4, 2, 2),
@@ -114,7 +114,7 @@ def test_we_may_take_another_id_in_place():
 
 
 def test_ids_that_others_name_are_remembered_up_to_a_bound():
-    """A peer on the bus must not fill our memory with nodes that don't exist."""
+    """A peer must not be able to fill the node's memory with nodes that don't exist."""
     table = table_of()
     for number in range(NODES_MAX - 1):
         table.intern(number.to_bytes(20, "big") if number else b"\xff" * 20)

@@ -1,4 +1,4 @@
-"""cluster_bus/nodes_file.py: a saved table comes back; damage is reported, with its line."""
+"""cluster_bus/nodes_file.py: a saved table can be loaded, and damage is reported with its line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_fields_of_a_newer_version_are_ignored():
 
 def test_a_file_cut_off_anywhere_is_reported():
     text = dump(nodes())
-    assert parse(text[:-1]) == parse(text)  # Only the last line end is missing.
+    assert parse(text[:-1]) == parse(text)  # Only the last line feed is missing.
     for end in range(len(text) - 1):
         with pytest.raises(NodesFileError):
             parse(text[:end])
@@ -143,7 +143,7 @@ def test_notes_come_back():
 
 
 def test_nodes_that_an_older_release_forgot_within_the_minute_stay_forgotten():
-    """Spec N5. Earlier ones were allowed to come back."""
+    """Spec N5. Nodes that were forgotten earlier were allowed to come back."""
     text = f"vars forgot {'66' * 20} 60000 1000000\nvars forgot {'67' * 20} 500 1000000\n"
     assert parse_notes(text, 1_010_000).forgotten == [(b"f" * 20, 0)]
 

@@ -1,4 +1,4 @@
-"""cluster_bus/nodes_store.py: one owner, and never half a file."""
+"""cluster_bus/nodes_store.py: the file has one owner and is never half written."""
 
 from __future__ import annotations
 

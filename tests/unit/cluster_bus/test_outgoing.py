@@ -1,4 +1,4 @@
-"""cluster_bus/outgoing.py: the messages of a turn are batched without losing their order."""
+"""cluster_bus/outgoing.py: the messages of a turn are batched in order."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_several_items_at_once_continue_a_run_or_begin_one():
 
 
 def test_a_node_is_left_out_of_messages_about_jobs():
-    """Its process is another one now; heartbeats still reach it."""
+    """The node runs as another process now. Heartbeats still reach it."""
     outgoing = Outgoing()
     outgoing.send(ONE, PING, b"hello")
     outgoing.send(ONE, GOTJOB, b"a")

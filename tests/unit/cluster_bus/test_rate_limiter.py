@@ -1,4 +1,4 @@
-"""cluster_bus/rate_limiter.py: how often one source may act."""
+"""cluster_bus/rate_limiter.py: limits how often one source may act."""
 
 from __future__ import annotations
 

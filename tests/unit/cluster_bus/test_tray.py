@@ -1,4 +1,4 @@
-"""cluster_bus/tray.py: notices for the log name the node they are about."""
+"""cluster_bus/tray.py: each notice for the log names the node that it is about."""
 
 from __future__ import annotations
 
