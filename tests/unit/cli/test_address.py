@@ -1,4 +1,4 @@
-"""address.py: places as people write them."""
+"""address.py: addresses as people write them."""
 
 from __future__ import annotations
 

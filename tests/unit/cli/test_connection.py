@@ -1,4 +1,4 @@
-"""connection.py: connecting, agreeing on the protocol, logging in, and losing it all."""
+"""connection.py: connecting, protocol negotiation, login, and lost connections."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_closed_connection_is_lost(scripted):
 
 
 def test_a_connection_that_is_reset_at_once_is_closed_like_any_other():
-    """The node may or may not have read our words; the advice is the same."""
+    """The node may or may not have read the request. The advice is the same."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         contextlib.closing(Connection.open(Target(Address("127.0.0.1", server.getsockname()[1])))) as connection,

@@ -32,7 +32,7 @@ def test_the_cells_of_a_row():
 
 
 def test_a_narrow_terminal_has_fewer_columns():
-    """The queue, its jobs and their age stay."""
+    """The name of the queue, its jobs and their age stay."""
     assert columns_for(None)[-1] == "settings"
     assert "settings" not in columns_for(70)
     assert columns_for(30) == ["queue", "pending", "errored", "oldest"]
@@ -47,7 +47,7 @@ def test_the_footer_tells_what_is_not_shown():
 
 
 def test_a_pipe_gets_whole_lines():
-    """However many settings a queue has."""
+    """This holds however many settings a queue has."""
     out = io.StringIO()
     console_for(out).print(queue_table(Look(0, [row(settings={f"name-{n}": "value" for n in range(8)})])))
     assert "name-7=value" in out.getvalue()

@@ -1,4 +1,4 @@
-"""queue_view.py: looks at the queues of a cluster."""
+"""queue_view.py: observations of the queues of a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings_of(**changes):
 
 @pytest.fixture
 def watch(scripted):
-    """Makes a watch of a scripted node with these answers."""
+    """Makes a QueueWatch on a scripted node with these answers."""
     opened = []
 
     def make(**more):
@@ -39,7 +39,7 @@ def test_a_row_has_depth_by_status_age_and_changed_settings(watch):
 
 
 def test_rates_are_the_difference_of_two_looks(watch):
-    """The first look has none. A node that was started again does not make them negative."""
+    """The first observation has no rates. A restart of the node does not make rates negative."""
     counts = iter([100, 150, 0])
     looking = watch(QSTAT=lambda words: reply({**STAT, "jobs-in": next(counts)}))
     rates = [looking.look().rows[0].rate_in for _ in range(3)]

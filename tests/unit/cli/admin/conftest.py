@@ -11,7 +11,7 @@ from scripted_queues import answers
 
 @pytest.fixture
 def admin(scripted):
-    """Runs a line of disque-admin against a node with these answers → its result, with the node as `node`."""
+    """Runs a disque-admin command against a node with these answers. The result has the node as `node`."""
 
     def run(line, stdin=None, **more):
         node = scripted(answers(**more))

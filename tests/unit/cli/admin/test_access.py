@@ -1,4 +1,4 @@
-"""access.py: errors with the next step, and names behind TAB."""
+"""access.py: errors with the next step, and completion of names with TAB."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_connection_that_breaks_may_have_done_its_work(admin):
 
 
 def test_tab_completes_names_of_queues(scripted):
-    """A node that does not answer gives none."""
+    """A node that does not answer provides no names."""
 
     def names(port, begun):
         root = click.Context(main)

@@ -36,7 +36,7 @@ def test_the_password_comes_from_the_environment_of_disque_cli(scripted, monkeyp
 
 
 def test_the_first_word_of_disque_cli_is_a_command_of_the_server(scripted, capsys):
-    """Spec X5: `queue get` has no second meaning there."""
+    """Spec X5: `queue get` has no second meaning in disque-cli."""
     node = scripted({"QUEUE GET": b"$-1\r\n"})
     assert cli(["-p", str(node.port), "queue", "get", "x"]) == 0
     assert node.requests == [[b"queue", b"get", b"x"]]

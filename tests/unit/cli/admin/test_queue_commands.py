@@ -20,7 +20,7 @@ TASK = {
 
 
 def sent(result, name):
-    """The words of the only command of this name."""
+    """Return the words of the only command with this name."""
     (words,) = [words for words in result.node.requests if words[0] == name.encode()]
     return b" ".join(words).decode()
 

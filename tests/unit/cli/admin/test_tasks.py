@@ -1,4 +1,4 @@
-"""tasks.py: tasks of the broker, begun and followed."""
+"""tasks.py: tasks of the broker, started and followed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_result_says_what_is_left_to_do():
 
 
 def test_a_task_is_followed_until_it_is_over(admin):
-    """Its exit status tells whether everything was done."""
+    """The exit status is that of the task: it says whether everything was done."""
     states = iter(["running", "running", "done"])
 
     def show(words):

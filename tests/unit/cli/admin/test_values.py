@@ -1,4 +1,4 @@
-"""values.py: times, pairs and settings of the command line."""
+"""values.py: times, pairs and settings on the command line."""
 
 from __future__ import annotations
 

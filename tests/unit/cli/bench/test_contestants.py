@@ -1,4 +1,4 @@
-"""disque_py/cli/bench/contestants.py: choices of the command line."""
+"""disque_py/cli/bench/contestants.py: the choice of contestants on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""disque_py/cli/bench/dialects.py: requests as bytes, and replies that are counted."""
+"""disque_py/cli/bench/dialects.py: requests as bytes, and counted replies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESERVED = b"RESERVED 7 3\r\nabc\r\n"
 
 
 def words_of(data):
-    """All commands in some bytes of RESP."""
+    """Return all commands in some bytes of RESP."""
     reader = hiredis.Reader()
     reader.feed(data)
     return list(iter(reader.gets, False))

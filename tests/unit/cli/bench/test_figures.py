@@ -13,7 +13,7 @@ def sample(contestant, run, rate, *, cell="p=1", generator=0.1):
 
 @pytest.mark.parametrize(("percent", "value"), [(50, 500), (99, 990), (99.9, 999), (100, 1000), (0.01, 1)])
 def test_a_percentile_is_the_nearest_rank(percent, value):
-    """Of 1 to 1000; 99.9 % is exactly the 999th, whatever floats make of it."""
+    """The values are 1 to 1000. 99.9 % is exactly the 999th value, in spite of floating-point errors."""
     assert percentile(range(1, 1001), percent) == value
 
 
@@ -32,12 +32,12 @@ def test_a_summary_is_the_median_with_the_range():
 
 
 def test_ratios_are_taken_within_a_run():
-    """Run 1 has no partner and run 3's partner measured nothing, so neither counts."""
+    """Run 1 has no partner, and the partner of run 3 measured nothing. Neither counts."""
     assert paired_ratios({0: 10.0, 1: 7.0, 2: 30.0, 3: 1.0}, {0: 5.0, 2: 10.0, 3: 0.0}) == [2.0, 3.0]
 
 
 def test_a_noisy_run_that_hits_both_leaves_the_ratio_alone():
-    """The second run was ten times slower for both; medians of ratios don't see it."""
+    """The second run was ten times slower for both contestants. The median of the ratios does not change."""
     samples = [sample("a", 0, 100), sample("b", 0, 200), sample("a", 1, 10), sample("b", 1, 20)]
     ratio = next(line.ratio for line in lines_of(samples, {"ping": "rate"}, "a") if line.contestant == "b")
     assert (ratio.median, ratio.low, ratio.high) == (2.0, 2.0, 2.0)

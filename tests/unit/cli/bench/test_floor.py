@@ -1,4 +1,4 @@
-"""disque_py/cli/bench/floor.py: PING, and nothing else."""
+"""disque_py/cli/bench/floor.py: a server that answers only PING."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from disque_py.cli.bench.floor import REPLY, REQUEST, Ping
 
 
 class Written(list):
-    """A transport that keeps what is written."""
+    """A transport that keeps the written data."""
 
     write = list.append
 
 
 def test_every_whole_request_is_answered_once():
-    """A request and a half, then the other half and two more."""
+    """The data are one and a half requests, then the other half and two more."""
     written, connection = Written(), Ping()
     connection.connection_made(written)
     connection.data_received(REQUEST + REQUEST[:5])

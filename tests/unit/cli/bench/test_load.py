@@ -14,7 +14,7 @@ from disque_py.cli.bench.load import Acknowledge, Loaded, LoadError, Repeat, con
 
 
 class Saying(asyncio.Protocol):
-    """A server that answers everything with the same bytes, or hangs up without any."""
+    """A server that answers everything with the same bytes, or closes the connection if there are none."""
 
     def __init__(self, reply):
         self._reply = reply
@@ -30,7 +30,7 @@ class Saying(asyncio.Protocol):
 
 
 def run(factory, dialect, count, work):
-    """Give `work` open connections to a server of these protocols."""
+    """Run `work` with open connections to a server of this protocol."""
 
     async def all_of_it():
         server = await asyncio.get_running_loop().create_server(factory, "127.0.0.1", 0)
@@ -46,7 +46,7 @@ def run(factory, dialect, count, work):
 
 
 def test_a_limit_is_sent_to_the_last_request():
-    """Three connections share 100 requests, 7 in a write; the last write is shorter."""
+    """Three connections share 100 requests, with 7 per write. The last write has fewer."""
     found = run(Ping, FLOOR, 3, lambda made: Repeat(FLOOR.ping(), 7, limit=100).run(made, None))
     assert found.count == 100
     assert found.rate > 0
@@ -69,7 +69,7 @@ def test_a_flow_ends_with_its_time_and_counts_whole_batches():
     ],
 )
 def test_a_server_that_does_not_answer_as_it_should_ends_the_flow(dialect, reply, words):
-    """Figures of errors would mean nothing."""
+    """Measurements of errors would mean nothing."""
     request = Request(b"x\r\n", 1)
     with pytest.raises(LoadError, match=words):
         run(
@@ -81,14 +81,14 @@ def test_a_server_that_does_not_answer_as_it_should_ends_the_flow(dialect, reply
 
 
 class Mute(type(BEANSTALKD)):
-    """beanstalkd's dialect without its greeting, which this server would not understand."""
+    """beanstalkd's dialect without its greeting, which the server of this test would not understand."""
 
     def hello(self, queue):
         return None
 
 
 def test_a_minus_within_a_reply_is_no_error():
-    """A reply may be cut anywhere, also before the first minus of an id."""
+    """A reply may be cut anywhere, also before the first minus sign of an id."""
     connection = load.LoadConnection(DISQUE)
     connection.send(b"", 1)
     connection.data_received(b"+D")
@@ -103,7 +103,7 @@ def test_a_silent_server_is_told(monkeypatch):
 
 
 def test_every_connection_acknowledges_the_jobs_that_it_got():
-    """beanstalkd lets no other connection delete a job."""
+    """In beanstalkd, no other connection can delete a reserved job."""
     found = run(lambda: Saying(b"DELETED\r\n"), Mute(), 2, acknowledge)
     assert found.count == 3
 

@@ -10,7 +10,7 @@ from disque_py.cli.bench.measures import TESTS
 
 
 def run(*words, **environment):
-    """Status and output of a command line."""
+    """Return the status and the output of a command line."""
     result = CliRunner().invoke(main, words, prog_name="disque-bench", env=environment)
     return result.exit_code, result.output
 
@@ -64,7 +64,7 @@ def test_tab_completes_tests():
 
 
 def test_a_server_that_does_not_start_is_told_with_its_words():
-    """The others would be measured; the status says that something is missing."""
+    """Other contestants would still be measured. The exit status says that one is missing."""
     command = "bad=python3 -c \"raise SystemExit('no room')\" {port}"
     status, output = run("ping", "--quick", "--server", command, "--only", "bad", "--markdown")
     assert status == 1

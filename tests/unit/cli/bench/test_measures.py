@@ -1,4 +1,4 @@
-"""disque_py/cli/bench/measures.py: tests, cells, and sizes that fit the machine."""
+"""disque_py/cli/bench/measures.py: tests, cells, and sizes suitable for the machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_matrix_has_every_pair():
 
 
 def test_cells_of_too_many_requests_at_once_are_left_out_and_told():
-    """Each connection finishes its batch, so such a cell would take minutes whatever its seconds are."""
+    """Each connection finishes its batch, so such a cell would take minutes whatever its time limit."""
     plan, notes = fitting(Plan(), 100_000, 8 * GIB)
     assert "p=100 c=5000" not in [cell.text for cell in matrix(plan)]
     assert notes == ["Left out: p=100 c=5,000, which have more than 100,000 requests in flight."]
@@ -63,7 +63,7 @@ def test_a_backlog_fits_into_memory():
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no /proc")
 def test_cpu_time_is_told_for_a_hundred_thousand():
-    """Two seconds for 50,000 are four seconds for 100,000."""
+    """Two seconds for 50,000 commands are shown as four seconds per 100,000."""
     running = Running(floor(), pids=[os.getpid()])
     loaded = Loaded(count=50_000, seconds=4.0, generator_cpu_s=1.0)
     found = values_of(running, loaded, running.cpu_s() - 2.0)

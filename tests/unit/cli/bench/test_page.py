@@ -1,4 +1,4 @@
-"""disque_py/cli/bench/page.py: a page that loads nothing."""
+"""disque_py/cli/bench/page.py: an HTML page that loads no other files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from disque_py.cli.bench.figures import Sample, lines_of
 from disque_py.cli.bench.page import NoChartsError, is_logarithmic
 from disque_py.cli.bench.report import Report
 
-# Older releases of matplotlib call a newer pyparsing by names that it warns about.
+# Older releases of matplotlib use names that a newer pyparsing has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:matplotlib")
 
 
 @pytest.fixture
 def report():
-    """One test with two cells; one contestant has a name that HTML must not read."""
+    """One test with two cells. The name of one contestant must be escaped in HTML."""
     samples = [
         Sample("ping", cell, name, run, {"rate": 10.0**run})
         for cell in ("p=1", "p=16")
@@ -46,13 +46,13 @@ def test_names_are_text_and_not_markup(report):
 
 
 def test_the_same_figures_give_the_same_chart(report):
-    """A page in version control changes with its figures only."""
+    """A page in version control changes only when its figures change."""
     pytest.importorskip("matplotlib")
     assert pages.chart(report, "ping") == pages.chart(report, "ping")
 
 
 def test_a_chart_of_very_different_figures_has_dots(report):
-    """A bar on a logarithmic axis would begin nowhere."""
+    """On a logarithmic axis a bar has no meaningful start."""
     pytest.importorskip("matplotlib")
     samples = [Sample("ping", "p=1", name, 0, {"rate": rate}) for name, rate in (("a", 1.0), ("<b>", 1e6))]
     different = replace(report, samples=samples, lines=lines_of(samples, {"ping": "rate"}, "a"))

@@ -26,7 +26,7 @@ LINE = (
 
 
 def test_a_line_has_parent_ticks_and_pages():
-    """User 150, system 50, and 7 and 3 of children that have ended; the name has parentheses of its own."""
+    """User 150, system 50, and 7 and 3 for children that have ended. The process name contains parentheses."""
     assert parse_stat(LINE) == Stat(12, 200, 10, 2048)
 
 
@@ -56,7 +56,7 @@ def test_this_process_uses_time_and_memory():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="clocks of processes")
 def test_a_process_has_a_clock_that_is_finer_than_ticks():
-    """The ticks of this line are those of another process, so the clock was read."""
+    """The ticks in this line belong to another process, so the result must come from the clock."""
     assert 0 < own_cpu_seconds(os.getpid(), parse_stat(LINE)) != 2.0
 
 

@@ -1,4 +1,4 @@
-"""disque_py/cli/bench/report.py: the same figures in three forms."""
+"""disque_py/cli/bench/report.py: the same figures in three formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from disque_py.cli.bench.report import Report, as_json, markdown, number, screen
 
 
 def report_of(*, generator=0.5):
-    """Two contestants, two runs; the second is three times as fast."""
+    """Return a report of two contestants and two runs. The second contestant is three times as fast."""
     samples = [
         Sample("ping", "p=1 c=1", name, run, {"rate": rate + run, "generator": generator, "cpu": 1.5})
         for run in range(2)

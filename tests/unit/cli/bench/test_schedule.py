@@ -19,7 +19,7 @@ def test_nothing_is_due_before_its_time():
 
 
 def test_requests_that_were_missed_are_due_at_once_and_keep_their_times():
-    """After a stall of a second the fourth request is late by 0.25 s and the first by a whole second."""
+    """After a stall of a second the fourth request is 0.25 s late, and the first a whole second."""
     schedule = Schedule(10.0, 4.0, 100)
     late = [11.0 - schedule.intended(number) for number in schedule.due(11.0)]
     assert late == [1.0, 0.75, 0.5, 0.25, 0.0]

@@ -1,4 +1,4 @@
-"""importing.py: whose jobs they are, and which of them are queued."""
+"""importing.py: the holders of imported jobs, and which jobs are queued."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LATE = 4_000_000_000_000
 
 
 def imported(source, target, **options) -> tuple[Moved, dict[bytes, Facts], bytes]:
-    """Return the import's result, the jobs of the new journal as a restart sees them, and its node."""
+    """Return the import's result, the jobs that a restart reads from the new journal, and the journal's node."""
     moved = import_jobs(source, str(target), ImportOptions(**options), lambda done, total: None)
     folder = Files(str(target), readonly=True)
     gathering = JobCollector()
@@ -49,7 +49,7 @@ def test_the_node_is_a_holder_of_all_its_jobs(write, tmp_path):
 def test_alone_means_that_no_other_node_is_a_holder(write, tmp_path):
     source = write(job_line(facts(1, expire_at_ms=LATE, holders=(OTHER, ME))))
     _, jobs, node = imported(source, tmp_path / "j", is_alone=True)
-    assert node == bytes(20)  # The node that loads it takes its own id for that.
+    assert node == bytes(20)  # The node that loads the journal replaces it by its own id.
     assert [job.holders for job in jobs.values()] == [(node,)]
 
 
@@ -77,7 +77,7 @@ def test_a_job_may_stand_in_a_file_once(write, tmp_path):
 
 
 def test_an_old_file_with_a_torn_end_never_queues_at_most_once_jobs(tmp_path):
-    """The DELJOB of each of them may be what is missing."""
+    """The torn part may have contained the DELJOB of any of them."""
     source = tmp_path / "disque.aof"
     source.write_bytes(loadjob(1, expire=LATE // 1000, retry=0) + loadjob(2)[:50])
     with pytest.raises(MovingError, match="in the middle of a record"):

@@ -18,7 +18,7 @@ from persistence.files import Files
 from persistence.jobs_file import job_line
 from persistence.new_journal import FreshJournal
 
-LATE = 4_000_000_000_000  # These jobs don't expire while the tests live.
+LATE = 4_000_000_000_000  # These jobs don't expire during the tests.
 
 
 def run(*words, stdin=None):
@@ -123,7 +123,7 @@ def test_dump_prints_records_or_jobs(journal):
 
 
 def test_exported_jobs_can_be_imported(journal, tmp_path):
-    """At-most-once jobs come along as delivered: the journal doesn't show that they were not."""
+    """At-most-once jobs are imported as delivered, because the journal doesn't show that they were not."""
     lines = tmp_path / "jobs.jsonl"
     assert run("export", journal, lines) == (0, f"3 jobs written to {lines}\n")
     status, text = run("import", lines, tmp_path / "new.d")
@@ -147,7 +147,7 @@ def test_export_overwrites_nothing_and_leaves_no_halves(journal, tmp_path):
 
 
 def test_an_export_that_did_not_fit_leaves_no_half(journal, tmp_path):
-    """Also when it is the last bytes that did not: they are written when the file is closed."""
+    """This includes the last bytes, which are written when the file is closed."""
     whole, half = tmp_path / "whole.jsonl", tmp_path / "half.jsonl"
     run("export", journal, whole)
     words = [sys.executable, "-m", "disque_py.cli.check_journal.main", "export", str(journal), str(half)]

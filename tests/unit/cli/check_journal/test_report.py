@@ -1,4 +1,4 @@
-"""report.py: records as lines, times and shares as people write them."""
+"""report.py: records as lines. Times and shares are formatted for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""backup_commands.py: the commands, their words and exit statuses."""
+"""backup_commands.py: the commands, their output and exit statuses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(*words):
 
 @pytest.fixture
 def node(scripted, bulk_reply, tmp_path):
-    """A scripted node whose backup lies below tmp_path/node."""
+    """A scripted node with a backup in tmp_path/node."""
     directory = tmp_path / "node"
     folder = Files(str(directory))
     fresh = FreshJournal(folder, ME, WALL_MS)
@@ -74,7 +74,7 @@ def test_backups_are_gathered_and_restored(node, tmp_path):
 
 
 def test_a_journals_directory_is_not_taken_for_a_nodes(node, tmp_path):
-    """The node would not look there, and start empty."""
+    """The node would not look there, so it would start empty."""
     run("backup", f"127.0.0.1:{node.port}", "--to", tmp_path / "all", "--keep")
     (tmp_path / "home").mkdir()
     status, text = run("restore", tmp_path / "all", tmp_path / "home" / "disque.aof.d")
@@ -96,7 +96,10 @@ def test_the_working_directory_may_be_where_backups_are_gathered(node, tmp_path,
 
 
 def test_a_backup_on_another_machine_is_not_mixed_up_with_ours(node, tmp_path, bulk_reply):
-    """Every machine has its /var/lib/disque: ours would be gathered as the other's, and removed."""
+    """Every machine may have the same path, such as /var/lib/disque.
+
+    This machine's backup would be gathered and removed.
+    """
     node.answers["CLUSTER NODES"] = bulk_reply(f"{'ab' * 20} 127.0.0.1:7711 myself 0 0 connected\n")
     status, text = run("backup", "--only", f"127.0.0.1:{node.port}", "--to", tmp_path / "all")
     assert (status, "does not belong to node abababab" in text) == (1, True)

@@ -1,4 +1,4 @@
-"""backups.py: gathering backups and putting one in a node's place, all of it or nothing."""
+"""backups.py: gathering backups, and restoring one for a node. Both are done completely or not at all."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from persistence.recovery import RESTORED_NAME, DamagedJournalError
 
 
 def quiet(done: int, total: int) -> None:
-    """Progress that is not shown."""
+    """Ignore the progress."""
 
 
 @pytest.fixture
 def make_backup(tmp_path):
-    """A backup as a node makes it, below tmp_path/made."""
+    """Makes a backup as a node does, in tmp_path/made."""
 
     def make_backup(node=ME, jobs=2):
         directory = tmp_path / "made" / node.hex()[:4]
@@ -86,7 +86,7 @@ def test_a_node_describes_its_backup(scripted, bulk_reply):
 
 @pytest.mark.parametrize("name", ["all", "all.tar", "all.tar.gz", "all.tgz"])
 def test_a_gathered_backup_can_be_restored(make_backup, tmp_path, name):
-    """Of several nodes; which one is chosen by the beginning of its id."""
+    """The backup has several nodes. The beginning of an id chooses one."""
     paths = [str(make_backup(ME, 2)), str(make_backup(OTHER, 3))]
     told = []
     gather(paths, tmp_path / name, lambda done, total: told.append((done, total)))
@@ -128,7 +128,7 @@ def test_backups_of_another_machine_are_not_gathered_from_here(make_backup):
 
 
 def test_a_path_that_means_another_nodes_backup_here_is_not_gathered(make_backup):
-    """Nodes of many machines have equal paths: what lies here under that name may be this machine's."""
+    """Nodes of many machines have equal paths, so this path may have the backup of this machine's node."""
     path = str(make_backup(ME))
     refuse_foreign([(ME.hex(), path)])
     with pytest.raises(BackupError, match=f"does not belong to node {OTHER.hex()[:8]}"):
@@ -136,7 +136,7 @@ def test_a_path_that_means_another_nodes_backup_here_is_not_gathered(make_backup
 
 
 def test_a_node_that_took_a_new_id_is_known_by_its_nodes_file(make_backup):
-    """CLUSTER RESET HARD; the journal goes on."""
+    """CLUSTER RESET HARD gives a node a new id, but keeps its journal."""
     path = make_backup(ME)
     (path / NODES_NAME).write_text(f"{OTHER.hex()} 127.0.0.1:7711 myself 0 0 connected\n")
     refuse_foreign([(OTHER.hex(), str(path))])
@@ -144,7 +144,7 @@ def test_a_node_that_took_a_new_id_is_known_by_its_nodes_file(make_backup):
 
 @pytest.mark.parametrize("name", ["all", "all.tar", "all.tar.gz"])
 def test_a_gathered_backup_is_on_disk(make_backup, tmp_path, monkeypatch, name):
-    """The nodes' own copies are removed next."""
+    """The next step removes the nodes' own copies."""
     synced = []
     fsync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_ino), fsync(fd)))
@@ -165,7 +165,7 @@ def test_with_a_new_id_the_nodes_file_is_left_alone(make_backup, tmp_path):
 
 
 def test_the_nodes_file_of_the_same_node_is_kept(make_backup, tmp_path):
-    """Its knowledge of the others is newer than the backup."""
+    """It knows more about the other nodes than the backup does."""
     (tmp_path / "home").mkdir()
     text = f"{ME.hex()} 127.0.0.1:9999 myself 0 0 connected\n"
     (tmp_path / "home" / "nodes.conf").write_text(text)
@@ -243,7 +243,7 @@ def test_a_tar_file_that_was_cut_is_refused(make_backup, tmp_path):
 
 
 def test_a_description_names_files_of_a_journal_only(make_backup, tmp_path):
-    """A name like ../../x would lead elsewhere."""
+    """A name like ../../x would point outside the backup."""
     backup = make_backup()
     (backup / DESCRIPTION_NAME).write_bytes(encode_description(Description(ME, WALL_MS, {"../x": 1}, 0)))
     with pytest.raises(BackupError, match="not a file of a journal"):

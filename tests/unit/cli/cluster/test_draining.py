@@ -1,4 +1,4 @@
-"""draining.py: jobs fall to zero, reasons are passed on, all other nodes forget."""
+"""draining.py: jobs fall to zero, reasons are shown, and all other nodes forget the drained node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _impatient(monkeypatch):
 
 @pytest.fixture
 def leaver(scripted, bulk_reply):
-    """A connection to a node that reports these numbers of jobs, one after the other, the last for ever."""
+    """Makes a connection to a node that reports these numbers of jobs in order, and then repeats the last."""
     opened = []
 
     def make(*counts, cluster_info=""):

@@ -1,4 +1,4 @@
-"""local_nodes.py: processes that are ours, and only those."""
+"""local_nodes.py: it acts only on processes that the program started."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from disque_py.loopback_ports import PORTS
 
 @pytest.fixture
 def sleeper():
-    """A process of our own, as a node; what it runs is up to the test."""
+    """Starts a process that stands in for a node and runs the given code."""
     processes = []
 
     def start(code="import time; print('up', flush=True); time.sleep(60)"):
@@ -93,7 +93,7 @@ def test_another_process_with_the_same_number_is_left_alone(sleeper):
 
 @pytest.fixture
 def _no_default_port(monkeypatch):
-    """A node may be running where nodes usually do."""
+    """A real node may be using the default port."""
     monkeypatch.setattr(local_nodes, "PORT_DEFAULT", random.choice(PORTS))
 
 

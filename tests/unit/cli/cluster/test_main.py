@@ -26,7 +26,7 @@ def _quick_and_away_from_home(monkeypatch, tmp_path):
 
 @pytest.fixture
 def pair(scripted, bulk_reply):
-    """Two scripted nodes that know each other; `pair(flags_of_b, jobs_of_b)` sets how b is and what it has."""
+    """Two scripted nodes that know each other. `pair(flags_of_b, jobs_of_b)` sets the flags and jobs of b."""
     nodes = (scripted({}), scripted({}))
 
     def make(flags_of_b="noflags", jobs_of_b=(3, 0)):

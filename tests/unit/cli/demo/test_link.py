@@ -1,4 +1,4 @@
-"""disque_py/cli/demo/link.py: batches out, replies back in order."""
+"""disque_py/cli/demo/link.py: batches are sent, and replies come back in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from disque_py.client import ReplyError
 
 
 def test_replies_belong_to_batches_in_the_order_they_were_sent():
-    """Two batches under way at once; an error reply is a value among the others."""
+    """Two batches are in flight at the same time. An error reply is a value like the others."""
 
     async def story():
         async with StandIn() as node:
@@ -29,7 +29,7 @@ def test_replies_belong_to_batches_in_the_order_they_were_sent():
 
 
 def test_a_broken_connection_hands_over_the_replies_that_came_before():
-    """They tell what certainly happened; the rest is unknown."""
+    """These commands were certainly executed. The outcome of the rest is unknown."""
 
     async def story():
         async with StandIn(breaks_after=2) as node:
@@ -44,7 +44,7 @@ def test_a_broken_connection_hands_over_the_replies_that_came_before():
 
 
 def test_ask_opens_a_connection_for_one_command():
-    """For what is asked now and then."""
+    """This is for occasional requests."""
 
     async def story():
         async with StandIn() as node:

@@ -1,4 +1,4 @@
-"""disque_py/cli/demo/load.py: producers and workers that lose nothing when a node does."""
+"""disque_py/cli/demo/load.py: producers and workers that lose no job when a node fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def some_flights(count):
 
 
 def run_load(flights, *nodes):
-    """Producers and workers on all nodes until everything is delivered and acknowledged; the tally."""
+    """Run producers and workers on all nodes until everything is delivered and acknowledged. Return the tally."""
 
     async def story():
         tally = Tally(flights, len(nodes))
@@ -39,7 +39,7 @@ def run_load(flights, *nodes):
 
 
 def test_everything_is_added_delivered_and_acknowledged():
-    """On two nodes that know nothing of each other, so each serves what it was given."""
+    """The two nodes don't know each other, so each serves its own jobs."""
     flights = some_flights(1000)
     nodes = StandIn(), StandIn()
     tally = run_load(flights, *nodes)
@@ -49,14 +49,14 @@ def test_everything_is_added_delivered_and_acknowledged():
 
 
 def test_refused_adds_are_sent_again():
-    """NOREPL, OOM, PAUSED: none of them is for ever."""
+    """NOREPL, OOM and PAUSED are all temporary."""
     tally = run_load(some_flights(300), StandIn(refusals=7))
     assert tally.report(1.0).is_good
     assert tally.adds_repeated == 7
 
 
 def test_adds_without_an_answer_are_sent_again_when_the_connection_breaks():
-    """Their first attempt may have succeeded; a second delivery is counted, a loss would be worse."""
+    """The first attempt may have succeeded. A second delivery is counted; a loss would be worse."""
     flights = some_flights(300)
     tally = run_load(flights, StandIn(breaks_after=150), StandIn())
     assert tally.added == tally.delivered == 300
@@ -64,7 +64,7 @@ def test_adds_without_an_answer_are_sent_again_when_the_connection_breaks():
 
 
 def test_producers_wait_while_too_many_flights_are_on_their_way(monkeypatch):
-    """Otherwise the latencies would be those of a queue that we filled ourselves."""
+    """Otherwise the latencies would measure a queue that the demonstration itself filled."""
     monkeypatch.setattr(load_module, "ON_THE_WAY_MAX", ADD_BATCH)
 
     async def story():

@@ -1,4 +1,4 @@
-"""disque_py/cli/demo/nodes.py: INFO, and child processes that never outlive us."""
+"""disque_py/cli/demo/nodes.py: INFO, and child processes that never outlive their parent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from disque_py.cli.demo.nodes import DIE_WITH_PARENT, info_number
 
 
 def test_a_field_of_info_is_read_as_a_number():
-    """A node that does not tell counts as empty."""
+    """A node without the field counts as empty."""
     info = b"# Jobs\r\nregistered_jobs:12\r\n\r\n"
     assert info_number(info, "registered_jobs") == 12
     assert info_number(info, "registered_queues") == 0
@@ -23,7 +23,7 @@ def test_a_field_of_info_is_read_as_a_number():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word to children exists on Linux only")
 def test_a_child_is_killed_when_its_parent_is():
-    """Even a parent that gets SIGKILL, and so can't clean up, leaves no node behind."""
+    """A parent that gets SIGKILL can't clean up, but leaves no node behind either."""
     sleeper = "import time; print('ready', flush=True); time.sleep(60)"
     parent = subprocess.Popen(
         [
@@ -44,7 +44,7 @@ def test_a_child_is_killed_when_its_parent_is():
 
 
 def ended(process_id):
-    """Return whether a process is gone, or only waits to be reaped, within five seconds."""
+    """Return whether a process ends within five seconds. A process that waits to be reaped has ended."""
     for _ in range(100):
         try:
             with open(f"/proc/{process_id}/stat", encoding="ascii") as stat:

@@ -1,4 +1,4 @@
-"""cli/demo/running.py: however a demonstration ends, it ends with a line and a status."""
+"""cli/demo/running.py: a demonstration always ends with a final line and an exit status."""
 
 from __future__ import annotations
 

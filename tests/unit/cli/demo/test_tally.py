@@ -1,4 +1,4 @@
-"""disque_py/cli/demo/tally.py: honest figures."""
+"""disque_py/cli/demo/tally.py: counts of adds and deliveries, and the verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def flights():
 
 @pytest.fixture
 def tally(flights):
-    """Nothing has happened yet; two nodes."""
+    """An empty tally for two nodes."""
     return Tally(flights, 2)
 
 
@@ -30,7 +30,7 @@ def carry(tally, flights, row, *, node=0, at=1.0):
 
 
 def test_all_flights_added_and_delivered_is_complete_and_good(tally, flights):
-    """The only way to exit status 0."""
+    """Exit status 0 requires this."""
     assert all(carry(tally, flights, row) for row in range(3))
     report = tally.report(2.0)
     assert tally.is_complete
@@ -39,7 +39,7 @@ def test_all_flights_added_and_delivered_is_complete_and_good(tally, flights):
 
 
 def test_a_flight_never_delivered_is_lost(tally, flights):
-    """Added means that a node promised to deliver it."""
+    """An add means that a node promised to deliver the flight."""
     carry(tally, flights, 0)
     tally.was_added(1, 0, 9.0)
     report = tally.report(1.0)
@@ -48,7 +48,7 @@ def test_a_flight_never_delivered_is_lost(tally, flights):
 
 
 def test_a_flight_that_was_delivered_has_arrived_whatever_its_producer_heard(tally, flights):
-    """The answer may be late or lost; the display never shows more deliveries than adds."""
+    """The reply may be late or lost. The display never shows more deliveries than adds."""
     tally.sending(0, 0.0)
     tally.was_delivered(flights.queues[0], flights.bodies[0], 0, 1.0)
     assert (tally.added, tally.delivered, tally.arrived) == (0, 1, 1)
@@ -58,7 +58,7 @@ def test_a_flight_that_was_delivered_has_arrived_whatever_its_producer_heard(tal
 
 
 def test_a_second_delivery_counts_the_flight_once(tally, flights):
-    """The figure counts flights that came more than once, not how often they came."""
+    """`delivered_again` counts flights that were delivered more than once, not their deliveries."""
     assert carry(tally, flights, 0)
     assert not carry(tally, flights, 0, node=1)
     assert not carry(tally, flights, 0, node=1)
@@ -68,7 +68,7 @@ def test_a_second_delivery_counts_the_flight_once(tally, flights):
 
 
 def test_an_add_that_was_repeated_counts_the_flight_once(tally):
-    """Both copies were added, but it is one flight; its times run from the first attempt."""
+    """Both copies were added, but they are one flight. Its times start at the first attempt."""
     tally.sending(0, 5.0)
     tally.sending(0, 9.0)
     tally.was_added(0, 0, 9.0)
@@ -81,7 +81,7 @@ def test_an_add_that_was_repeated_counts_the_flight_once(tally):
 
 
 def test_the_longest_wait_is_also_that_of_flights_with_the_default_copies(tally):
-    """A crash costs producers that name no number of copies a second at most."""
+    """When a node crashes, producers that don't set the number of copies wait for a second at most."""
     for row, at in ((0, 6.0), (1, 9.0)):
         tally.sending(row, 5.0)
         tally.was_added(row, 0, at)
@@ -94,14 +94,14 @@ def test_the_longest_wait_is_also_that_of_flights_with_the_default_copies(tally)
     ("queue", "body"), [(b"B6", b'{"row":0,"x":1}'), (b"UA", b'{"row":0,"x":2}'), (b"UA", b"?"), (b"UA", b'{"row":9,')]
 )
 def test_a_delivery_that_differs_from_the_added_flight_is_no_delivery(tally, queue, body):
-    """Each is checked against the data set, byte for byte."""
+    """Each delivery is compared with the data set, byte for byte."""
     assert not tally.was_delivered(queue, body, 0, 1.0)
     report = tally.report(1.0)
     assert (report.delivered, report.foreign, report.is_good) == (0, 1, False)
 
 
 def test_percentiles_are_values_that_occurred():
-    """No interpolation: p99 of a hundred values is one of the two largest."""
+    """There is no interpolation: p99 of a hundred values is one of the two largest."""
     values = array("d", range(100))
     assert percentile(values, 0.5) == 50
     assert percentile(values, 0.99) == 99

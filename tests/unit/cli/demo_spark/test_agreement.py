@@ -1,4 +1,4 @@
-"""disque_py/cli/demo_spark/agreement.py: every event, every job, every flight."""
+"""disque_py/cli/demo_spark/agreement.py: compares every event, every job and every flight."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = {b"j1": 0, b"j2": 1}
 
 @pytest.fixture
 def db(tmp_path):
-    """Two jobs, both completed."""
+    """A database with two jobs, both completed."""
     done = {"event": "acked", "from_state": "running", "to_state": "completed"}
     index(tmp_path, batch(event(1, "j1"), event(2, "j2"), event(3, "j1", 2, **done), event(4, "j2", 2, **done)))
     with open_index(str(tmp_path)) as opened:

@@ -1,4 +1,4 @@
-"""disque_py/cli/demo_spark/answers.py: what is shown from the indexes."""
+"""disque_py/cli/demo_spark/answers.py: results that are computed from the indexes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from index_events import TS, batch, event, index
 
 @pytest.fixture
 def db(tmp_path):
-    """A flight that went through, and one that was queued twice."""
+    """A database with a flight that went through and a flight that was queued twice."""
     meta = {"carrier": "UA", "dest": "IAH"}
     steps = [
         event(1, "j1", meta=meta),

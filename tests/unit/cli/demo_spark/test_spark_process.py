@@ -1,4 +1,4 @@
-"""disque_py/cli/demo_spark/spark_process.py, with a program that speaks as Spark's does."""
+"""disque_py/cli/demo_spark/spark_process.py, with a program that writes the same output as Spark's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""disque_py/cli/demo_spark/work.py: workers that remember."""
+"""disque_py/cli/demo_spark/work.py: workers that record their jobs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_display_says_how_much_is_indexed():
 
 
 def test_the_display_says_that_spark_starts_until_the_first_flight_is_there():
-    """No rate: zero would look as if something were stuck."""
+    """No rate is shown: a rate of zero would look as if something were stuck."""
     work = Work(FLIGHTS, Tally(FLIGHTS, 1))
     display = SparkDisplay(Console(file=io.StringIO()), work, [], SimpleNamespace(indexed=0))
     assert "rate waiting for Spark" in display.line()

@@ -1,4 +1,4 @@
-"""candidates.py: words that may stand at the end of a line."""
+"""candidates.py: words that can complete a line."""
 
 from __future__ import annotations
 

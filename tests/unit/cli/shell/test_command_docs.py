@@ -1,4 +1,4 @@
-"""command_docs.py: help from the server, or from the file beside the module."""
+"""command_docs.py: help from the server, or from the file next to the module."""
 
 from __future__ import annotations
 

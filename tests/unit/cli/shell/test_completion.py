@@ -1,4 +1,4 @@
-"""completion.py: TAB, grey hints, and a history without passwords."""
+"""completion.py: TAB completion, grey hints, and a history without passwords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""following.py: events as they happen, without leaving any out."""
+"""following.py: shows events as they happen, and leaves none out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE = {
 
 
 class EnoughError(Exception):
-    """The test has seen what it wanted."""
+    """Ends a test that has seen enough."""
 
 
 def bulk(text: str) -> bytes:
@@ -43,7 +43,7 @@ def info(log: str, seq: int) -> bytes:
 def followed(
     scripted, *answers: bytes | None, is_short: bool = False
 ) -> tuple[list[list[bytes]], list[str], list[str]]:
-    """The requests, output and messages while the node gave these answers."""
+    """Return the requests, output and messages for these answers of the node."""
     asked: list[list[bytes]] = []
     left = iter(answers)
 
@@ -97,7 +97,7 @@ def test_on_a_terminal_an_event_is_short():
 
 
 def test_a_name_does_nothing_to_the_terminal():
-    """Producers name the queues, with any bytes."""
+    """Producers choose the names of queues, with any bytes."""
     assert r"\x1b[31mq\n\udcff é" in short(LINE | {"queue": "\x1b[31mq\n\udcff é"})
 
 

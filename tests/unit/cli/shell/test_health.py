@@ -1,4 +1,4 @@
-"""health.py: fit for work, or a line of why not."""
+"""health.py: reports that a node is fit for work, or why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hints.py: what could come next."""
+"""hints.py: the parts of a command that can come next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from disque_py.cli.shell.command_docs import builtin_docs
 from disque_py.cli.shell.hints import hint, next_words, parts_of, remaining_parts
 
 DOCS = builtin_docs()
-# Commands whose options grow are compared with their own forms.
+# These commands get more options over time, so the tests read their forms from the documentation.
 ADDJOB_OPTIONS = DOCS["ADDJOB"].forms[0].partition("ms-timeout ")[2]
 GETJOB_OPTIONS = DOCS["GETJOB"].forms[0].partition("[NOHANG] ")[2]
 

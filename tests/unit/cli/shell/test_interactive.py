@@ -29,7 +29,7 @@ def test_a_conversation_goes_on_until_quit(scripted, tmp_path, monkeypatch):
 
 
 def test_ctrl_c_during_a_command_does_not_end_the_conversation(scripted, tmp_path, monkeypatch):
-    """Also while `connect` waits for another server."""
+    """This includes a `connect` that waits for another server."""
     monkeypatch.setenv("DISQUECLI_HISTFILE", str(tmp_path / "history"))
     monkeypatch.setattr(Shell, "_move", interrupt)
     session = Session(Target(Address("127.0.0.1", scripted({"PING": b"+PONG\r\n"}).port)), Style("raw"), io.BytesIO())

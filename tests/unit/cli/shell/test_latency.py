@@ -1,4 +1,4 @@
-"""latency.py: samples and how they are told."""
+"""latency.py: samples and their output."""
 
 from __future__ import annotations
 

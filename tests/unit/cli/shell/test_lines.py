@@ -117,7 +117,7 @@ def test_commands_from_a_pipe_end_with_status_1_if_one_failed(scripted, shell_to
 
 
 def test_ctrl_c_ends_commands_from_a_file(scripted, shell_to, monkeypatch):
-    """The next line must not be done as if nothing had happened."""
+    """The next line must not run as if nothing had happened."""
     node = scripted({"PING": b"+PONG\r\n"})
     session = shell_to(node.port).session
     monkeypatch.setattr(session, "_print", interrupt)
@@ -127,7 +127,7 @@ def test_ctrl_c_ends_commands_from_a_file(scripted, shell_to, monkeypatch):
 
 
 def test_ctrl_c_at_the_prompt_gives_up_the_command(scripted, shell_to, monkeypatch, capsys):
-    """On a new connection, where its reply can't be taken for another's; and again if no server answers there."""
+    """A new connection can't mistake its reply for another one. If no server answers there, the prompt says so."""
     node = scripted({"PING": b"+PONG\r\n"})
     shell = shell_to(node.port)
     shell.connect()

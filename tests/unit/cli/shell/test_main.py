@@ -1,4 +1,4 @@
-"""main.py: a command line in, output and exit status out."""
+"""main.py: a command line goes in, output and exit status come out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from disque_py.cli.shell.main import main
 
 @pytest.fixture
 def run(scripted, capfdbinary, monkeypatch):
-    """Runs disque-cli against a node with these answers: (status, output, errors)."""
+    """Runs disque-cli against a node with these answers. Returns the status, output, errors and requests."""
     monkeypatch.delenv("FAKETTY", raising=False)
 
     def run(answers, *arguments, stdin=b""):
@@ -176,7 +176,7 @@ def test_latency_into_a_pipe_ends(run):
 
 
 def test_pipe_counts(scripted):
-    """A process of its own, because the mode reads the file descriptor."""
+    """The test starts a process, because --pipe reads the file descriptor."""
     node = scripted(
         {"PING": lambda words: b"+PONG\r\n" if len(words) == 1 else b"$%d\r\n%b\r\n" % (len(words[1]), words[1])}
     )
@@ -198,7 +198,7 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(scripted):
 
 
 def run_process(how, *words, **environment):
-    """disque-cli as the shell starts it with these redirections."""
+    """Run disque-cli as the shell starts it with these redirections."""
     command = ["sh", "-c", f'exec "$@" {how}', "sh", sys.executable, "-m", "disque_py.cli.shell.main", *words]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=20, check=False, env={**os.environ, **environment}
@@ -207,7 +207,7 @@ def run_process(how, *words, **environment):
 
 @pytest.mark.parametrize("how", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_no_traceback(scripted, how):
-    """Supervisors start programs like that."""
+    """Supervisors may start programs with closed streams."""
     node = scripted({"PING": b"+PONG\r\n"})
     result = run_process(how, "-p", str(node.port), "PING")
     assert (result.returncode, result.stderr) == (0, "")

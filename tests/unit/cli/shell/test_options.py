@@ -1,4 +1,4 @@
-"""options.py: what a command line asks for, and which ones make no sense."""
+"""options.py: the options of a command line, and combinations that make no sense."""
 
 from __future__ import annotations
 

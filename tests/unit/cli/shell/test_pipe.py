@@ -1,4 +1,4 @@
-"""pipe.py: bytes in, replies counted, the end seen."""
+"""pipe.py: sends bytes, counts replies, and recognizes the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from disque_py.client import Address
 
 @pytest.fixture
 def feed(scripted, tmp_path):
-    """Feeds `data` to a node with `answers`: (whether all is good, the Feed, the lines it reported)."""
+    """Feeds `data` to a node with `answers`. Returns whether all succeeded, the Feed, and the reported lines."""
 
     def run(answers, data, timeout_s=2.0):
         node = scripted({"PING": pong, **answers})

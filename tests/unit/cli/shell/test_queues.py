@@ -31,7 +31,7 @@ def test_json_is_an_object_per_queue_and_look(scripted, capsys):
 
 
 def test_an_old_server_is_told_from_a_failure(scripted, capsys):
-    """It says which mode to use instead."""
+    """The message says which mode to use instead."""
     port = scripted(answers(QSTAT=b"-ERR syntax error\r\n")).port
     assert main(["-p", str(port), "--queues", "--once"]) == 1
     assert "--bigqueues shows those of one node" in capsys.readouterr().err

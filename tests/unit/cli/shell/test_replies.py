@@ -1,4 +1,4 @@
-"""replies.py: bytes in any portions become replies that still know what they were."""
+"""replies.py: bytes in chunks of any size become replies that keep their type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scanning.py: the queues of a node, once each."""
+"""scanning.py: the queues of a node, each one once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""session.py: what is printed, what is sent again, and the commands without one reply."""
+"""session.py: printed replies, repeated commands, and commands without a single reply."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_one_error_among_repetitions_is_enough(scripted, session_to):
 
 
 def test_on_a_connection_that_died_unseen_a_command_is_sent_again(scripted, session_to):
-    """It was open before, so a restart or a time-out explains the loss."""
+    """The connection was open before, so a restart or a time-out explains the loss."""
     answers = iter([b"+PONG\r\n", None, b"+PONG\r\n"])
     node = scripted({"PING": lambda words: next(answers)})
     session = session_to(node)
@@ -60,7 +60,7 @@ def test_on_a_connection_that_died_unseen_a_command_is_sent_again(scripted, sess
 
 
 def test_on_a_fresh_connection_nothing_is_sent_twice(scripted, session_to):
-    """The command may have run: an ADDJOB must not become two."""
+    """The command may have run: an ADDJOB that is repeated would add a second job."""
     node = scripted({"ADDJOB": lambda words: None})
     session = session_to(node)
     with pytest.raises(ConnectionLostError):

@@ -1,4 +1,4 @@
-"""words.py: quoting as in inline commands, repeat counts."""
+"""words.py: quotes as in inline commands, and repeat counts."""
 
 from __future__ import annotations
 
