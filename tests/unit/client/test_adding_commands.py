@@ -36,6 +36,6 @@ def test_an_addjob_is_repeated_only_with_permission():
 
 
 def test_an_addjob_with_a_key_may_be_sent_again():
-    """The second one is answered with the id of the first."""
+    """The reply to the second one has the id of the first."""
     assert adding_commands.add_job("q", "b").repeat is Repeat.ASK
     assert adding_commands.add_job("q", "b", key="k").repeat is Repeat.SAFE

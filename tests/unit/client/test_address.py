@@ -28,19 +28,19 @@ def test_an_address_is_read_as_it_is_written(words, address):
 
 @pytest.mark.parametrize("words", ["", ":7711", "a:0", "a:65536", "a:x", "[::1", "[::1]7711", "unix:", "a:+1"])
 def test_a_text_that_is_no_address_is_refused(words):
-    """Better at the start than as an unreachable node."""
+    """Otherwise the mistake would only show up as an unreachable node."""
     with pytest.raises(ValueError, match=r"."):
         parse_address(words)
 
 
 def test_an_address_is_written_so_that_it_can_be_read():
-    """Brackets around IPv6, unix: before a path."""
+    """An IPv6 address gets brackets, and a path gets the prefix unix:."""
     for address in (Address("h", 1), Address("::1", 2), Address(path="/s")):
         assert parse_address(str(address)) == address
 
 
 def test_a_url_names_nodes_password_and_options():
-    """Several nodes between commas; escapes in the password."""
+    """Commas separate nodes, and the password may contain escapes."""
     url = parse_url("disque://:p%40ss@h1:7711,[::1]:7712/?timeout=2&name=me")
     assert url.nodes == (Address("h1", 7711), Address("::1", 7712))
     assert (url.username, url.password, url.tls) == (None, "p@ss", False)
@@ -60,7 +60,7 @@ def test_a_unix_url_is_one_socket():
 
 @pytest.mark.parametrize("url", ["amqp://h", "redis://h/1", "h:7711", "disque://", "disque://h/0", "disque://,"])
 def test_a_url_that_names_no_cluster_is_refused(url):
-    """A path would be a database number in Redis; here it is a mistake."""
+    """In Redis the path would be a database number. Here it is a mistake."""
     with pytest.raises(ValueError, match=r"."):
         parse_url(url)
 
@@ -82,7 +82,7 @@ def test_a_url_that_names_no_cluster_is_refused(url):
     ],
 )
 def test_no_part_of_a_password_is_in_an_error(url):
-    """Errors stand in logs; neither is it in the error's cause."""
+    """Errors appear in logs. The error's cause does not contain the password either."""
     with pytest.raises(ValueError, match=r"URL") as caught:
         parse_url(url)
     assert "secret" not in str(caught.value)
@@ -90,7 +90,7 @@ def test_no_part_of_a_password_is_in_an_error(url):
 
 
 def test_a_question_mark_in_a_password_is_escaped():
-    """The error says how."""
+    """The error explains how to escape it."""
     assert parse_url("disque://:pa%3Fss@h?name=a%40b").password == "pa?ss"
     with pytest.raises(ValueError, match=r"URL.*%3F.*%40"):
         parse_url("disque://:pa?ss@h")

@@ -59,7 +59,7 @@ async def until(is_true):
 
 
 async def cancelled(work, is_sent):
-    """Cancel a command as soon as the node has it."""
+    """Cancel a command as soon as the node has received it."""
     task = asyncio.ensure_future(work)
     await until(is_sent)
     task.cancel()
@@ -107,7 +107,7 @@ def test_commands_share_a_connection():
 
 
 def test_a_waiting_getjob_delays_no_other_command():
-    """It has a connection of its own, and so has an ADDJOB that waits for copies."""
+    """A waiting GETJOB has its own connection, and so does an ADDJOB that waits for copies."""
     with Node(answers={"GETJOB": SILENCE, "ADDJOB": SILENCE, "QLEN": b":1\r\n"}) as node:
 
         async def scenario(client):
@@ -141,7 +141,7 @@ def test_the_next_seed_is_tried_when_one_is_dead():
 
 
 def test_without_any_answer_the_patience_ends():
-    """The error has the reason of the last attempt."""
+    """The error gives the reason of the last attempt."""
     with pytest.raises(NotConnectedError, match="last tried"):
         with_client(lambda client: client.ping(), f"127.0.0.1:{closed_port()}", patience=0.05)
 
@@ -153,14 +153,14 @@ def test_a_wrong_password_is_reported_at_once():
 
 
 def test_a_harmless_command_is_repeated_on_another_node():
-    """QLEN twice is QLEN once."""
+    """A QLEN that runs twice does no harm."""
     with Node("a", {"QLEN": HANG_UP}) as bad, Node("b", {"QLEN": b":7\r\n"}) as good:
         bad.peers, good.peers = [good], [bad]
         assert with_client(lambda client: client.qlen("q"), bad) == 7
 
 
 def test_an_addjob_that_may_have_been_executed_is_not_repeated():
-    """The caller gets the error, because the job may exist or not."""
+    """The caller gets the error, because the job may or may not exist."""
     with Node(answers={"ADDJOB": HANG_UP}) as node:
         with pytest.raises(ConnectionLostError) as caught:
             with_client(lambda client: client.add_job("q", ""), node)
@@ -190,7 +190,7 @@ def test_a_refusal_of_a_leaving_node_moves_the_client_to_another_node():
 
 
 def test_leaving_is_an_error_without_another_node():
-    """After the patience."""
+    """The error is raised when the patience ends."""
     with Node(answers={"GETJOB": LEAVING}) as node, pytest.raises(LeavingError):
         with_client(lambda client: client.get_job("q"), node, patience=0.05)
 
@@ -208,7 +208,7 @@ def test_a_leaving_node_is_not_chosen_as_home_if_another_works():
 
 
 def test_a_getjob_continues_on_another_node():
-    """The wait goes on for the rest of its time."""
+    """The new node waits for the rest of the time."""
     with Node("a", {"GETJOB": HANG_UP}) as bad, Node("b", {"GETJOB": jobs_reply(JOB_B)}) as good:
         bad.peers = [good]
         job = with_client(lambda client: client.get_job("q", timeout_ms=5_000), bad)
@@ -217,7 +217,7 @@ def test_a_getjob_continues_on_another_node():
 
 
 def test_commands_leave_along_with_a_getjob():
-    """They come first, on its connection."""
+    """They go first, over the same connection."""
 
     async def scenario(client):
         request = commands.get_jobs("q")
@@ -227,11 +227,11 @@ def test_commands_leave_along_with_a_getjob():
     with Node(answers={"GETJOB": jobs_reply(JOB_A), "ACKJOB": b":1\r\n"}) as node:
         assert with_client(scenario, node) == [JOB_A]
         assert [words[0] for words in node.commands] == [b"ACKJOB", b"GETJOB"]
-        assert node.greetings == 2  # The search for a home has a connection of its own.
+        assert node.greetings == 2  # The search for a home used the other connection.
 
 
 def test_no_job_in_time_is_none():
-    """NOHANG gives None too, over the shared connection."""
+    """With NOHANG the result is empty too, over the shared connection."""
     with Node(answers={"GETJOB": b"*-1\r\n"}) as node:
 
         async def scenario(client):
@@ -241,7 +241,7 @@ def test_no_job_in_time_is_none():
 
 
 def test_the_connection_to_a_silent_node_is_closed():
-    """A wait for ever is split into slices, so that silence differs from an empty queue."""
+    """A wait without a limit is split into slices, so a silent node differs from an empty queue."""
     with Node(answers={"QLEN": SILENCE}) as node, pytest.raises(ReplyTimeoutError):
         with_client(lambda client: client.qlen("q"), node, timeout=0.05, patience=0)
 
@@ -307,7 +307,7 @@ def test_a_cancelled_pipeline_leaves_no_connection_behind():
 
 
 def test_many_jobs_are_added_in_one_pipeline():
-    """Ids in the order of the bodies."""
+    """The ids are in the order of the bodies."""
     with Node(answers={"ADDJOB": lambda words: bulk(b"D-" + words[2])}) as node:
 
         async def scenario(client):
@@ -318,7 +318,7 @@ def test_many_jobs_are_added_in_one_pipeline():
 
 
 def test_a_broken_pipeline_reports_the_outcome_of_each_command():
-    """The first was answered, the second may exist, the rest went to another node."""
+    """The first command was answered, and the second may have been executed."""
     answers = {"ADDJOB": in_turn(b"+one\r\n", HANG_UP, b"+three\r\n")}
     with Node(answers=answers) as node:
 
@@ -334,7 +334,7 @@ def test_a_broken_pipeline_reports_the_outcome_of_each_command():
 
 
 def test_pipelines_mix_commands():
-    """Over one connection, so that one node executes them in order."""
+    """All commands use one connection, so one node executes them in order."""
     with Node(answers={"QLEN": b":3\r\n", "ADDJOB": f"+{JOB_A}\r\n".encode()}) as node:
 
         async def scenario(client):
@@ -376,7 +376,7 @@ def test_consumers_move_to_the_node_that_feeds_them():
 
 
 def test_moving_to_the_feeding_node_can_be_turned_off():
-    """`follow=False`."""
+    """The option is `follow=False`."""
     with Node("a", {"GETJOB": jobs_reply(*[JOB_B] * WINDOW_JOBS)}) as here, Node("b") as there:
         here.peers = [there]
 
@@ -398,7 +398,7 @@ def test_jobs_come_as_an_iterator():
 
 
 def test_a_closed_client_raises_client_closed_error():
-    """Both before and during a wait."""
+    """This applies before and during a wait."""
     with Node(answers={"GETJOB": SILENCE}) as node:
 
         async def scenario(client):
@@ -414,7 +414,7 @@ def test_a_closed_client_raises_client_closed_error():
 
 
 def test_a_url_makes_a_client():
-    """Keyword arguments win over the URL."""
+    """Keyword arguments override the URL."""
     with Node(answers={"AUTH": b"+OK\r\n"}) as node:
 
         async def scenario():
@@ -430,7 +430,7 @@ ADDED = f"+{JOB_A}\r\n".encode()
 
 
 def test_an_addjob_without_replicate_waits_for_missing_nodes():
-    """A crash of one node of three delays a producer for a moment. With REPLICATE the refusal is raised at once."""
+    """A crash of one of three nodes delays a producer briefly. With REPLICATE the refusal is raised immediately."""
     with Node(answers={"ADDJOB": in_turn(MISSING, MISSING, ADDED, MISSING)}) as node:
 
         async def scenario(client):
@@ -445,7 +445,7 @@ def test_an_addjob_without_replicate_waits_for_missing_nodes():
 
 
 def test_waiting_for_missing_nodes_ends_with_the_patience():
-    """Then the node's refusal is raised. It is raised at once if the job may exist already."""
+    """Then the node's refusal is raised. If the job may exist already, it is raised immediately."""
     late = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
     with Node(answers={"ADDJOB": MISSING}) as node, pytest.raises(NoReplError):
         with_client(lambda client: client.add_job("q", ""), node, patience=0.1)
@@ -454,7 +454,7 @@ def test_waiting_for_missing_nodes_ends_with_the_patience():
 
 
 def test_add_jobs_waits_for_missing_nodes_too():
-    """The client sends the refused ones again."""
+    """The client sends the refused commands again."""
     with Node(answers={"ADDJOB": in_turn(MISSING, ADDED)}) as node:
 
         async def scenario(client):
@@ -465,7 +465,7 @@ def test_add_jobs_waits_for_missing_nodes_too():
 
 
 def test_an_iterator_that_ends_early_puts_the_remaining_jobs_back():
-    """Both when its loop is left and before the client is closed."""
+    """This happens when its loop is left and before the client is closed."""
     with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
 
         async def scenario(client):
@@ -534,12 +534,12 @@ def test_a_silent_node_does_not_delay_the_close():
 
 
 def page(cursor, *items):
-    """A reply of QSCAN or JSCAN."""
+    """Return a reply of QSCAN or JSCAN."""
     return b"*2\r\n" + bulk(str(cursor)) + b"*%d\r\n" % len(items) + b"".join(items)
 
 
 def collect(node, scan):
-    """All items of an iterator of a client."""
+    """Return all items of an iterator of a client."""
 
     async def scenario(client):
         return [item async for item in scan(client)]
@@ -548,7 +548,7 @@ def collect(node, scan):
 
 
 def test_a_scan_follows_cursors_to_the_end():
-    """The cursor of each leads to the next, 0 ends; empty pages are no end."""
+    """The cursor of each page leads to the next. Only cursor 0 ends the scan, and an empty page does not."""
     with Node(answers={"QSCAN": in_turn(page(7, bulk("a")), page(3), page(0, bulk("b")))}) as node:
         assert collect(node, lambda client: client.qscan(minlen=1)) == ["a", "b"]
         assert [words[1] for words in node.named("QSCAN")] == [b"0", b"7", b"3"]
@@ -580,7 +580,7 @@ def test_a_lost_node_ends_the_scan():
 
 
 def test_a_node_that_knows_plain_nacks_only_gets_these():
-    """The node refuses the words once, and the jobs are put back anyway."""
+    """The node refuses the options once. The jobs are put back anyway."""
 
     def nack(words):
         return b":1\r\n" if len(words) == 2 else b"-BADID Invalid Job ID format.\r\n"

@@ -1,4 +1,4 @@
-"""One asyncio connection: batches, one write per turn, silence."""
+"""One asyncio connection: batches, one write per turn, and limits for silence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_connection(node, scenario, **settings):
 
 
 def test_a_batch_of_commands_has_one_future():
-    """Replies in order, errors among them."""
+    """Replies are in order, including errors."""
     with Node(answers={"NO": b"-ERR no\r\n"}) as node:
 
         async def scenario(connection):
@@ -44,7 +44,7 @@ def test_a_batch_of_commands_has_one_future():
 
 
 def test_callers_of_one_turn_share_a_write_and_get_their_own_replies():
-    """Replies go to the callers in the order of submission."""
+    """Replies go to callers in the order in which they submitted commands."""
     with Node(answers={"SAY": lambda words: bulk(words[1])}) as node:
 
         async def scenario(connection):
@@ -55,7 +55,7 @@ def test_callers_of_one_turn_share_a_write_and_get_their_own_replies():
 
 
 def test_silence_beyond_the_limit_closes_the_connection():
-    """All waiting batches fail: none behind the head can be answered earlier."""
+    """All waiting batches fail, because replies come in order: none can be answered before the first."""
     with Node(answers={"WAIT": SILENCE}) as node:
 
         async def scenario(connection):
@@ -82,7 +82,7 @@ def test_a_wait_for_ever_is_not_silence():
 
 
 def test_a_broken_connection_reports_whether_a_command_was_sent():
-    """A command that was submitted in the turn of the break was not sent."""
+    """A command that is submitted in the turn of the break is not sent."""
     with Node(answers={"DIE": HANG_UP}) as node:
 
         async def scenario(connection):
@@ -113,7 +113,7 @@ def test_submitted_but_unwritten_commands_were_not_sent():
 
 
 def test_replies_that_came_before_the_break_are_not_lost():
-    """The batch has these replies."""
+    """The result of the batch contains these replies."""
     with Node(answers={"DIE": HANG_UP}) as node:
 
         async def scenario(connection):
@@ -140,7 +140,7 @@ def test_hanging_up_reads_the_replies_in_flight():
 
 
 def test_garbage_is_a_protocol_error():
-    """It closes the connection."""
+    """The error closes the connection."""
     with Node(answers={"X": b"HTTP/1.1 200\r\n"}) as node:
 
         async def scenario(connection):
@@ -152,7 +152,7 @@ def test_garbage_is_a_protocol_error():
 
 
 def test_dialling_greets_and_knows_the_node():
-    """AUTH, name and HELLO in one round trip."""
+    """AUTH, the client's name and HELLO take one round trip."""
     answers = {"AUTH": b"+OK\r\n", "CLIENT": b"+OK\r\n"}
     with Node("c", answers) as node:
 
@@ -174,7 +174,7 @@ def test_dialling_greets_and_knows_the_node():
     ],
 )
 def test_a_node_without_a_greeting_is_a_not_connected_error(answer, error):
-    """A node that wants a password has an error of its own."""
+    """A node that requires a password causes a different error."""
     with Node(answers={"HELLO": answer}) as node, pytest.raises(error):
         with_connection(node, lambda connection: connection.drain(), connect_timeout=0.2)
 
@@ -186,14 +186,14 @@ def test_an_impossible_host_name_is_a_not_connected_error():
 
 
 def test_an_address_without_a_listener_is_a_not_connected_error():
-    """The address is in the text."""
+    """The text of the error contains the address."""
     port = closed_port()
     with pytest.raises(NotConnectedError, match=str(port)):
         asyncio.run(dial(Address("127.0.0.1", port), make_options((), {}), None))
 
 
 def test_a_plain_node_is_no_tls_node():
-    """The node counts as unreachable, not as half trusted."""
+    """A client with TLS treats such a node as unreachable."""
     with Node() as node, pytest.raises(NotConnectedError):
         asyncio.run(
             dial(

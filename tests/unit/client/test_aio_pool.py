@@ -31,7 +31,7 @@ def with_pool(node, scenario, **settings):
 
 
 def test_one_plain_connection_serves_all_callers():
-    """Also when many callers ask for it at the same moment."""
+    """This includes callers that ask for it at the same moment."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -44,7 +44,7 @@ def test_one_plain_connection_serves_all_callers():
 
 
 def test_a_connection_that_waited_is_taken_again():
-    """Without a search for a node, unless it is closed by now."""
+    """This takes no search for a node. A closed connection is not taken."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -77,7 +77,7 @@ def test_adds_open_another_connection_only_when_all_are_busy():
 
 
 def test_a_getjob_leaves_its_connection_to_the_next():
-    """Two at a time need two."""
+    """Two GETJOBs at the same time need two connections."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -92,7 +92,7 @@ def test_a_getjob_leaves_its_connection_to_the_next():
 
 
 def test_connections_that_their_node_closed_meanwhile_are_forgotten():
-    """A node with a `timeout` closes one after the other."""
+    """A node with a `timeout` closes idle connections one by one."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -107,7 +107,7 @@ def test_connections_that_their_node_closed_meanwhile_are_forgotten():
 
 
 def test_moving_consumers_leaves_no_idle_connections_behind():
-    """The next GETJOB dials the new node; commands stay."""
+    """The next GETJOB dials the new node. Other commands stay at the home node."""
     with Node("a") as here, Node("b") as there:
         here.peers, there.peers = [there], [here]
 
@@ -138,7 +138,7 @@ def test_consumers_return_home_if_their_node_can_not_be_reached():
 
 
 def test_a_broken_connection_counts_once_against_its_node():
-    """The number of waiting commands does not matter, and unsent commands do not count."""
+    """The number of waiting commands does not matter, and a break before any command was sent does not count."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -168,7 +168,7 @@ def test_a_pinned_request_goes_nowhere_else():
 
 
 def test_a_closed_pool_dials_no_more():
-    """The error has the reason."""
+    """The error gives the reason."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -180,7 +180,7 @@ def test_a_closed_pool_dials_no_more():
 
 
 def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
-    """The log has its address and the reason, once."""
+    """The log gives its address and the reason, once."""
 
     async def run():
         pool = AsyncPool(make_options((f"127.0.0.1:{closed_port()}",), {}), Random(1))

@@ -1,4 +1,4 @@
-"""Arguments that several families of commands take."""
+"""Arguments that several groups of commands share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from disque_py.client.arguments import REASON_BYTES_MAX, add_pair, of_status, sh
 
 
 def test_a_filter_is_a_where_for_each_pair():
-    """Names and values may be text or bytes. Without a filter there is no word."""
+    """Names and values may be text or bytes. Without a filter, no word is added."""
     assert where_words({"a": b"b", "c": "d"}) == (b"WHERE", b"a", b"b", b"WHERE", b"c", b"d")
     assert where_words(None) == ()
 
@@ -24,7 +24,7 @@ def test_a_status_comes_before_the_choice_of_the_cluster():
 
 
 def test_a_long_reason_is_cut_between_two_characters():
-    """NACK refuses a longer one."""
+    """NACK refuses a reason that is too long."""
     cut = short_reason("x" + "é" * REASON_BYTES_MAX)
     assert len(cut) == REASON_BYTES_MAX - 1
     assert cut.decode().endswith("é")

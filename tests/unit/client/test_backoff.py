@@ -1,4 +1,4 @@
-"""The rests of failed jobs."""
+"""The delay before a failed job runs again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_wait_grows_with_each_failure_up_to_the_cap(kind, waits):
 
 
 def test_jitter_shortens_a_wait_by_its_percentage_at_most():
-    """Jobs that failed together don't come back together."""
+    """Jitter keeps jobs that failed together from coming back together."""
     rng = Random(1)
     waits = [Backoff(jitter_percent=50).wait_s(1, rng) for _ in range(100)]
     assert 0.5 <= min(waits) < 0.6

@@ -1,4 +1,4 @@
-"""client/batch.py: batches as contexts. tests/integration/test_flows.py has real nodes."""
+"""client/batch.py: batches as contexts. See tests/integration/test_flows.py for real nodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_block_that_fails_or_adds_nothing_closes_nothing(fails):
 
 
 def test_jobs_of_a_batch_take_every_option_of_add_job():
-    """And each has the same type."""
+    """Each option also has the same type."""
     options = inspect.signature(Disque.add_job).parameters
     named = {name: one.annotation for name, one in options.items() if one.kind == inspect.Parameter.KEYWORD_ONLY}
     del named["batch"]

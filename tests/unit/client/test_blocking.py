@@ -1,4 +1,4 @@
-"""Disque: commands over nodes that fail, from threads."""
+"""Disque: commands from threads to nodes that may fail."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_job_is_added_fetched_and_acknowledged():
 
 
 def test_threads_share_a_client():
-    """It has as many connections as commands run at a time."""
+    """It has as many connections as commands that run at the same time."""
     with Node(answers={"SAY": lambda words: bulk(words[1])}) as node, client_of(node, pool_size=3) as client:
         heard = []
 
@@ -79,7 +79,7 @@ def test_the_next_seed_is_tried_when_one_is_dead():
 
 
 def test_without_any_answer_the_patience_ends():
-    """The error has the reason of the last attempt."""
+    """The error gives the reason of the last attempt."""
     with pytest.raises(NotConnectedError, match="refused"):
         client_of(f"127.0.0.1:{closed_port()}", patience=0.05).ping()
 
@@ -91,7 +91,7 @@ def test_a_wrong_password_is_reported_at_once():
 
 
 def test_a_harmless_command_is_repeated_on_another_node():
-    """QLEN twice is QLEN once."""
+    """A QLEN that runs twice does no harm."""
     with Node("a", {"QLEN": HANG_UP}) as bad, Node("b", {"QLEN": b":7\r\n"}) as good:
         bad.peers = [good]
         with client_of(bad) as client:
@@ -109,7 +109,7 @@ def test_an_addjob_that_may_have_been_executed_is_not_repeated():
 
 
 def test_a_refusal_of_a_leaving_node_moves_the_client_to_another_node():
-    """The node may refuse only the command itself."""
+    """The node refuses only the command itself, and the client sends it elsewhere."""
     with Node("a", {"GETJOB": LEAVING}) as bad, Node("b", {"GETJOB": jobs_reply(JOB_B)}) as good:
         bad.peers = [good]
         with client_of(bad) as client:
@@ -118,7 +118,7 @@ def test_a_refusal_of_a_leaving_node_moves_the_client_to_another_node():
 
 
 def test_leaving_is_an_error_without_another_node():
-    """After the patience."""
+    """The error is raised when the patience ends."""
     with (
         Node(answers={"GETJOB": LEAVING}) as node,
         client_of(node, patience=0.05) as client,
@@ -128,7 +128,7 @@ def test_leaving_is_an_error_without_another_node():
 
 
 def test_no_job_in_time_is_none():
-    """NOHANG gives None too."""
+    """With NOHANG the result is empty too."""
     with Node(answers={"GETJOB": b"*-1\r\n"}) as node, client_of(node) as client:
         assert client.get_job("q", timeout_ms=10) is None
         assert client.get_jobs("q", nohang=True) == []
@@ -145,7 +145,7 @@ def test_the_connection_to_a_silent_node_is_closed():
 
 
 def test_many_jobs_are_added_in_one_pipeline():
-    """Ids in the order of the bodies."""
+    """The ids are in the order of the bodies."""
     answers = {"ADDJOB": lambda words: bulk(b"D-" + words[2])}
     with Node(answers=answers) as node, client_of(node) as client:
         ids = client.add_jobs("q", (b"%d" % number for number in range(3_000)), replicate=1)
@@ -153,7 +153,7 @@ def test_many_jobs_are_added_in_one_pipeline():
 
 
 def test_many_jobs_share_one_patience():
-    """A million of them would else wait for it a hundred times."""
+    """Otherwise the waits of a million jobs could add up to a hundred times the patience."""
     client = client_of(f"127.0.0.1:{closed_port()}", patience=0.3)
     began = time.monotonic()
     with pytest.raises(BatchError, match="refused") as caught:
@@ -163,7 +163,7 @@ def test_many_jobs_share_one_patience():
 
 
 def test_a_broken_pipeline_reports_the_outcome_of_each_command():
-    """The first was answered, the second may exist."""
+    """The first command was answered, and the second may have been executed."""
     with Node(answers={"ADDJOB": in_turn(b"+one\r\n", HANG_UP)}) as node, client_of(node) as client:
         with pytest.raises(BatchError) as caught:
             client.add_jobs("q", [b"1", b"2"])
@@ -223,7 +223,7 @@ def test_closing_ends_the_waits_of_other_threads():
 
 
 def test_a_url_makes_a_client():
-    """Keyword arguments win over the URL."""
+    """Keyword arguments override the URL."""
     with Node() as node, Disque.from_url(f"disque://{node.address}?timeout=2") as client:
         assert client.options.timeout == 2.0
 
@@ -232,7 +232,7 @@ MISSING = b"-NOREPL Not enough reachable nodes for the requested replication lev
 
 
 def test_an_addjob_without_replicate_waits_for_missing_nodes():
-    """If the caller asked for no number of copies; single jobs, and many."""
+    """This applies to single and to many jobs, unless the caller sets a number of copies."""
     added = f"+{JOB_A}\r\n".encode()
     with Node(answers={"ADDJOB": in_turn(MISSING, added, MISSING, added)}) as node, client_of(node) as client:
         assert client.add_job("q", "") == JOB_A
@@ -263,7 +263,7 @@ def test_an_iterator_that_ends_early_puts_the_remaining_jobs_back():
 
 
 def test_get_job_fills_in_the_requested_fields():
-    """It counts as received from its maker, as jobs in a list do."""
+    """The job counts as received from the node that created it, as jobs in a list do."""
     entry = b"*1\r\n*5\r\n" + bulk("q") + bulk(JOB_A) + bulk(b"hi") + bulk("meta") + b"*2\r\n" + bulk("a") + bulk("b")
     with Node(answers={"GETJOB": entry}) as node, client_of(node, decode="utf-8") as client:
         job = client.get_job("q", withmeta=True)
@@ -272,7 +272,7 @@ def test_get_job_fills_in_the_requested_fields():
 
 
 def test_putting_jobs_back_does_not_search_for_nodes():
-    """A loop that ends because its node is gone must not wait for it a second time."""
+    """A loop that ends because its node is gone must not wait for that node again."""
     with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B)}) as node, client_of(node, patience=5.0) as client:
         jobs = client.jobs("q", count=2)
         next(jobs)
@@ -284,7 +284,7 @@ def test_putting_jobs_back_does_not_search_for_nodes():
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 and later: the node has threads.
 def test_a_forked_child_neither_hands_out_nor_puts_back_its_parents_jobs():
-    """The parent works on them. The child fetches jobs of its own."""
+    """The parent works on these jobs. The child fetches its own."""
     batch = jobs_reply(JOB_A, JOB_B)
     answers = {"GETJOB": in_turn(batch, batch, jobs_reply(JOB_C)), "NACK": b":1\r\n"}
     with Node(answers=answers) as node, client_of(node) as client:
@@ -302,7 +302,7 @@ def test_a_forked_child_neither_hands_out_nor_puts_back_its_parents_jobs():
 
 
 def test_a_node_that_knows_plain_nacks_only_gets_these():
-    """The node refuses the words once, and the jobs are put back anyway."""
+    """The node refuses the options once. The jobs are put back anyway."""
 
     def nack(words):
         return b":1\r\n" if len(words) == 2 else b"-BADID Invalid Job ID format.\r\n"

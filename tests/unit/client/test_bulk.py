@@ -1,4 +1,4 @@
-"""The bookkeeping of many commands sent as one."""
+"""The bookkeeping for many commands sent together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def round_of(bulk):
 
 
 def test_commands_travel_in_chunks():
-    """Chunks are limited by number and by size, and contain every command."""
+    """Chunks are limited in number and size, and together contain every command."""
     many = Bulk([b"x"] * (CHUNK_COMMANDS + 1), [Repeat.SAFE] * (CHUNK_COMMANDS + 1), retry_unsafe=False)
     assert [count for _, count in many.chunks()] == [CHUNK_COMMANDS, 1]
     large = Bulk([b"x" * CHUNK_BYTES] * 2, [Repeat.SAFE] * 2, retry_unsafe=False)
@@ -26,7 +26,7 @@ def test_commands_travel_in_chunks():
 
 
 def test_a_bulk_is_done_when_all_commands_are_answered():
-    """Refusals are answers."""
+    """Refusals count as answers."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK)
     refusal = from_reply("PAUSED no")
     bulk.end_round([b"id", refusal], 2, None)
@@ -36,7 +36,7 @@ def test_a_bulk_is_done_when_all_commands_are_answered():
 
 
 def test_after_a_break_only_repeatable_commands_are_sent_again():
-    """Answered; may have been executed and harmful; may have been executed and harmless; never sent."""
+    """The cases: answered, possibly executed and harmful, possibly executed and harmless, and never sent."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK, Repeat.SAFE, Repeat.ASK)
     bulk.end_round([b"first"], 3, LOST)
     assert round_of(bulk) == b"2.3."
@@ -48,7 +48,7 @@ def test_after_a_break_only_repeatable_commands_are_sent_again():
 
 
 def test_a_caller_may_allow_a_second_execution():
-    """The client's `retry_unsafe`."""
+    """The client's option is `retry_unsafe`."""
     bulk = bulk_of(Repeat.ASK, Repeat.NEVER, retry_unsafe=True)
     bulk.end_round([], 2, LOST)
     assert round_of(bulk) == b"0."

@@ -1,4 +1,4 @@
-"""Which node to talk to."""
+"""The choice of the node for a command."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def cluster_of(*seeds, discover=True):
 
 
 def hello_from(letter, *others, priority=1):
-    """HELLO of the node whose id is the letter 40 times; others are (letter, priority)."""
+    """Return HELLO of the node whose id repeats the letter 40 times. Others are pairs (letter, priority)."""
     everyone = [(letter, priority), *others]
     return Hello(1, letter * 40, [NodeInfo(each * 40, each, 1, rank) for each, rank in everyone])
 
 
 def test_a_client_begins_at_a_random_seed():
-    """Or all clients of a list would crowd on its first node."""
+    """Otherwise all clients with the same list would crowd on its first node."""
     first = {Cluster((A, B, C), Random(seed)).choices(0)[0] for seed in range(20)}
     assert first == {A, B, C}
 
 
 def test_nodes_that_hello_names_are_tried_after_the_seeds():
-    """An announced address may not be reachable from here; a seed was given by someone who knows."""
+    """An announced address may not be reachable from here. A seed was given by a person who knows the network."""
     cluster = cluster_of(A)
     cluster.greeted(A, hello_from("a", ("b", 1), ("c", 1)))
     assert cluster.choices(0)[0] == A
@@ -38,7 +38,7 @@ def test_nodes_that_hello_names_are_tried_after_the_seeds():
 
 
 def test_without_discover_only_seeds_are_used():
-    """For clients behind a network address translation."""
+    """This is for clients behind network address translation."""
     cluster = cluster_of(A, discover=False)
     cluster.greeted(A, hello_from("a", ("b", 1)))
     assert cluster.choices(0) == [A]
@@ -53,7 +53,7 @@ def test_a_node_that_is_leaving_comes_last():
 
 
 def test_a_node_that_failed_is_left_alone_for_a_doubling_pause():
-    """With jitter, and never for longer than PAUSE_S_MAX."""
+    """The pause has jitter, and never exceeds PAUSE_S_MAX."""
     cluster = cluster_of(A)
     cluster.failed(A, 100.0)
     assert cluster.choices(100.0) == []
@@ -65,7 +65,7 @@ def test_a_node_that_failed_is_left_alone_for_a_doubling_pause():
 
 
 def test_an_answer_ends_the_pause():
-    """The next failure begins at the shortest again."""
+    """After the next failure the pause has its minimum again."""
     cluster = cluster_of(A)
     cluster.failed(A, 100.0)
     cluster.greeted(A, hello_from("a"))
@@ -73,7 +73,7 @@ def test_an_answer_ends_the_pause():
 
 
 def test_the_home_is_given_up_when_it_fails_or_leaves():
-    """And so is the node where consumers sit."""
+    """The node to which consumers have moved is given up as well."""
     cluster = cluster_of(A, B)
     cluster.home, cluster.feeder = A, B
     cluster.failed(B, 0)
@@ -83,7 +83,7 @@ def test_the_home_is_given_up_when_it_fails_or_leaves():
 
 
 def test_a_node_that_lacks_nodes_is_no_leaving_node():
-    """The others come first for the moment, also those that are no seeds. It is as good as before for all else."""
+    """Other nodes come first for a while, including nodes that are not seeds. Otherwise the node counts as good."""
     cluster = cluster_of(A)
     cluster.greeted(A, hello_from("a", ("b", 1)))
     cluster.home = A
@@ -95,14 +95,14 @@ def test_a_node_that_lacks_nodes_is_no_leaving_node():
 
 
 def test_one_node_under_two_names_is_kept_once():
-    """The address that was dialled wins over the announced one."""
+    """The dialled address replaces the announced one."""
     cluster = cluster_of(C)
     cluster.greeted(C, hello_from("a"))
     assert cluster.choices(0) == [C]
 
 
 def test_nodes_that_left_the_cluster_are_forgotten():
-    """When a node that knows tells so; seeds stay."""
+    """A node's HELLO shows that they left. Seeds are kept."""
     cluster = cluster_of(A)
     cluster.greeted(A, hello_from("a", ("b", 1)))
     cluster.greeted(A, hello_from("a"))
@@ -110,7 +110,7 @@ def test_nodes_that_left_the_cluster_are_forgotten():
 
 
 def test_a_command_about_a_job_belongs_to_the_node_that_delivered_it():
-    """Unless that one is in its pause; then any node is better than none."""
+    """If that node is in its pause, any other node is tried."""
     cluster = cluster_of(A, B)
     job = Job("q", "i", b"", node=B)
     assert cluster.wanted(ack(job), 0) == B
@@ -119,7 +119,7 @@ def test_a_command_about_a_job_belongs_to_the_node_that_delivered_it():
 
 
 def test_consumers_commands_follow_the_consumers():
-    """Others stay at home."""
+    """Other commands go to the home node."""
     cluster = cluster_of(A, B)
     cluster.home = A
     cluster.move_consumers(B)
@@ -131,7 +131,7 @@ def test_consumers_commands_follow_the_consumers():
 
 
 def test_a_maker_of_jobs_is_found_by_the_digits_in_their_ids():
-    """Only if it is well."""
+    """A node that is leaving is not found."""
     cluster = cluster_of(A)
     cluster.greeted(A, hello_from("a", ("b", 1), ("c", 10)))
     assert cluster.prefix_of(A) == "aaaaaaaa"
@@ -141,7 +141,7 @@ def test_a_maker_of_jobs_is_found_by_the_digits_in_their_ids():
 
 
 def test_a_node_that_hello_names_with_another_address_is_asked_there():
-    """It was moved, or the first HELLO did not know its port for TLS yet; a seed keeps the address it was given by."""
+    """It has moved, or the first HELLO did not know its TLS port yet. A seed keeps its given address."""
     cluster = cluster_of(A)
     cluster.greeted(A, hello_from("a", ("b", 1)))
     moved = Hello(1, "a" * 40, [NodeInfo("a" * 40, "elsewhere", 9, 1), NodeInfo("b" * 40, "b", 2, 1)])
@@ -150,7 +150,7 @@ def test_a_node_that_hello_names_with_another_address_is_asked_there():
 
 
 def test_a_failure_is_news_once():
-    """Until the node has answered again: a warning each, not one per attempt."""
+    """The client warns once per failure, not once per attempt, until the node answers again."""
     cluster = cluster_of(A)
     assert [cluster.failed(A, 1.0), cluster.failed(A, 2.0)] == [True, False]
     cluster.greeted(A, hello_from("a"))
@@ -158,7 +158,7 @@ def test_a_failure_is_news_once():
 
 
 def placed_hello(letter, **places):
-    """HELLO EXTENDED of a node; places are letter=(data centre, zone)."""
+    """Return HELLO EXTENDED of a node. Places are letter=(data centre, zone)."""
     nodes = [
         NodeInfo(each * 40, each, 1, 1, {"datacenter": datacenter, "zone": zone})
         for each, (datacenter, zone) in places.items()
@@ -170,7 +170,7 @@ PLACES = {"a": ("west", "x"), "b": ("east", "y"), "c": ("east", "x"), "d": ("nor
 
 
 def placed_cluster():
-    """A program in zone x of east, which was answered by its seed in west."""
+    """Return the cluster of a program in zone x of east, which got an answer from its seed in west."""
     cluster = Cluster([Address("a", 1)], Random(1), place=("east", "x"))
     cluster.greeted(Address("a", 1), placed_hello("a", **PLACES))
     return cluster

@@ -1,4 +1,4 @@
-"""Commands about the cluster: their words and answers."""
+"""Commands about the cluster: their words and replies."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def test_arguments_become_words(request_, wire):
 
 
 def test_leaving_is_reported_or_set():
-    """The answer to a change is the new state."""
+    """The reply to a change is the new state."""
     assert cluster_commands.cluster_leaving().read(b"yes") is True
     assert cluster_commands.cluster_leaving(True).read(b"OK") is True

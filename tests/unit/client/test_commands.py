@@ -1,4 +1,4 @@
-"""The list of all commands, and a rule that holds for several families."""
+"""The list of all commands, and a rule that applies to several groups of commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_list_has_every_command_of_every_family(family):
 
 
 def test_commands_that_may_wait_have_lanes_of_their_own():
-    """An ack must not stand behind a GETJOB, nor behind an ADDJOB that waits for copies."""
+    """An ack must not wait behind a GETJOB, nor behind an ADDJOB that waits for copies."""
     assert commands.get_jobs("q").lane is Lane.OWN
     assert commands.add_job("q", "b").lane is Lane.ADDS
     assert commands.get_jobs("q", nohang=True).lane is Lane.PLAIN

@@ -1,4 +1,4 @@
-"""The words that the nodes of a worker understand."""
+"""The options that the nodes of a worker's cluster understand."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def job_of(node):
 
 
 def test_a_node_that_refused_the_number_of_a_delivery_gets_it_no_more():
-    """Other nodes still do."""
+    """Other nodes still get the number."""
     dialect = Dialect()
     assert dialect.is_refused(job_of(NODE), from_reply("BADID Invalid Job ID format."))
     assert (dialect.attempt_of(job_of(NODE)), dialect.attempt_of(job_of(OTHER))) == (None, 3)
 
 
 def test_a_cluster_that_is_being_upgraded_is_asked_again():
-    """Spec Y1: the refusal ends with the upgrade."""
+    """Spec Y1: the node refuses only during the upgrade."""
     dialect = Dialect()
     assert dialect.is_refused(job_of(NODE), from_reply("ERR not while node abc runs an older version"))
     assert dialect.attempt_of(job_of(NODE)) == 3
@@ -32,7 +32,7 @@ def test_another_error_is_no_refusal_of_a_word():
 
 
 def test_a_getjob_is_asked_without_the_number_once_it_was_refused():
-    """A second refusal has another reason."""
+    """A second refusal must have another reason."""
     dialect = Dialect()
     error = from_reply("ERR syntax error")
     assert [dialect.fetch_is_refused(error), dialect.fetches_attempts] == [True, False]
@@ -40,6 +40,6 @@ def test_a_getjob_is_asked_without_the_number_once_it_was_refused():
 
 
 def test_a_node_that_refuses_a_long_result_knows_the_word():
-    """Spec RW1. The number of the delivery was not the reason."""
+    """Spec RW1. The refusal does not concern the number of the delivery."""
     assert is_too_long(from_reply("ERR RESULT is longer than result-max-bytes"))
     assert not is_too_long(from_reply("ERR syntax error"))

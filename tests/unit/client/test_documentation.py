@@ -1,4 +1,4 @@
-"""The public interface as editors, type checkers and `help` see it: every parameter, default, unit and error."""
+"""The public interface in editors, type checkers and `help`: every parameter, default, unit and error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from disque_py.client import AsyncDisque, AsyncPipeline, Backoff, Disque, Pipeli
 from disque_py.client.options import ClientSettings
 
 CLASSES = (AsyncDisque, Disque, AsyncPipeline, Pipeline, Worker)
-# Methods for the library's own parts.
+# These methods are for the library's own modules.
 INNER = {"run_adding", "iterate", "scan", "add", "run"}
 PARAMETER = re.compile(r"^ {4,}([a-z_]+)  +(\S.*(?:\n {12,}\S.*)*)", re.MULTILINE)
 
@@ -30,7 +30,7 @@ def methods():
 
 
 def documented(doc):
-    """Return the parameters that a docstring explains, with their texts."""
+    """Return the parameters that a docstring explains, and their texts."""
     return {name: re.sub(r"\s+", " ", text) for name, text in PARAMETER.findall(doc or "")}
 
 
@@ -49,7 +49,7 @@ def check(parameters, doc):
 
 @pytest.mark.parametrize("method", list(methods()))
 def test_every_parameter_of_every_method_is_explained(method):
-    """The docstring has its default, and the unit of a span."""
+    """The docstring names its default and the unit of a span."""
     parameters = dict(inspect.signature(method).parameters)
     del parameters["self"]
     check(parameters, method.__doc__)
@@ -63,19 +63,19 @@ def test_every_parameter_of_a_class_is_explained(each):
 
 @pytest.mark.parametrize("each", [AsyncDisque, Disque])
 def test_every_setting_of_a_client_is_explained(each):
-    """The settings in the typed dictionary are explained too."""
+    """The typed dictionary of settings explains them too."""
     assert set(documented(each.__init__.__doc__)) == {"nodes", *ClientSettings.__annotations__}
 
 
 @pytest.mark.parametrize("method", list(methods()))
 def test_every_command_documents_its_errors(method):
-    """The errors of all commands are written once and shown by each."""
+    """The errors that all commands share are written once, and each docstring includes them."""
     if method.__name__ not in {"pipeline", "stop", "close"}:
         assert re.search(r"Raises |Like every command", method.__doc__ or "")
 
 
 def test_the_package_is_typed():
-    """Type checkers look at it only then."""
+    """Type checkers read the annotations of a package only if it is marked as typed."""
     assert (Path(disque_py.client.__file__).parents[1] / "py.typed").exists()
 
 

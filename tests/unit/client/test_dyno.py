@@ -1,4 +1,4 @@
-"""client/dyno.py without a node: names, shards, and what each message becomes."""
+"""client/dyno.py without a node: names, shards, and the commands for each message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as types, by code and by their possible effects."""
+"""Errors as types, by code and by possible effects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_every_code_has_its_type(code, kind):
 
 
 def test_other_codes_are_reply_errors_and_keep_their_code():
-    """Codes of later servers can be matched without a new library."""
+    """Programs can match codes of later servers without a new library."""
     error = from_reply("QUOTA the tenant has used it up")
     assert type(error) is errors.ReplyError
     assert error.code == "QUOTA"
@@ -25,12 +25,12 @@ def test_other_codes_are_reply_errors_and_keep_their_code():
 
 @pytest.mark.parametrize("text", ["ERR invalid password", "ERR Client sent AUTH, but no password is set"])
 def test_errors_of_auth_are_auth_errors(text):
-    """AUTH answers with the general code (spec R7)."""
+    """A refused AUTH has the general code (spec R7)."""
     assert isinstance(from_reply(text), errors.AuthError)
 
 
 def test_connection_errors_are_builtin_connection_errors_too():
-    """So code that knows only network errors catches them."""
+    """Code that knows only network errors catches them."""
     assert issubclass(errors.NotConnectedError, ConnectionError)
     assert issubclass(errors.ReplyTimeoutError, TimeoutError)
 

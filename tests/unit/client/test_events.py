@@ -21,7 +21,7 @@ def line(seq: int, **more: object) -> str:
 
 
 def events_node(argv: list[bytes]) -> bytes:
-    """A log of events 3 to 6."""
+    """A node with a log of events 3 to 6."""
     words = [word.decode() for word in argv[1:]]
     if words[0] == "INFO":
         return LOG

@@ -1,4 +1,4 @@
-"""The methods that are derived from the commands."""
+"""Methods that are derived from the commands."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from disque_py.client.results import Job
 
 A, B = Address("a", 1), Address("b", 1)
 
-# Commands that a client offers under another name, or by a method of its own.
+# These commands have another name in clients, or a method that is not derived.
 ELSEWHERE = {"qscan_page", "jscan_page", "jscan_info_page", "execute", "add_options", "by_node", "read_schedule"}
 
 
 class Echo(BlockingCommands):
-    """Answers with the words; keeps them."""
+    """Keeps the words of each command, and answers with their number."""
 
     def __init__(self):
         self.asked = []
@@ -66,7 +66,7 @@ class QueueEcho(PipelineCommands):
 
 @pytest.mark.parametrize("face", [AsyncCommands, BlockingCommands])
 def test_every_command_is_a_method_of_every_client(face):
-    """None is forgotten in one of the tables."""
+    """No table lacks a command."""
     assert set(commands.__all__) - ELSEWHERE - set(dir(face)) == set()
 
 
@@ -89,7 +89,7 @@ def test_a_method_shows_its_signature_and_documentation():
 
 
 def test_acks_of_several_nodes_become_several_commands():
-    """Each goes where its jobs are known; the counts are added."""
+    """Each command goes to the node that knows its jobs. The counts are added."""
     jobs = [Job("q", "1", b"", node=A), Job("q", "2", b"", node=B), Job("q", "3", b"", node=A)]
     client = Echo()
     assert client.ack(*jobs) == 3
@@ -105,7 +105,7 @@ def test_a_collection_is_put_back_as_single_jobs_are():
 
 
 def test_jobs_and_many_jobs_take_every_option():
-    """Those of GETJOB and ADDJOB."""
+    """The options are those of GETJOB and ADDJOB."""
     client = Echo()
     options = {"withmeta": True, "withlease": True, "lease": 5, "where": {"a": "b"}}
     words = b" ".join(client.jobs("q", count=2, idle_ms=9, **options))
@@ -115,12 +115,12 @@ def test_jobs_and_many_jobs_take_every_option():
 
 
 def test_no_ids_are_allowed():
-    """The result is 0, as a node answers."""
+    """The result is 0, as from a node."""
     assert Echo().nack() == 0
 
 
 def test_a_result_has_its_value_once_settled():
-    """An error comes out as an exception."""
+    """An error is raised as an exception."""
     result = Result[int]()
     with pytest.raises(RuntimeError):
         _ = result.value

@@ -12,25 +12,25 @@ def ids(prefix, count=WINDOW_JOBS):
 
 
 def test_a_window_of_jobs_from_one_other_node_causes_a_move():
-    """Each of them crossed the cluster first. Spec X4."""
+    """Each of these jobs crossed the cluster first. Spec X4."""
     assert FeedWatch().count_jobs(ids(THERE), HERE, 0.0) == THERE
 
 
 def test_fewer_jobs_than_a_window_cause_no_move():
-    """They count for the window that is open."""
+    """They count towards the window that is open."""
     watch = FeedWatch()
     assert watch.count_jobs(ids(THERE, WINDOW_JOBS - 1), HERE, 0.0) == ""
     assert watch.count_jobs(ids(THERE, 1), HERE, 0.0) == THERE
 
 
 def test_jobs_made_on_the_consumers_node_cause_no_move():
-    """Mixed sources cause no move either, because no other node is better."""
+    """Jobs from mixed sources cause no move either, because no other node is better."""
     assert FeedWatch().count_jobs(ids(HERE), HERE, 0.0) == ""
     assert FeedWatch().count_jobs(ids(THERE, 120) + ids(HERE, 80), HERE, 0.0) == ""
 
 
 def test_old_traffic_has_no_vote():
-    """Counts begin anew with every window."""
+    """Counting starts anew with every window."""
     watch = FeedWatch()
     for _ in range(10):
         watch.count_jobs(ids(HERE), HERE, 0.0)
@@ -38,7 +38,7 @@ def test_old_traffic_has_no_vote():
 
 
 def test_a_move_is_followed_by_a_rest():
-    """The next window causes no move, however clear it is."""
+    """The next window causes no move, whatever its jobs."""
     watch = FeedWatch()
     watch.moved(100.0)
     assert watch.count_jobs(ids(HERE), THERE, 100.0 + REST_S_MIN / 2) == ""
@@ -46,7 +46,7 @@ def test_a_move_is_followed_by_a_rest():
 
 
 def test_alternating_producers_stop_attracting_consumers():
-    """Each move that comes soon after the last doubles the rest, up to a limit."""
+    """Each move soon after the last one doubles the rest, up to a limit."""
     watch = FeedWatch()
     now, moves = 0.0, 0
     here, there = HERE, THERE
@@ -61,7 +61,7 @@ def test_alternating_producers_stop_attracting_consumers():
 
 
 def test_settled_producers_make_the_rest_short_again():
-    """The producers have settled."""
+    """After a time without a move, the rest has its minimum again."""
     watch = FeedWatch()
     watch.moved(0.0)
     watch.moved(REST_S_MIN)

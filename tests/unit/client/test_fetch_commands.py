@@ -1,4 +1,4 @@
-"""GETJOB and the commands about tokens: their words and their node."""
+"""GETJOB and the commands about tokens: their words and their nodes."""
 
 from __future__ import annotations
 

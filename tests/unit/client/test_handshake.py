@@ -10,7 +10,7 @@ from disque_py.client.options import make_options
 
 
 def test_hello_alone_is_enough():
-    """A connection without password and name sends HELLO only."""
+    """A connection without password and name sends only HELLO."""
     assert handshake(make_options((), {})) == [b"*1\r\n$5\r\nHELLO\r\n"]
 
 
@@ -21,24 +21,24 @@ def test_password_and_name_come_first():
 
 
 def test_a_user_name_makes_auth_longer():
-    """Only if a user name was given: the original knows one argument."""
+    """Without a user name, AUTH has one argument, because the original accepts only one."""
     (auth, _) = handshake(make_options((), {"password": "pw", "username": "ann"}))
     assert auth == b"*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$2\r\npw\r\n"
 
 
 def test_the_first_refusal_of_a_handshake_is_raised():
-    """NOAUTH of the HELLO behind it would tell less."""
+    """The NOAUTH reply to the HELLO that follows would be less helpful."""
     with pytest.raises(AuthError, match="invalid password"):
         read_handshake([from_reply("ERR invalid password"), from_reply("NOAUTH Authentication required.")])
 
 
 def test_hello_is_read():
-    """The last reply."""
+    """It is the last reply."""
     assert read_handshake([b"OK", [1, b"me", [b"me", b"h", b"1", b"1"]]]).id == "me"
 
 
 def test_every_caller_gets_an_error_of_its_own():
-    """The error has the connection's type, and says whether this caller's command was sent."""
+    """The error has the same type as the connection's. It says whether this caller's command was sent."""
     timeout = ReplyTimeoutError("silent", sent=True)
     mine = failure(timeout, sent=False)
     assert mine is not timeout
@@ -48,7 +48,7 @@ def test_every_caller_gets_an_error_of_its_own():
 
 
 def test_a_program_that_names_its_place_asks_for_the_places_of_nodes():
-    """Spec ZN9. Others say HELLO as before, so the original's servers answer."""
+    """Spec ZN9. Other programs send plain HELLO, so the original's servers answer them."""
     assert b"EXTENDED" in handshake(make_options((), {"zone": "a"}))[-1]
     assert b"EXTENDED" not in handshake(make_options((), {}))[-1]
     assert make_options((), {"datacenter": "eu"}).place == ("eu", "")

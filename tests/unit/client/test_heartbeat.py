@@ -1,7 +1,7 @@
 """Heartbeats, which extend the leases of running jobs.
 
-Each test waits for commands that the node gets. A job that must get none is watched while another one, `CLOCK`, gets
-several: those show that the heartbeat has gone on.
+Each test waits for commands that the node receives. Some tests check that a job gets no heartbeat. They run a second
+job, `CLOCK`: its heartbeats show that the heartbeat task is still running.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ PATIENCE_S = 30
 
 
 def working(node, job_id):
-    """The WORKINGs of a job that the node got."""
+    """Return the WORKING commands for a job that the node received."""
     return [words for words in node.named("WORKING") if words[1] == job_id.encode()]
 
 
 def ticks(node):
-    """Return a condition: the clock's lease was extended twice since the call."""
+    """Return a condition that is true when the clock's lease has been extended twice since the call."""
     count = len(working(node, CLOCK)) + 2
     return lambda *_: len(working(node, CLOCK)) >= count
 
 
 def with_clock(answer):
-    """Answer the clock with a RETRY of one second, and every other job with this."""
+    """Answer WORKING for the clock with a RETRY of one second, and for every other job with this answer."""
     return lambda words: b":1\r\n" if words[1] == CLOCK.encode() else answer(words) if callable(answer) else answer
 
 
@@ -48,7 +48,10 @@ async def come(condition):
 
 
 def beat(node, until, *jobs, ended=(), **settings):
-    """Run a heartbeat of jobs until `until(lost, canceled)` → (id, type of error) of the lost, ids of the canceled."""
+    """Run a heartbeat of jobs until `until(lost, canceled)`.
+
+    Return (id, type of error) of lost jobs, and canceled ids.
+    """
 
     async def run():
         lost, canceled = [], []
@@ -76,7 +79,7 @@ def beat(node, until, *jobs, ended=(), **settings):
 
 
 def test_the_lease_of_a_running_job_is_extended_at_half_of_its_retry():
-    """RETRY 1 s, learned from the first answer: a second WORKING half a second later."""
+    """RETRY is 1 s, known from the first reply. A second WORKING follows half a second later."""
     moments = []
 
     def answer(words):
@@ -89,28 +92,28 @@ def test_the_lease_of_a_running_job_is_extended_at_half_of_its_retry():
 
 
 def test_a_long_retry_needs_few_heartbeats():
-    """One tells it."""
+    """The reply to the first one gives the long RETRY."""
     with Node(answers={"WORKING": with_clock(b":300\r\n")}) as node:
         beat(node, ticks(node), JOB_A, CLOCK)
         assert len(working(node, JOB_A)) == 1
 
 
 def test_a_job_that_ended_gets_no_heartbeat():
-    """A job that is never delivered again gets none either."""
+    """A job that is delivered only once gets none either."""
     with Node(answers={"WORKING": with_clock(b":1\r\n")}) as node:
         beat(node, ticks(node), JOB_A, ONCE, CLOCK, ended=[JOB_A])
         assert working(node, JOB_A) == working(node, ONCE) == []
 
 
 def test_a_job_past_half_of_its_ttl_is_reported_once():
-    """It goes on running, but another worker may get it."""
+    """It continues to run, but another worker may get it."""
     with Node(answers={"WORKING": with_clock(b"-TOOLATE Half of job TTL already elapsed\r\n")}) as node:
         assert beat(node, ticks(node), JOB_A, CLOCK)[0] == [(JOB_A, "TooLateError")]
         assert len(working(node, JOB_A)) == 1
 
 
 def test_where_a_job_is_unknown_its_maker_is_asked():
-    """The node that delivered it may have handed it over or restarted."""
+    """The node that delivered it may have handed it over, or restarted."""
     with Node("a", {"WORKING": UNKNOWN}) as node, Node("b", {"WORKING": b":1\r\n"}) as maker:
         node.peers = [maker]
         assert beat(node, lambda *_: len(maker.named("WORKING")) == 2, JOB_B) == ([], [])
@@ -129,14 +132,14 @@ def test_where_its_maker_is_gone_another_node_with_a_copy_is_asked():
 
 
 def test_other_errors_do_not_end_the_heartbeat_of_a_job():
-    """It is tried again, soon."""
+    """The client soon tries again."""
     answers = itertools.chain([b"-MISCONF no\r\n"], itertools.repeat(b":300\r\n"))
     with Node(answers={"WORKING": lambda _: next(answers)}) as node:
         assert beat(node, lambda *_: len(node.named("WORKING")) == 2, JOB_A) == ([], [])
 
 
 def test_a_silent_node_delays_only_its_own_jobs():
-    """The others would be delivered again while they run."""
+    """Otherwise other jobs would be delivered again while they run."""
 
     async def run():
         async with AsyncDisque(node.address) as client:
@@ -153,7 +156,7 @@ def test_a_silent_node_delays_only_its_own_jobs():
 
 
 def test_the_leases_of_ten_jobs_are_extended_together():
-    """None waits for another's answer."""
+    """No job waits for the reply to another."""
     ids = [f"D-aaaaaaaa-{number:024d}-05a1" for number in range(10)]
     with Node(answers={"WORKING": in_turn(*[b":300\r\n"] * 10)}) as node:
         beat(node, lambda *_: len(node.named("WORKING")) == 10, *ids)
@@ -161,7 +164,7 @@ def test_the_leases_of_ten_jobs_are_extended_together():
 
 
 def test_a_heartbeat_in_flight_ends_with_its_job():
-    """A WORKING that is sent again must not come behind the job's NACK."""
+    """A repeated WORKING must not arrive after the job's NACK."""
 
     async def run():
         async with AsyncDisque(node.address) as client:
@@ -172,7 +175,7 @@ def test_a_heartbeat_in_flight_ends_with_its_job():
             task = asyncio.ensure_future(heartbeat.beat_for_ever())
             await come(lambda: working(node, JOB_A))
             heartbeat.ended(job)
-            await come(ticks(node))  # One that was sent before has come.
+            await come(ticks(node))  # Any WORKING that was sent before has arrived now.
             count = len(working(node, JOB_A))
             await come(ticks(node))
             task.cancel()
@@ -183,12 +186,12 @@ def test_a_heartbeat_in_flight_ends_with_its_job():
 
 
 def numbered():
-    """A job whose delivery has a number."""
+    """Return a job whose delivery has a number."""
     return Job("q", JOB_A, b"", attempt=2, lease_ms=60_000)
 
 
 def test_a_heartbeat_names_its_delivery():
-    """Spec Y9: it can't take the job from the next worker."""
+    """Spec Y9: a heartbeat with a number can't take the job from the next worker."""
     with Node(answers={"WORKING": STALE}) as node:
         assert beat(node, lambda lost, _: lost, numbered()) == ([(JOB_A, StaleError.__name__)], [])
         assert node.named("WORKING") == [[b"WORKING", JOB_A.encode(), b"ATTEMPT", b"2"]]
@@ -206,7 +209,7 @@ def test_a_long_lease_is_extended_early_to_hear_of_a_cancellation():
 
 
 def test_a_node_that_knows_no_attempt_gets_the_plain_command():
-    """And only for its lease: such a node cancels no job."""
+    """It gets heartbeats only for the lease, because such a node cancels no jobs."""
     refuse = lambda words: b"-ERR syntax error\r\n" if b"ATTEMPT" in words else b":60\r\n"  # noqa: E731
     with Node(answers={"WORKING": with_clock(refuse)}) as node:
         assert beat(node, ticks(node), numbered(), CLOCK, check_s=0.1) == ([], [])

@@ -1,4 +1,4 @@
-"""client/__init__.py: the public names, which are loaded when first used."""
+"""client/__init__.py: the public names, which are loaded on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import disque_py.client
 
 
 def python(code):
-    """Return the words that a fresh interpreter prints."""
+    """Return the words that a new interpreter prints."""
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 

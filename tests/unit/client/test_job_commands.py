@@ -1,4 +1,4 @@
-"""Commands about jobs: their words, their node, and the delivery that they name."""
+"""Commands about jobs: their words, their nodes, and the deliveries that they name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_arguments_become_words(request_, wire):
 
 
 def test_commands_about_a_job_go_where_it_was_fetched():
-    """WORKING and NACK only work where the job is known."""
+    """WORKING and NACK work only at a node that knows the job."""
     job = Job("q", "i", b"", node=A)
     assert job_commands.working(job).node == A
     assert job_commands.show(job).node == A

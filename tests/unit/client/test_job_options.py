@@ -1,4 +1,4 @@
-"""job_options.py: the options of jobs, said once."""
+"""job_options.py: the options of jobs, defined once."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from disque_py.client.job_options import AddOptions, FetchOptions, add_options
 
 
 def keywords(function):
-    """The names and types of the keyword parameters."""
+    """Return the names and types of the keyword parameters."""
     parameters = inspect.signature(function).parameters.values()
     return {each.name: each.annotation for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def fields(options):
-    """The names and types of a typed dictionary."""
+    """Return the names and types in a typed dictionary."""
     return {name: each.__forward_arg__ for name, each in options.__annotations__.items()}
 
 
 def test_the_words_have_the_options_that_type_checkers_see():
-    """A name in one place alone would be refused, or never be offered."""
+    """A name that is missing in one place would be refused, or never suggested."""
     assert keywords(add_options) == fields(AddOptions)
     assert fields(FetchOptions).items() <= keywords(get_jobs).items()
 
 
 def test_options_become_words():
-    """Spans have units; None leaves the choice to the node."""
+    """Spans have units. With None the node chooses the value."""
     assert add_options(retry=2, ttl=None, async_=True, meta={"a": "b"}) == (
         b"RETRY",
         b"2",
@@ -43,7 +43,7 @@ def test_options_become_words():
 @pytest.mark.plain
 @pytest.mark.parametrize("method", [Disque.add_job, Disque.publish, Disque.schedule, Disque.add_jobs, Disque.get_job])
 def test_a_method_shows_each_option_and_refuses_others(method):
-    """`help` shows names, types and defaults, as if they were written out."""
+    """`help` shows names, types and defaults as for parameters that are written out."""
     shown = inspect.signature(method).parameters
     assert {"delay", "node"} & set(shown)
     assert not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in shown.values())

@@ -1,4 +1,4 @@
-"""The iterator over jobs, and the jobs that it does not hand out."""
+"""The iterator over jobs, and fetched jobs that it does not hand out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from disque_py.client.results import Job
 
 
 class Batches:
-    """Fetches batches of jobs, the given numbers at a time; keeps what is given back."""
+    """Fetches batches with the given numbers of jobs, and records the jobs given back."""
 
     def __init__(self, *sizes):
         self.sizes = iter(sizes)
@@ -26,7 +26,7 @@ class Batches:
 
 
 def test_a_stream_ends_with_the_first_empty_batch():
-    """An iterator that has ended stays ended."""
+    """An iterator that has ended stays at its end."""
     batches = Batches(2, 1, 0, 5)
 
     async def scenario():
@@ -38,7 +38,7 @@ def test_a_stream_ends_with_the_first_empty_batch():
 
 
 def test_an_iterator_that_is_closed_during_a_fetch_hands_out_no_job():
-    """Another task closes the client."""
+    """In the test, another task closes it, as `close` of the client does."""
     batches = Batches(2)
 
     async def scenario():
@@ -53,7 +53,7 @@ def test_an_iterator_that_is_closed_during_a_fetch_hands_out_no_job():
 
 
 def test_an_iterator_may_be_dropped_by_another_thread():
-    """Garbage is collected wherever it is found; what is given back is given in the loop."""
+    """Any thread may collect garbage. The jobs are given back in the loop."""
     batches, threads = Batches(2), []
 
     async def scenario():
@@ -68,7 +68,7 @@ def test_an_iterator_may_be_dropped_by_another_thread():
 
 
 def test_without_a_loop_no_job_is_put_back():
-    """The jobs come again after their RETRY; dropping the iterator does no harm."""
+    """The jobs are delivered again after their RETRY. Dropping the iterator raises no error."""
     batches, kept = Batches(2), []
 
     async def scenario():

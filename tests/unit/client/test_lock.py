@@ -1,4 +1,4 @@
-"""Locks over scripted nodes: extension, loss, the end of the work. Real nodes: tests/integration/test_locks.py."""
+"""Locks with scripted nodes: extension, loss, and the end of the work. Real nodes: tests/integration/test_locks.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_MAJORITY = b"-NOQUORUM no majority of the voters answered\r\n"
 
 
 def lock_node(letter="a", acquire=GRANTED, extend=b":300\r\n", release=b":1\r\n"):
-    """A node that answers LOCK; each answer may be a list of answers, the last of which stays."""
+    """Return a node that answers LOCK. An answer may be a list, whose last element is repeated."""
     answers = {b"ACQUIRE": acquire, b"EXTEND": extend, b"RELEASE": release}
 
     def answer(words):
@@ -38,7 +38,7 @@ def sent(node, name):
 
 
 def test_a_lock_has_a_fence_and_attempts():
-    """The owner's name is unique."""
+    """Each owner's name is unique."""
     with lock_node() as node, Disque(node.address) as client:
         lock = client.lock("l", lease=30, attempts=3)
         with lock:
@@ -59,7 +59,7 @@ def test_a_lease_is_extended_in_the_background():
 
 
 def test_an_extension_without_an_answer_goes_to_another_node():
-    """So does one that no majority of the voters answers."""
+    """The same applies to an extension that no majority of the voters confirms."""
     with lock_node("a", extend=SILENCE) as a, lock_node("b", extend=[NO_MAJORITY, b":900\r\n"]) as b:
         a.peers, b.peers = [b], [a]
         with Disque(a.address, b.address) as client, client.lock("l", lease=0.9) as lock:
@@ -68,7 +68,7 @@ def test_an_extension_without_an_answer_goes_to_another_node():
 
 
 def test_a_lock_of_another_owner_is_lost_at_once():
-    """The callback runs once, and leaving the block says so."""
+    """The callback runs once, and leaving the block raises an error."""
     lost = []
     with lock_node(extend=FENCED) as node, Disque(node.address) as client:
         lock = client.lock("l", lease=1, on_lost=lost.append).__enter__()
@@ -82,7 +82,7 @@ def test_a_lock_of_another_owner_is_lost_at_once():
 
 
 def test_a_lock_that_no_node_extends_is_lost_by_the_clock():
-    """Although the request for it is still under way."""
+    """The lock does not wait for the reply to a request in flight."""
     with lock_node(extend=SILENCE) as node, Disque(node.address, timeout=60) as client:
         lock = client.lock("l", lease=0.5).acquire()
         assert lock.lost.wait(5)
@@ -100,7 +100,7 @@ def test_an_error_of_the_block_is_not_covered_by_the_loss():
 
 
 def test_the_end_of_the_work_is_remembered():
-    """The block's end sends no second release."""
+    """The end of the block sends no second release."""
     with lock_node() as node, Disque(node.address) as client:
         with client.lock("l") as lock:
             lock.done(60)
@@ -109,7 +109,7 @@ def test_the_end_of_the_work_is_remembered():
 
 
 def test_an_end_that_comes_too_late_is_an_error():
-    """Another owner had the lock since."""
+    """Another owner has had the lock since."""
     with lock_node(release=b":0\r\n") as node, Disque(node.address) as client:
         with client.lock("l") as lock, pytest.raises(LockLostError):
             lock.done(60)
@@ -117,7 +117,7 @@ def test_an_end_that_comes_too_late_is_an_error():
 
 
 def test_an_end_that_no_majority_confirmed_may_be_tried_again():
-    """The lease is extended meanwhile."""
+    """The client extends the lease meanwhile."""
     release = [NO_MAJORITY, b":1\r\n"]
     with lock_node(release=release) as node, Disque(node.address, patience=0) as client:
         lock = client.lock("l", lease=0.3).acquire()
@@ -147,14 +147,14 @@ def test_the_reasons_for_no_lock():
 
 
 def test_a_request_for_a_lock_is_sent_again_with_the_same_owner():
-    """Spec CL9: its answer was lost."""
+    """Spec CL9: the reply was lost."""
     with lock_node(acquire=[HANG_UP, GRANTED]) as node, Disque(node.address) as client, client.lock("l"):
         first, second = sent(node, "ACQUIRE")
         assert first[:6] == second[:6]
 
 
 def test_a_lease_that_began_long_ago_is_extended_before_the_block():
-    """The node had waited for another owner, and the lease counts from before the request. Spec CL8."""
+    """The node waited for another owner, but the lease is counted from before the request. Spec CL8."""
 
     def slow(words):
         if words[1] == b"ACQUIRE":
@@ -224,7 +224,7 @@ def test_a_lost_lock_wakes_a_task():
 
 
 def test_a_cancelled_request_for_a_lock_hangs_up():
-    """So the node knows that it need not wait any more; the object can be used again."""
+    """The node then knows that it need not wait any more. The lock object can be used again."""
 
     async def main(node):
         async with AsyncDisque(node.address) as client:

@@ -15,7 +15,7 @@ GRANT = LockGrant(7, 1, None)
 
 
 def test_a_lease_is_measured_from_before_the_request_and_ends_early():
-    """Spec CL8: one per cent is for clocks that drift."""
+    """Spec CL8: one per cent allows for clock drift."""
     lease = LockLease(GRANT, 30.0, 100.0)
     assert lease.until == pytest.approx(129.7)
     assert lease.is_running(129.6)
@@ -47,7 +47,7 @@ def test_an_extension_never_ends_a_lease_earlier():
 
 
 def test_an_extension_is_one_attempt_that_leaves_a_silent_node_soon():
-    """Three other nodes can be asked before the lease ends."""
+    """The client can ask three other nodes before the lease ends."""
     terms = lock_terms("l", 3, None, None)
     request = terms.extend("me", GRANT)
     assert request.argv == (b"LOCK", b"EXTEND", b"l", b"me", b"7", b"3000")
@@ -71,7 +71,7 @@ def test_numbers_that_make_no_sense_are_refused(wrong):
 
 
 def test_a_forked_child_is_another_owner():
-    """A name that the user gave stays."""
+    """A name that the user gave is kept."""
     names = iter("abc")
     owner = OwnerName(None, lambda: next(names))
     assert [owner.in_process(1), owner.in_process(1), owner.in_process(2)] == ["a", "a", "b"]

@@ -1,4 +1,4 @@
-"""Commands about the node asked: their words and answers."""
+"""Commands about the node that receives them: their words and replies."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def test_arguments_become_words(request_, wire):
 
 
 def test_answers_are_numbers_or_raw():
-    """TIME's words become numbers; `execute` reads nothing into its answer."""
+    """The words of TIME become numbers. `execute` returns the raw reply."""
     assert node_commands.time().read([b"7", b"8"]) == (7, 8)
     assert node_commands.execute("X").read([1, None]) == [1, None]

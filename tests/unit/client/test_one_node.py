@@ -1,4 +1,4 @@
-"""one_node.py: one connection, one node, each command once."""
+"""one_node.py: one connection to one node, and each command is sent once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OPTIONS = ClientOptions(connect_timeout=5, timeout=5)
 
 @pytest.fixture
 def hello(bulk_reply):
-    """An answer to HELLO of a node that knows no other."""
+    """Return a reply to HELLO of a node that knows no other nodes."""
     return b"*2\r\n:1\r\n" + bulk_reply("a" * 40)
 
 

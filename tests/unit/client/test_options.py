@@ -1,4 +1,4 @@
-"""Settings, from arguments and URLs."""
+"""Settings from arguments and URLs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_without_a_node_the_local_one_is_meant():
 
 
 def test_nodes_may_be_text_or_addresses():
-    """They keep their order."""
+    """The nodes keep their order."""
     assert make_options(("h:1", Address("i", 2)), {}).seeds == (Address("h", 1), Address("i", 2))
 
 
@@ -27,25 +27,25 @@ def test_nodes_may_be_text_or_addresses():
     [{"pool_size": 0}, {"timeout": 0}, {"connect_timeout": -1}, {"connect_timeout": float("inf")}, {"patience": -1}],
 )
 def test_settings_that_make_no_sense_are_refused(settings):
-    """At the start, not at the first failure."""
+    """The error comes when the client is created, not at the first failure."""
     with pytest.raises(ValueError, match="must"):
         make_options((), settings)
 
 
 def test_a_password_is_not_shown():
-    """Options stand in logs and tracebacks."""
+    """Options appear in logs and tracebacks."""
     assert "secret" not in repr(make_options((), {"password": "secret"}))
     assert "secret" not in repr(parse_url("disque://:secret@h"))
 
 
 def test_a_word_that_is_no_setting_is_a_type_error():
-    """A wrong keyword fails as in any function."""
+    """It fails like a wrong keyword of any function."""
     with pytest.raises(TypeError):
         make_options((), {"time_out": 1})
 
 
 def test_a_url_carries_settings():
-    """Numbers and flags as such."""
+    """Numbers and flags are converted."""
     nodes, settings = settings_of_url("disque://:pw@h:1/?timeout=2.5&pool_size=3&discover=no&name=me&decode=utf-8")
     assert nodes == (Address("h", 1),)
     assert settings == {
@@ -55,13 +55,13 @@ def test_a_url_carries_settings():
 
 @pytest.mark.parametrize("url", ["disque://h/?color=red", "disque://h/?discover=perhaps", "disque://h/?ca=/x"])
 def test_options_that_can_not_be_read_are_refused(url):
-    """TLS options without TLS would be a false sense of safety."""
+    """This includes TLS options without TLS, which would give a false sense of safety."""
     with pytest.raises(ValueError, match=r"."):
         settings_of_url(url)
 
 
 def test_disques_makes_a_context_that_verifies_unless_told_otherwise():
-    """verify=no is for tests and self-signed certificates."""
+    """`verify=no` is for tests and self-signed certificates."""
     _, settings = settings_of_url("disques://h")
     assert settings["tls"].verify_mode == ssl.CERT_REQUIRED
     _, settings = settings_of_url("disques://h/?verify=no")
@@ -69,7 +69,7 @@ def test_disques_makes_a_context_that_verifies_unless_told_otherwise():
 
 
 def test_tls_is_a_context_or_a_word():
-    """True takes the system's authorities."""
+    """True means the system's certificate authorities."""
     context = ssl.create_default_context()
     assert make_options((), {"tls": context}).tls_context() is context
     assert make_options((), {"tls": True}).tls_context() is not None
@@ -77,7 +77,7 @@ def test_tls_is_a_context_or_a_word():
 
 
 def test_a_redis_url_names_a_cluster_too():
-    """It takes the option names of Redis clients. The only database is 0."""
+    """It may have the option names of Redis clients. Database 0 is the only one."""
     url = "redis://user:pw@h:1,i/0?client_name=me&socket_timeout=2&max_connections=3&db=0&decode=utf-8"
     nodes, settings = settings_of_url(url)
     assert nodes == (Address("h", 1), Address("i", 7711))
@@ -89,7 +89,7 @@ def test_a_redis_url_names_a_cluster_too():
 
 
 def test_a_rediss_url_means_tls():
-    """It verifies unless told otherwise."""
+    """The client verifies certificates unless an option says otherwise."""
     _, settings = settings_of_url("rediss://h")
     assert settings["tls"].verify_mode == ssl.CERT_REQUIRED
     _, settings = settings_of_url("rediss://h?ssl_cert_reqs=none")
@@ -97,13 +97,13 @@ def test_a_rediss_url_means_tls():
 
 
 def test_a_misspelt_setting_is_answered_with_the_likely_name():
-    """A typo in `password` would only show as a refused login."""
+    """Otherwise a typo in `password` would only show up as a refused login."""
     with pytest.raises(TypeError, match="'pasword' is not a setting of a client; did you mean 'password'"):
         Disque("h", pasword="secret")  # type: ignore[call-arg]
 
 
 def test_every_setting_can_be_given():
-    """The typed dictionary and the dataclass have the same names."""
+    """The typed dictionary has the same names as the dataclass."""
     assert {setting.name for setting in fields(ClientOptions)} - {"seeds"} == set(ClientSettings.__annotations__)
 
 

@@ -17,14 +17,14 @@ REFUSAL = from_reply("ERR no")
 
 
 def test_results_have_their_values_after_the_block():
-    """In the order of the commands."""
+    """Values are in the order of the commands."""
     with Pipeline(lambda requests: list(range(len(requests)))) as pipe:
         first, second = pipe.qlen("a"), pipe.qlen("b")
     assert (first.value, second.value) == (0, 1)
 
 
 def test_leaving_the_block_raises_what_failed():
-    """The other results are there all the same."""
+    """The other results are available anyway."""
     with pytest.raises(BatchError) as caught, Pipeline(lambda _: [7, REFUSAL]) as pipe:
         first, second = pipe.qlen("a"), pipe.qlen("b")
     assert caught.value.results == [7, REFUSAL]
@@ -52,7 +52,7 @@ def test_an_exception_in_the_block_sends_nothing():
 
 
 def test_the_asyncio_pipeline_is_the_same():
-    """Only awaited."""
+    """The only difference is the `await`."""
 
     async def scenario():
         async def send(requests):
@@ -67,7 +67,7 @@ def test_the_asyncio_pipeline_is_the_same():
 
 
 def test_a_pipeline_travels_as_its_heaviest_command():
-    """The request has the longest wait of all, and goes to the node that all of them name."""
+    """The pipeline has the longest wait of its commands, and goes to the node that all of them name."""
     job = Job("q", "i", b"", node=Address("a", 1))
     cover = envelope([commands.ack(job), commands.working(job)])
     assert (cover.lane, cover.wait_ms, cover.node, cover.is_consumers) == (Lane.PLAIN, None, job.node, True)
@@ -76,7 +76,7 @@ def test_a_pipeline_travels_as_its_heaviest_command():
 
 
 def test_a_pipeline_goes_where_one_of_its_commands_must_go():
-    """A token is known to one node; elsewhere its jobs would be acknowledged nowhere."""
+    """Only one node knows a token. Another node would not acknowledge its jobs."""
     here, there = Address("a", 1), Address("b", 1)
     cover = envelope([commands.ack_token("t", node=here), commands.qlen("q"), commands.add_job("q", b"")])
     assert (cover.node, cover.is_pinned, cover.lane) == (here, True, Lane.ADDS)
@@ -85,7 +85,7 @@ def test_a_pipeline_goes_where_one_of_its_commands_must_go():
 
 
 def test_replies_are_read_and_errors_left_in_place():
-    """Jobs of a pipeline know their node, too."""
+    """Jobs of a pipeline have their node, too."""
     here = Address("a", 1)
     length, jobs, error = read_all(
         [commands.qlen("q"), commands.get_jobs("q"), commands.qlen("r")],

@@ -107,7 +107,7 @@ def test_the_first_voters_are_an_odd_number_of_the_first_nodes():
 
 
 def test_the_first_list_is_asked_for_until_all_links_are_up(scripted, bulk_reply, monkeypatch):
-    """The server refuses while it has no link to a voter."""
+    """UNREACHABLE is retried. A server without CLUSTER VOTERS answers with an error, which is raised immediately."""
     monkeypatch.setattr(voters, "INIT_PAUSE_S", 0.0)
     answers = [b"-UNREACHABLE Node b is not linked\r\n", b"+OK\r\n"]
     hello = b"*2\r\n:1\r\n" + bulk_reply(IDS[0])
