@@ -131,7 +131,7 @@ def test_consumers_commands_follow_the_consumers():
 
 
 def test_a_maker_of_jobs_is_found_by_the_digits_in_their_ids():
-    """A node that is leaving is not found."""
+    """A node whose priority in HELLO shows a problem is not found."""
     cluster = cluster_of(A)
     cluster.greeted(A, hello_from("a", ("b", 1), ("c", 10)))
     assert cluster.prefix_of(A) == "aaaaaaaa"

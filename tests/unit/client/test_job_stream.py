@@ -38,7 +38,7 @@ def test_a_stream_ends_with_the_first_empty_batch():
 
 
 def test_an_iterator_that_is_closed_during_a_fetch_hands_out_no_job():
-    """In the test, another task closes it, as `close` of the client does."""
+    """For example, another task closes the client."""
     batches = Batches(2)
 
     async def scenario():

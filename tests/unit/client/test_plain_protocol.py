@@ -16,7 +16,7 @@ REPLIES = (
 
 
 def read(module, data, size):
-    """The replies of `data`, fed in pieces of `size` bytes; errors as their text."""
+    """Return the replies in `data`, fed in pieces of `size` bytes. Errors are returned as their text."""
     reader = module.Reader(protocolError=ProtocolError, replyError=from_reply, notEnoughData=NOTHING)
     found = []
     for at in range(0, len(data), size):

@@ -28,7 +28,7 @@ def take(pool, request=PING):
 
 
 def test_a_connection_is_used_again():
-    """After it was given back."""
+    """A connection that was given back is taken again."""
     with Node() as node:
         pool = pool_of(node)
         first = take(pool)
@@ -39,7 +39,7 @@ def test_a_connection_is_used_again():
 
 
 def test_a_connection_that_died_meanwhile_is_replaced():
-    """Before anything is sent over it."""
+    """The pool notices this before it sends anything."""
     with Node() as node:
         pool = pool_of(node)
         first = take(pool)
@@ -69,7 +69,7 @@ def test_a_connection_that_died_meanwhile_leaves_its_place():
 
 
 def test_a_full_pool_makes_threads_wait_for_each_other():
-    """It raises an error when no connection is given back in time."""
+    """A thread gets an error if no connection is given back in time."""
     with Node() as node:
         pool = pool_of(node, pool_size=1, patience=0.05)
         first = take(pool)
@@ -119,7 +119,7 @@ def test_a_closed_pool_dials_no_more():
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 and later: the node has threads.
 def test_a_forked_child_that_closes_its_client_leaves_its_parents_connections_alone():
-    """One that waits for an answer would be ended in the parent, and a lock that was held would never be free."""
+    """Closing them would end waits of the parent. The child must not wait for a lock that another thread held."""
     with Node() as node:
         pool = pool_of(node)
         parents = take(pool)
@@ -152,7 +152,7 @@ def test_a_forked_child_starts_with_connections_of_its_own():
 
 
 def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
-    """The log has its address and the reason, once."""
+    """The log gives its address and the reason, once."""
     pool = Pool(make_options((f"127.0.0.1:{closed_port()}",), {}), Random(1))
     for _ in range(2):
         with pytest.raises(NotConnectedError):

@@ -1,4 +1,4 @@
-"""Commands to bytes, bytes to replies."""
+"""Encoding commands as bytes, and decoding replies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from disque_py.client.protocol import NOTHING, Decoder, encode, text, word
 
 
 def test_a_command_is_an_array_of_bulk_strings():
-    """Empty and binary arguments are arguments."""
+    """Arguments may be empty or binary."""
     assert encode([b"ADDJOB", b"q", b"", b"\r\n"]) == b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$0\r\n\r\n$2\r\n\r\n\r\n"
 
 
@@ -19,24 +19,24 @@ def test_a_command_is_an_array_of_bulk_strings():
      (memoryview(b"y"), b"y")],
 )  # fmt: skip
 def test_arguments_are_text_bytes_or_numbers(value, wire):
-    """Numbers as Python writes them."""
+    """Numbers are written as Python formats them."""
     assert word(value) == wire
 
 
 @pytest.mark.parametrize("value", [None, True, [], {}])
 def test_other_types_of_arguments_are_refused(value):
-    """`None` as the word None would be a bug found late."""
+    """Otherwise `None` would be sent as the word None, a bug that is found late."""
     with pytest.raises(TypeError):
         word(value)
 
 
 def test_names_that_are_not_utf8_come_back_as_they_were():
-    """Queue names are binary safe."""
+    """Queue names may have any bytes."""
     assert word(text(b"\xff\xfe")) == b"\xff\xfe"
 
 
 def test_replies_come_out_whole_however_they_came_in():
-    """Fed byte by byte, with a tail that belongs to the next."""
+    """They are fed byte by byte. The last bytes belong to the next reply."""
     decoder = Decoder()
     replies = []
     for byte in b"+OK\r\n:1\r\n$-1\r\n*2\r\n$1\r\na\r\n*-1\r\n$3\r\nab":
@@ -48,7 +48,7 @@ def test_replies_come_out_whole_however_they_came_in():
 
 
 def test_an_error_reply_is_an_object_not_an_exception():
-    """The next replies of a pipeline must not be lost with it."""
+    """An error must not hide the next replies of a pipeline."""
     decoder = Decoder()
     decoder.feed(b"-PAUSED Queue paused\r\n:1\r\n")
     assert isinstance(decoder.next(), PausedError)

@@ -1,4 +1,4 @@
-"""client/put_back.py: jobs go back at once, with a reason, where the node understands that."""
+"""client/put_back.py: jobs go back immediately, and with a reason if the node understands it."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def words(steps):
 
 
 def test_jobs_of_one_node_go_back_in_one_command():
-    """Without the queue's back-off."""
+    """The queue's back-off does not apply."""
     steps = PutBack().steps([job(JOB_A), job(JOB_B)])
     assert words(steps) == [(b"NACK", JOB_A.encode(), JOB_B.encode(), *AT_ONCE)]
 
 
 def test_a_delivery_is_named_where_it_is_known():
-    """A later delivery, elsewhere, goes on."""
+    """This does not disturb a later delivery to another worker."""
     steps = PutBack().steps([job(JOB_A, attempt=3), job(JOB_B)])
     first = (b"NACK", JOB_A.encode(), *AT_ONCE, b"ATTEMPT", b"3")
     assert words(steps) == [first, (b"NACK", JOB_B.encode(), *AT_ONCE)]
 
 
 def test_a_job_that_is_delivered_once_has_no_delay():
-    """NACK does nothing for it, whatever its words are."""
+    """NACK has no effect on it, whatever its options."""
     assert words(PutBack().steps([job(ONCE, attempt=1)])) == [(b"NACK", ONCE.encode())]
 
 
 def test_an_older_node_is_asked_once():
-    """It gets plain NACKs from then on."""
+    """From then on it gets plain NACKs."""
     rules = PutBack()
     (step,) = rules.steps([job(JOB_A)])[NODE]
     assert rules.again(step, PausedError("PAUSED")) is None
@@ -51,7 +51,7 @@ def test_an_older_node_is_asked_once():
 
 
 def test_a_refusal_during_an_upgrade_is_forgotten():
-    """The node itself knows the words."""
+    """The node itself knows the options, so the client uses them again."""
     rules = PutBack()
     (step,) = rules.steps([job(JOB_A)])[NODE]
     assert rules.again(step, ReplyError("ERR not while node x runs an older version")) is not None

@@ -1,4 +1,4 @@
-"""Commands about one queue: their words, and calls that are refused."""
+"""Commands about one queue: their words, and refused calls."""
 
 from __future__ import annotations
 

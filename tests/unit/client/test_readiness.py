@@ -1,4 +1,4 @@
-"""A wait until a socket can be read or written."""
+"""Waiting until a socket can be read or written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from disque_py.client.readiness import PollReadiness, SelectReadiness
 
 @pytest.fixture(params=[PollReadiness, SelectReadiness])
 def kind(request):
-    """Each way to wait."""
+    """Both implementations of the wait."""
     return request.param
 
 
 @pytest.fixture
 def pair():
-    """Two sockets that are connected."""
+    """Two connected sockets."""
     near, far = socket.socketpair()
     near.setblocking(False)
     yield near, far

@@ -1,4 +1,4 @@
-"""A request: its bytes, its limit, its answer."""
+"""A request: its bytes, its time limit and its reply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = Address("h", 1)
 
 
 def test_silence_is_limited_by_the_commands_own_wait_and_the_timeout():
-    """A command that may take for ever has no limit."""
+    """A command that may wait without a limit has no limit for silence."""
     assert Request((b"PING",), str).limit_s(5) == 5
     assert Request((b"ADDJOB",), str, wait_ms=2_000).limit_s(5) == 7
     assert Request((b"ADDJOB",), str, wait_ms=0).limit_s(5) is None
@@ -21,19 +21,19 @@ def test_silence_is_limited_by_the_commands_own_wait_and_the_timeout():
 
 
 def test_a_wait_can_be_shortened_without_changing_the_request():
-    """GETJOB goes out in slices."""
+    """GETJOB is sent in slices."""
     request = Request(words("GETJOB", "TIMEOUT", 0, "FROM", "q"), jobs, lane=Lane.OWN, wait_word=2)
     assert b"$3\r\n250\r\n" in request.payload_waiting(250)
     assert b"$1\r\n0\r\n" in request.payload()
 
 
 def test_jobs_know_the_node_that_delivered_them():
-    """NACK and WORKING go back there."""
+    """NACK and WORKING go to that node."""
     (job,) = Request((b"GETJOB",), jobs).value([[b"q", b"D-1", b"x"]], HERE, "utf-8")
     assert (job.node, job.value) == (HERE, "x")
 
 
 def test_an_error_reply_is_raised_when_its_value_is_asked_for():
-    """The reply itself travels as an object."""
+    """The reply itself is passed on as an object."""
     with pytest.raises(PausedError):
         Request((b"ADDJOB",), str).value(from_reply("PAUSED no"), HERE, None)

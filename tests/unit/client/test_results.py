@@ -12,13 +12,13 @@ from disque_py.client.results import Job, LockGrant
 
 
 def test_a_job_is_queue_id_and_body():
-    """Queue and id are text, the body stays bytes."""
+    """Queue and id are text. The body stays bytes."""
     (job,) = results.jobs([[b"q", b"D-1", b"\xff"]])
     assert (job.queue, job.id, job.body, job.nacks) == ("q", "D-1", b"\xff", None)
 
 
 def test_counters_are_read_by_name_and_what_follows_is_kept():
-    """GETJOB entries may grow (spec R5)."""
+    """GETJOB entries may get more fields (spec R5)."""
     (job,) = results.jobs([[b"q", b"D-1", b"", b"nacks", 1, b"additional-deliveries", 2, b"news", [b"k", b"v"]]])
     assert (job.nacks, job.additional_deliveries, job.more) == (1, 2, {"news": ["k", "v"]})
 
@@ -32,12 +32,12 @@ def test_pairs_and_lease_are_read_if_they_were_asked_for():
 
 @pytest.mark.parametrize("reply", [None, []])
 def test_no_array_is_no_jobs(reply):
-    """A time-out is not an error."""
+    """A time-out is not an error, so the list of jobs is empty."""
     assert results.jobs(reply) == []
 
 
 def test_a_body_is_decoded_when_its_value_is_asked_for():
-    """An encoding, a function, or nothing at all; errors belong to the handler."""
+    """`decode` is an encoding, a function or None. An error is raised when the handler reads the value."""
     assert Job("q", "i", b"\xc3\xbc", decode="utf-8").value == "ü"
     assert Job("q", "i", b"[1]", decode=json.loads).value == [1]
     assert Job("q", "i", b"raw").value == b"raw"
@@ -53,7 +53,7 @@ def test_an_even_ttl_field_means_at_most_once(ttl, once):
 
 
 def test_hello_lists_nodes_with_numbers_as_numbers():
-    """Port and priority are bulk strings on the wire; pairs behind them are kept."""
+    """Port and priority are bulk strings on the wire. Pairs that follow are kept."""
     hello = results.hello([1, b"me", [b"me", b"", b"7711", b"1"], [b"o", b"10.0.0.2", b"7712", b"100", b"zone", b"z"]])
     assert (hello.version, hello.id) == (1, "me")
     other = hello.nodes[1]
@@ -61,7 +61,7 @@ def test_hello_lists_nodes_with_numbers_as_numbers():
 
 
 def test_cluster_nodes_are_lines_of_six_fields():
-    """The address of a node that doesn't know its own is empty; later fields are left alone."""
+    """A node that doesn't know its own address has an empty one. Further fields are ignored."""
     me, other = results.cluster_nodes(
         b"aa :7711 myself,leaving 0 0 connected\nbb 10.0.0.2:7712 - 5 6 disconnected zone=z\n"
     )
@@ -72,7 +72,7 @@ def test_cluster_nodes_are_lines_of_six_fields():
 
 
 def test_qstat_is_read_by_name():
-    """Unknown fields are kept; a missing queue is None."""
+    """Unknown fields are kept. A missing queue is None."""
     stat = results.queue_stat([b"name", b"q", b"len", 3, b"import-from", [b"aa"], b"pause", b"in", b"new", 1])
     assert stat is not None
     assert (stat.name, stat.len, stat.import_from, stat.pause, stat.more) == ("q", 3, ["aa"], "in", {"new": 1})
@@ -81,7 +81,7 @@ def test_qstat_is_read_by_name():
 
 
 def test_queue_settings_are_read_by_name():
-    """Times become spans; no time and no number of copies is None; unknown fields are kept."""
+    """Times become spans. A setting without a value is None. Unknown fields are kept."""
     found = results.queue_settings(
         [b"lease", b"", b"delay", b"1500ms", b"ttl", b"60", b"replicate", b"2", b"maxlen", b"7",
          b"require-meta", b"a,b", b"index", b"t", b"paused", b"in", b"version", 3, b"behind", 1, b"colour", b"red"]
@@ -97,7 +97,7 @@ def test_queue_settings_are_read_by_name():
 
 
 def test_qstat_of_all_nodes_tells_the_missing_ones():
-    """Of one node there is one, and none is missing."""
+    """The stat of a single node counts one node and no missing ones."""
     stat = results.queue_stat(
         [
             b"name",
@@ -124,7 +124,7 @@ def test_qstat_of_all_nodes_tells_the_missing_ones():
 
 
 def test_show_keeps_the_body_as_bytes():
-    """Names in any order; an ack of an unknown job has neither queue nor body."""
+    """Names may come in any order. An ack of an unknown job has neither queue nor body."""
     info = results.job_info([b"id", b"D-1", b"queue", b"q", b"state", b"active", b"retry", 3, b"body", b"\xff"])
     assert info is not None
     assert (info.id, info.queue, info.state, info.retry, info.body) == ("D-1", "q", "active", 3, b"\xff")
@@ -143,7 +143,7 @@ def test_show_tells_progress_result_batch_and_topic():
 
 
 def test_info_turns_numbers_into_numbers_and_ids_stay_text():
-    """A hexadecimal id of digits only is no number, a version is none either."""
+    """A hexadecimal id stays text even if it has only digits. A version stays text too."""
     info = results.info(
         b"# Server\r\ndisque_version:1.0-rc1\r\nrun_id:1234\r\nhz:10\r\nratio:1.50\r\nx:-1\r\nempty:\r\n"
     )
@@ -151,7 +151,7 @@ def test_info_turns_numbers_into_numbers_and_ids_stay_text():
 
 
 def test_config_get_is_a_dictionary():
-    """Names and values in turn."""
+    """Names and values alternate in the reply."""
     assert results.pairs([b"port", b"7711", b"bind", b""]) == {"port": "7711", "bind": ""}
 
 
@@ -173,14 +173,14 @@ def test_a_task_is_read_by_name():
 
 
 def test_a_grant_of_a_lock_has_no_limit_of_attempts_or_says_how_many_are_left():
-    """-1 on the wire is no limit, nil another owner's lock."""
+    """On the wire, -1 means no limit, and nil means that another owner has the lock."""
     assert results.lock_grant([9, 1, -1]) == LockGrant(9, 1, None)
     assert results.lock_grant([9, 3, 0]) == LockGrant(9, 3, 0)
     assert results.lock_grant(None) is None
 
 
 def test_a_free_lock_has_no_owner_and_may_be_done():
-    """Further pairs are kept."""
+    """Unknown pairs are kept."""
     pairs = [b"owner", None, b"fence", 9, b"attempt", 0, b"ms-left", 0, b"done-ms-left", 500, b"new", b"x"]
     lock = results.lock_info(pairs)
     assert lock is not None

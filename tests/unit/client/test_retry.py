@@ -1,4 +1,4 @@
-"""The rule for repeating a command."""
+"""The rules for repeating a command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNSENT = ConnectionLostError("gone", sent=False)
 
 @pytest.mark.parametrize("repeat", list(Repeat))
 def test_an_unsent_command_may_always_be_repeated(repeat):
-    """It was not executed."""
+    """An unsent command was not executed."""
     assert may_repeat(UNSENT, repeat, retry_unsafe=False)
     assert may_repeat(NotConnectedError("no node"), repeat, retry_unsafe=False)
 
@@ -44,7 +44,7 @@ def test_some_failures_are_not_worth_a_second_try(error):
 
 
 def test_refusals_of_leaving_or_loading_nodes_mean_another_node():
-    """It has done nothing; other refusals would be the same anywhere."""
+    """Such a node has done nothing. Other refusals would be the same at any node."""
     assert means_elsewhere(from_reply("LEAVING This node"))
     assert means_elsewhere(from_reply("LOADING Disque is loading"))
     assert not means_elsewhere(from_reply("PAUSED Queue paused"))
@@ -52,13 +52,13 @@ def test_refusals_of_leaving_or_loading_nodes_mean_another_node():
 
 
 def test_a_wrong_password_is_wrong_everywhere():
-    """Trying all nodes would only fill their logs."""
+    """Attempts at all nodes would only fill their logs."""
     assert is_hopeless(from_reply("WRONGPASS no"))
     assert not is_hopeless(from_reply("LOADING wait"))
 
 
 def test_patience_runs_from_the_first_failure():
-    """Not from the start of the command: it may have waited for hours before."""
+    """It does not run from the start of the command, which may have waited for hours before."""
     patience = Patience(10.0, Random(1))
     assert not patience.is_over(1_000.0)
     assert not patience.is_over(1_009.0)
@@ -68,12 +68,12 @@ def test_patience_runs_from_the_first_failure():
 
 
 def test_no_patience_at_all_means_one_attempt():
-    """For callers who repeat by themselves."""
+    """This is for callers that repeat commands themselves."""
     assert Patience(0.0, Random(1)).is_over(5.0)
 
 
 def test_pauses_double_up_to_a_limit():
-    """Jitter never cuts a pause below its half."""
+    """Jitter shortens a pause by half at most."""
     patience = Patience(10.0, Random(1))
     pauses = [patience.pause_s() for _ in range(20)]
     assert pauses[0] <= 0.02
@@ -81,7 +81,7 @@ def test_pauses_double_up_to_a_limit():
 
 
 def test_a_claim_without_a_majority_is_repeated_unless_there_are_no_voters():
-    """Another node may reach more of them. An operator has to name voters."""
+    """Another node may reach more voters. If none are configured, an operator has to name them."""
     lacking = from_reply("NOQUORUM no majority of the voters answered")
     assert is_refused_for_now(lacking, awaits_nodes=False, awaits_voters=True)
     assert not is_refused_for_now(lacking, awaits_nodes=False)

@@ -1,4 +1,4 @@
-"""QSCAN and JSCAN: the words of a page, its answer, and the pages of a scan."""
+"""QSCAN and JSCAN: the words and the reply of a page, and the pages of a scan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from request_words import words_of
 
 
 def test_each_page_is_asked_for_with_the_options_of_the_scan():
-    """States may come from a generator, although every page names them."""
+    """States may come from a generator, but every page has to name them."""
     page = scans.jscan(count=2, queue="q", states=(state for state in ("queued",)))
     assert [b" ".join(page(cursor).argv) for cursor in (0, 7)] == [
         b"JSCAN 0 COUNT 2 QUEUE q STATE queued",

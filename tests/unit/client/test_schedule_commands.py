@@ -55,7 +55,7 @@ def test_one_of_cron_and_every_is_needed():
 
 
 def test_a_run_is_not_repeated_unasked():
-    """It would make a second job."""
+    """A repetition would add a second job."""
     assert commands.run_schedule("s").repeat is Repeat.ASK
 
 

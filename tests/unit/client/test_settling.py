@@ -1,4 +1,4 @@
-"""The end of a worker's deliveries."""
+"""Ending a worker's deliveries with acks and NACKs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED = b"-OOM command not allowed\r\n"
 
 
 def settle(node, act, policy=None):
-    """Run `act` with a settler → the settler, and the jobs that the node could not delay."""
+    """Run `act` with a settler. Return the settler and the jobs that the node could not delay."""
     refused = []
 
     async def run():
@@ -35,7 +35,7 @@ def job_of(client, job_id=JOB_A, attempt=1):
 
 
 def test_an_ack_names_its_delivery_when_half_of_the_lease_is_over():
-    """Spec Y9: the job may be with another worker. Quick jobs share the plain command, which is cheaper."""
+    """Spec Y9: another worker may have the job. Quick jobs share the plain command, which is cheaper."""
 
     async def act(settler, client):
         settler.add_done(job_of(client), 31.0)
@@ -52,7 +52,7 @@ def test_an_ack_names_its_delivery_when_half_of_the_lease_is_over():
 
 
 def test_an_ack_of_an_older_delivery_is_no_error():
-    """It counts 0: the job is with another worker."""
+    """The reply is 0, because another worker has the job."""
 
     async def act(settler, client):
         settler.add_done(job_of(client), 60.0)
@@ -63,7 +63,7 @@ def test_an_ack_of_an_older_delivery_is_no_error():
 
 
 def test_what_a_node_did_not_take_is_kept():
-    """Both may be sent again: they name their delivery."""
+    """Acks and NACKs name their delivery, so both may be sent again."""
 
     async def act(settler, client):
         settler.add_done(job_of(client), 60.0)
@@ -88,7 +88,7 @@ def test_a_job_that_a_node_can_not_delay_goes_to_the_worker():
 
 
 def test_the_settings_of_a_queue_are_asked_for_once():
-    """Within ten seconds."""
+    """The settings are cached for ten seconds."""
 
     async def act(settler, client):
         for job_id in (JOB_A, JOB_B):
@@ -103,7 +103,7 @@ def test_the_settings_of_a_queue_are_asked_for_once():
 
 
 def test_a_fenced_worker_lets_its_job_go():
-    """Another worker has the job, or its value."""
+    """Another worker has a later claim, on the job or on its exclusive value."""
 
     async def act(settler, client):
         job = job_of(client)

@@ -32,7 +32,7 @@ def test_a_collection_may_be_a_generator_or_empty(many, wire):
 
 @pytest.mark.parametrize("option", [{"attempt": 2}, {"fence": 7}, {"result": "r"}])
 def test_options_of_one_delivery_are_refused_for_jobs_of_several_nodes(option):
-    """Each node would get one job, but the option is about one of them."""
+    """Each node would apply the option to its own job, but the option is about one job."""
     with pytest.raises(ValueError, match="exactly one job"):
         spread(ack)(ONE, TWO, **option)
 

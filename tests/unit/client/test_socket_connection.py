@@ -22,7 +22,7 @@ def connect(node, **settings):
 
 
 def test_one_command_one_reply():
-    """Errors are replies too."""
+    """An error is a reply too."""
     with Node(answers={"NO": b"-ERR no\r\n"}) as node:
         connection = connect(node)
         assert connection.ask(PING, 5) == b"PONG"
@@ -31,9 +31,10 @@ def test_one_command_one_reply():
 
 
 def test_sending_and_receiving_happen_at_the_same_time():
-    """
-    Replies larger than all buffers come while a pipeline larger than all buffers is still being
-    sent. A node that must get rid of its replies first would wait for us, and we for it.
+    """Both the pipeline and its replies are larger than all buffers.
+
+    Replies arrive while the pipeline is still being sent. A node that must first send its replies would wait for the
+    client, and the client for the node.
     """
     body = b"x" * 2_000_000
     with Node(answers={"SAY": lambda words: bulk(words[1])}) as node:
@@ -45,7 +46,7 @@ def test_sending_and_receiving_happen_at_the_same_time():
 
 
 def test_a_command_larger_than_all_buffers_leaves_in_parts():
-    """A node that has read a part of it has nothing to say yet: the rest must not wait for that."""
+    """The client sends the rest without waiting for a reply: a node that has read only a part does not answer yet."""
     with Node(answers={"SIZE": lambda words: b":%d\r\n" % len(words[1])}) as node:
         connection = connect(node)
         assert connection.ask(encode([b"SIZE", b"x" * 30_000_000]), 5) == 30_000_000
@@ -64,7 +65,7 @@ def test_a_long_pipeline_stays_within_its_window():
 
 
 def test_silence_longer_than_allowed_ends_the_connection():
-    """It may have been executed."""
+    """The command may have been executed."""
     with Node(answers={"WAIT": SILENCE}) as node:
         connection = connect(node)
         with pytest.raises(ReplyTimeoutError) as caught:
@@ -74,7 +75,7 @@ def test_silence_longer_than_allowed_ends_the_connection():
 
 
 def test_replies_before_a_break_are_not_lost():
-    """The caller's list has them, and `sent_count` tells what may have left."""
+    """The caller's list has them, and `sent_count` bounds the commands that may have been sent."""
     with Node(answers={"DIE": HANG_UP}) as node:
         connection = connect(node)
         replies = []
@@ -85,7 +86,7 @@ def test_replies_before_a_break_are_not_lost():
 
 
 def test_garbage_is_a_protocol_error():
-    """It closes the connection."""
+    """The error closes the connection."""
     with Node(answers={"X": b"HTTP/1.1 200\r\n"}) as node:
         connection = connect(node)
         with pytest.raises(ProtocolError):
@@ -94,7 +95,7 @@ def test_garbage_is_a_protocol_error():
 
 
 def test_an_unused_connection_that_was_closed_is_stale():
-    """Noticed before anything is sent, so nothing is in doubt."""
+    """The client notices this before it sends anything, so no command has an unknown outcome."""
     with Node() as node:
         connection = connect(node)
         assert not connection.is_stale()
@@ -105,7 +106,7 @@ def test_an_unused_connection_that_was_closed_is_stale():
 
 
 def test_another_thread_can_end_a_wait():
-    """That is how a client is closed."""
+    """Closing a client uses this."""
     with Node(answers={"WAIT": SILENCE}) as node:
         connection = connect(node)
         timer = threading.Timer(0.05, connection.shut_down)
@@ -122,13 +123,13 @@ def test_another_thread_can_end_a_wait():
     [(b"-NOAUTH Authentication required.\r\n", AuthError), (HANG_UP, NotConnectedError), (SILENCE, NotConnectedError)],
 )
 def test_a_node_without_a_greeting_is_a_not_connected_error(answer, error):
-    """A node that wants a password has an error of its own."""
+    """A node that requires a password causes a different error."""
     with Node(answers={"HELLO": answer}) as node, pytest.raises(error):
         connect(node, connect_timeout=0.2)
 
 
 def test_a_wait_may_be_longer_than_poll_can_count():
-    """A month in milliseconds, or no end at all."""
+    """Examples: a month in milliseconds, and no limit."""
     with Node() as node:
         connection = connect(node)
         assert [connection.ask(PING, limit_s) for limit_s in (2_592_000.0, float("inf"))] == [b"PONG"] * 2
@@ -142,7 +143,7 @@ def test_an_impossible_host_name_is_a_not_connected_error():
 
 
 def test_an_address_without_a_listener_is_a_not_connected_error():
-    """Neither on a port nor at a path."""
+    """This applies to a port and to a path."""
     with pytest.raises(NotConnectedError):
         dial(Address("127.0.0.1", closed_port()), make_options((), {}), None)
     with pytest.raises(NotConnectedError):

@@ -20,7 +20,7 @@ HALF = timedelta(milliseconds=500)
 @pytest.mark.parametrize("option", ["delay", "retry", "ttl", "replicate", "maxlen", "priority", "timeout_ms"])
 @pytest.mark.parametrize("number", [0.9, float("nan"), "5", True, Decimal("0.5")])
 def test_a_number_that_is_not_whole_is_refused_when_jobs_are_added(option, number):
-    """RETRY 0.9 that becomes RETRY 0 is another promise: at most once."""
+    """Rounding RETRY 0.9 to RETRY 0 would make the job at-most-once."""
     with pytest.raises((ValueError, TypeError), match=f"^{option} must be a whole number"):
         commands.add_job("q", "b", **{option: number})
     with pytest.raises((ValueError, TypeError), match=f"^{option} must be a whole number"):
@@ -45,13 +45,13 @@ def test_a_number_that_is_not_whole_is_refused_when_jobs_are_added(option, numbe
     ],
 )
 def test_a_number_that_is_not_whole_is_refused_by_every_command(build):
-    """Cutting off a fraction silently would surprise the caller."""
+    """Dropping a fraction silently would surprise the caller."""
     with pytest.raises(ValueError, match="must be a whole number"):
         build()
 
 
 def test_a_timedelta_is_accepted_like_a_number():
-    """It is counted in seconds or milliseconds, as the command takes them."""
+    """It is converted to the command's unit, seconds or milliseconds."""
     minute = timedelta(minutes=1)
     spans = commands.add_job("q", "b", timeout_ms=HALF, delay=minute, retry=minute, ttl=timedelta(hours=1))
     assert spans.argv == commands.add_job("q", "b", timeout_ms=500, delay=60, retry=60, ttl=3600).argv
@@ -66,7 +66,7 @@ def test_a_timedelta_is_accepted_like_a_number():
 
 
 def test_half_a_second_is_no_number_of_seconds():
-    """The error says what the command counts in."""
+    """The error names the command's unit."""
     with pytest.raises(ValueError, match=r"^seconds must be a whole number of seconds, not 0:00:00.500000$"):
         commands.extend_token("t", HALF)
     with pytest.raises(ValueError, match=r"^delay must be a whole number of seconds, or a timedelta, not 0.5$"):
@@ -75,7 +75,7 @@ def test_half_a_second_is_no_number_of_seconds():
 
 
 def test_a_span_with_milliseconds_takes_the_word_for_them():
-    """Spec Y11. Whole seconds keep Disque's own word, which older servers know."""
+    """Spec Y11. Whole seconds use the original option, which older servers know."""
     spans = {"delay": HALF, "retry": timedelta(seconds=90), "ttl": timedelta(hours=1, milliseconds=1)}
     assert commands.add_job("q", "b", **spans).argv[4:] == (b"DELAYMS", b"500", b"RETRY", b"90", b"TTLMS", b"3600001")
     assert commands.get_jobs("q", lease=HALF, nohang=True).argv == (
@@ -91,12 +91,12 @@ def test_a_span_with_milliseconds_takes_the_word_for_them():
 
 
 def test_a_float_without_a_fraction_is_whole():
-    """Arithmetic makes such numbers."""
+    """Arithmetic produces such numbers."""
     assert (seconds("ttl", 60.0), whole("count", 3.0)) == (60, 3)
 
 
 def test_settings_take_spans_and_fractions():
-    """They are the library's own, and not sent anywhere."""
+    """They belong to the library and are never sent to a node."""
     options = make_options((), {"timeout": timedelta(seconds=2), "patience": 0.5})
     assert (options.timeout, options.patience) == (2.0, 0.5)
     with pytest.raises(TypeError, match="timeout must be a number of seconds or a timedelta, not str"):

@@ -1,4 +1,4 @@
-"""Commands whose work is a task: their words and the task."""
+"""Commands whose work runs as a task: their words, and the task."""
 
 from __future__ import annotations
 

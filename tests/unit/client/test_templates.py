@@ -1,4 +1,4 @@
-"""Many ADDJOBs encoded cheaply."""
+"""Cheap encoding of many ADDJOBs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def template(**options):
 
 @pytest.mark.parametrize("body", [b"", b"x" * 1000, "ü", bytearray(b"b")])
 def test_a_template_makes_the_same_bytes_as_the_command(body):
-    """Only cheaper."""
+    """The template is only cheaper."""
     options = {"replicate": 1, "retry": 5, "async_": True}
     assert template(**options).payload(body) == add_job("q", body, timeout_ms=100, **options).payload()
 
 
 def test_a_template_makes_the_same_request_as_the_command():
-    """A request can be traced and repeated as any other."""
+    """A request can be traced and repeated like any other."""
     made = template_of("q", replicate=2, retry=5).one(b"body", (b"META", b"n", b"1"))
     assert made == add_job("q", b"body", replicate=2, retry=5, meta={"n": "1"})
     assert template_of("q").one(b"body") == add_job("q", b"body")
@@ -42,7 +42,7 @@ def test_one_failure_raises_and_the_other_ids_are_not_lost():
 
 
 def test_bodies_are_taken_in_parts():
-    """A generator of millions must not be in memory as a whole."""
+    """A generator of millions of bodies must not be held in memory."""
     assert [len(part) for part in slabs(b"x" for _ in range(SLAB + 1))] == [SLAB, 1]
     assert list(slabs([])) == []
 
@@ -54,7 +54,7 @@ def adding(bodies, **options):
 
 
 def test_options_of_one_body_follow_those_of_all():
-    """A key, pairs and a priority each; the words are those of single commands."""
+    """Each body has a key, pairs and a priority. The bytes are those of single commands."""
     (payload,) = adding([b"a", b"b"], retry=5, priority=int.from_bytes, meta=lambda body: {"n": body}, key=[b"1", b"2"])
     same = [
         add_job("q", body, retry=5, priority=body[0], meta={"n": body}, key=key)
@@ -64,13 +64,13 @@ def test_options_of_one_body_follow_those_of_all():
 
 
 def test_jobs_with_keys_may_be_sent_again():
-    """The second attempt is answered with the first one's ids, so bulk adding is idempotent."""
+    """The reply to the second attempt has the same ids, so bulk adding is idempotent."""
     assert add_jobs("q", [], key=lambda body: body).template.request.repeat is Repeat.SAFE
     assert add_jobs("q", []).template.request.repeat is Repeat.ASK
 
 
 def test_one_key_for_all_bodies_is_a_mistake():
-    """It would make one job of them; and every body needs its own."""
+    """All bodies would become one job. Each body needs its own key."""
     with pytest.raises(TypeError, match="one key makes one job"):
         add_jobs("q", [b"a"], key="k")
 
@@ -78,12 +78,12 @@ def test_one_key_for_all_bodies_is_a_mistake():
 @pytest.mark.parametrize("of", [list, iter])
 @pytest.mark.parametrize("keys", [[b"1"], [b"1", b"2", b"3"]])
 def test_there_are_as_many_keys_as_bodies(of, keys):
-    """A wrong number is found before any job is sent, so that no job gets the key of another body."""
+    """A wrong number is found before any job is sent. Otherwise a job could get the key of another body."""
     with pytest.raises(ValueError, match="as many keys as bodies"):
         add_jobs("q", of([b"a", b"b"]), key=of(keys))
 
 
 def test_keys_may_come_one_by_one():
-    """As bodies may."""
+    """Bodies may come from an iterator too."""
     (payload,) = adding(iter([b"a", b"b"]), key=iter([b"1", b"2"]))
     assert payload == add_job("q", b"a", key=b"1").payload() + add_job("q", b"b", key=b"2").payload()

@@ -1,4 +1,4 @@
-"""client/tls.py: an authority that is named is trusted by every version of Python alike."""
+"""client/tls.py: every version of Python trusts an authority that the user names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from disque_py.client.tls import trusting
 
 @pytest.fixture
 def authority(tmp_path):
-    """The certificate of an authority, a file."""
+    """A file with the certificate of an authority."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     words = [
@@ -36,7 +36,7 @@ def authority(tmp_path):
 
 @pytest.fixture
 def strict(monkeypatch):
-    """The stricter checks of Python 3.13."""
+    """A context with the stricter checks of Python 3.13."""
     make = ssl.create_default_context
 
     def create(**words):

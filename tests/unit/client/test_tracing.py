@@ -1,4 +1,4 @@
-"""A tracing library sees every command of both clients, and may change it before it leaves."""
+"""A tracing library sees every command of both clients, and may change it before it is sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ID = "D-aaaaaaaa-000000000000000000000000-05a1"
 
 
 class Notes:
-    """A tracing that writes down what it sees, and adds a word to single commands."""
+    """A tracing object that records its calls, and adds a word to some commands."""
 
     def __init__(self):
         self.lines = []

@@ -25,5 +25,5 @@ def test_a_delay_below_0_is_refused():
     [(ValueError("no"), "ValueError: no"), (KeyError(), "KeyError"), (Retry(reason="busy"), "busy"), (Fail(), "")],
 )
 def test_the_reason_of_an_error_is_its_type_and_text(error, reason):
-    """A decision has its own words, or none."""
+    """A decision may have its own reason, or none."""
     assert reason_of(error) == reason

@@ -16,7 +16,7 @@ NIL = b"$-1\r\n"
 
 
 def shown(status):
-    """SHOW's answer for a job of this status."""
+    """Return the reply to SHOW for a job with this status."""
     fields = {"id": JOB_A, "state": "active", "status": status, "error": "no"}
     return b"*8\r\n" + b"".join(bulk(name) + bulk(value) for name, value in fields.items())
 
@@ -36,7 +36,7 @@ def test_a_job_is_over_when_it_needs_no_more_delivery(status, is_over):
 
 
 def test_a_job_that_no_node_knows_is_gone():
-    """It was seen before, or never."""
+    """This applies whether or not the wait has seen the job before."""
     waiting = Waiting(JOB_A, None, 0.0)
     waiting.outcome(info("running"))
     assert waiting.outcome(None) == Outcome("gone", info("running"))
@@ -44,7 +44,7 @@ def test_a_job_that_no_node_knows_is_gone():
 
 
 def test_the_pauses_grow_to_a_second():
-    """A short job is noticed soon, and a long one costs little."""
+    """The end of a short job is noticed soon, and a long wait costs little."""
     waiting = Waiting(JOB_A, None, 0.0)
     pauses = [waiting.pause_s(0.0) for _ in range(20)]
     assert (pauses[0], pauses[-1]) == (0.02, 1.0)
@@ -52,7 +52,7 @@ def test_the_pauses_grow_to_a_second():
 
 
 def test_a_wait_ends_with_its_time():
-    """The last pause is cut, so that the last look is at the end."""
+    """The last pause is shortened, so that the last check is at the end."""
     waiting = Waiting(JOB_A, 0.01, 5.0)
     assert waiting.pause_s(5.0) == pytest.approx(0.01)
     with pytest.raises(TimeoutError, match="is not over: unknown"):
@@ -90,7 +90,7 @@ def test_a_job_that_is_unknown_at_the_time_out_is_not_gone():
 
 
 def test_an_answer_at_the_time_out_says_nothing_of_an_unknown_job():
-    """A node that was asked with 1 ms answers when that is over."""
+    """A node that gets a time-out of 1 ms answers after 1 ms, even if it has not asked every node."""
 
     async def run(address):
         async with AsyncDisque(address) as disque:

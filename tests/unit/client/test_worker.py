@@ -27,7 +27,7 @@ from disque_py.client import (
 
 
 class Queue(Node):
-    """A scripted node that hands out `count` jobs once, in batches of the requested size, and then is silent."""
+    """A scripted node that hands out `count` jobs once, in batches of the requested size. Then it is silent."""
 
     def __init__(self, count, **answers):
         self.ids = [f"D-aaaaaaaa-{number:024d}-05a1" for number in range(count)]
@@ -45,12 +45,12 @@ class Queue(Node):
         return b"*%d\r\n" % len(taken) + b"".join(entries)
 
     def ids_of(self, name):
-        """All ids that came with commands of that name, sorted."""
+        """Return all ids that came with commands of that name, sorted."""
         return sorted(word.decode() for words in self.named(name) for word in words[1:])
 
 
 class RecordingHooks(WorkerHooks):
-    """Hooks that keep a worker's notifications."""
+    """Hooks that record a worker's notifications."""
 
     def __init__(self):
         self.lines = []
@@ -90,7 +90,7 @@ async def nothing(job):
 
 
 def test_a_job_is_acknowledged_when_its_handler_returns():
-    """Each once; acks are collected while others are on their way."""
+    """Each job is acknowledged once. Acks are collected while earlier ones are in flight."""
     with Queue(100) as node:
         work(node, nothing, until=lambda: len(node.ids_of("ACKJOB")) == 100)
         assert node.ids_of("ACKJOB") == node.ids
@@ -127,7 +127,7 @@ def test_a_job_is_put_back_when_its_handler_raises():
 
 
 def test_a_handler_that_waited_for_a_cancelled_task_has_failed():
-    """The CancelledError is the handler's, so the worker goes on."""
+    """The CancelledError comes from the handler, so the worker continues."""
 
     async def handle(job):
         task = asyncio.ensure_future(asyncio.sleep(60))
@@ -141,7 +141,7 @@ def test_a_handler_that_waited_for_a_cancelled_task_has_failed():
 
 
 def test_a_coroutine_in_a_plain_wrapper_is_run():
-    """Decorators make such functions; the job is not done when they return."""
+    """Some decorators return such functions. The job is not done when the wrapper returns."""
     done = []
 
     async def handle(job):
@@ -154,7 +154,10 @@ def test_a_coroutine_in_a_plain_wrapper_is_run():
 
 
 def test_a_function_that_raises_stop_iteration_has_failed():
-    """`next()` of something empty: no future takes it, and its place must not be taken for ever."""
+    """An example is `next()` of an empty iterator.
+
+    A future can't hold this error, but the handler's slot must be freed.
+    """
 
     def handle(job):
         next(iter(()))
@@ -165,7 +168,7 @@ def test_a_function_that_raises_stop_iteration_has_failed():
 
 
 def test_failures_may_be_left_to_their_retry():
-    """A job that fails at once would come back at once."""
+    """With a NACK, a job that fails immediately would come back immediately."""
 
     async def handle(job):
         raise ValueError
@@ -191,7 +194,7 @@ def test_plain_functions_run_in_threads():
 
 
 def test_an_object_with_an_async_call_is_a_handler():
-    """It need not be a function."""
+    """A handler need not be a function."""
 
     class Handler:
         async def __call__(self, job):
@@ -202,7 +205,7 @@ def test_an_object_with_an_async_call_is_a_handler():
 
 
 def test_the_leases_of_long_jobs_are_extended():
-    """At half of their RETRY, which the first answer tells."""
+    """Each lease is extended at half of the job's RETRY, which the first reply gives."""
 
     async def handle(job):
         await asyncio.sleep(1.2)
@@ -213,7 +216,7 @@ def test_the_leases_of_long_jobs_are_extended():
 
 
 def test_stopping_lets_running_handlers_finish():
-    """Within the grace."""
+    """They may run until the grace period ends."""
     began = []
 
     async def handle(job):
@@ -240,7 +243,7 @@ def test_jobs_still_running_after_the_grace_are_put_back():
 
 
 def test_a_handler_that_survives_its_cancellation_has_done_its_work():
-    """The handler returned, and the worker still ends."""
+    """The job is acknowledged, because the handler returned. The worker still ends."""
     began = []
 
     async def handle(job):
@@ -290,7 +293,7 @@ def test_a_worker_survives_the_loss_of_its_node():
 
 
 def test_run_ends_with_a_signal():
-    """SIGTERM is how services are stopped."""
+    """Service managers stop services with SIGTERM."""
 
     async def handle(job):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -302,7 +305,7 @@ def test_run_ends_with_a_signal():
 
 
 def test_an_exception_in_a_hook_ends_the_worker():
-    """Otherwise the worker would silently lose one place after the other."""
+    """Otherwise the worker would silently lose one handler slot after another."""
 
     class Broken(WorkerHooks):
         def on_start(self, job):
@@ -314,13 +317,13 @@ def test_an_exception_in_a_hook_ends_the_worker():
 
 @pytest.mark.parametrize(("queues", "concurrency", "error"), [("q", 1, TypeError), (["q"], 0, ValueError)])
 def test_arguments_that_make_no_sense_are_refused(queues, concurrency, error):
-    """A single name instead of a list would mean queues of single letters."""
+    """For example, a single name in place of a list would mean queues with one-letter names."""
     with pytest.raises(error):
         Worker(AsyncDisque(), queues, nothing, concurrency=concurrency)
 
 
 class Failing(Node):
-    """A scripted node with one job, which comes again when it is put back, with one more nack."""
+    """A scripted node with one job. A job that is put back comes again, with a higher NACK count."""
 
     def __init__(self, job_id="D-aaaaaaaa-000000000000000000000000-05a1", when_empty=b"*-1\r\n", **answers):
         self.job_id = job_id
@@ -356,7 +359,7 @@ async def fail(job):
 
 
 def test_a_job_that_fails_rests_before_it_comes_again(caplog):
-    """Longer each time; its lease is kept meanwhile, and each failure has one line with a traceback."""
+    """Each rest is longer, and the lease is kept meanwhile. Each failure is one log line with a traceback."""
     with Failing() as node:
         work(node, fail, until=lambda: len(node.fetched_at) == 3, backoff=Backoff(base_ms=200, jitter_percent=0))
         gaps = [later - earlier for earlier, later in zip(node.fetched_at, node.fetched_at[1:], strict=False)]
@@ -369,21 +372,21 @@ def test_a_job_that_fails_rests_before_it_comes_again(caplog):
 
 
 def test_by_default_a_job_rests_for_about_a_second():
-    """So a handler that always fails causes no busy loop."""
+    """A handler that always fails therefore causes no busy loop."""
     with Failing() as node:
         work(node, fail, until=lambda: len(node.fetched_at) == 2)
         assert node.fetched_at[1] - node.fetched_at[0] > 0.7
 
 
 def test_resting_jobs_do_not_delay_others():
-    """They take no handler's place."""
+    """They occupy no handler slot."""
     hooks = RecordingHooks()
     with Queue(20, WORKING=b":300\r\n") as node:
         work(node, fail, until=lambda: len(hooks.lines) == 40, concurrency=1, hooks=hooks)
 
 
 def test_a_worker_that_stops_puts_resting_jobs_back():
-    """At once: another worker may take them."""
+    """They are put back immediately, so that another worker can take them."""
 
     def is_waiting():
         return len(node.named("GETJOB")) == 2 and time.monotonic() > node.fetched_at[0] + 0.1
@@ -396,7 +399,7 @@ def test_a_worker_that_stops_puts_resting_jobs_back():
 
 
 def test_a_resting_job_whose_lease_is_lost_is_left_alone():
-    """It comes again by itself, and a NACK would hit that delivery."""
+    """It is delivered again without the worker's help, and a NACK would affect that delivery."""
 
     def is_over():
         return node.named("WORKING") and time.monotonic() > node.fetched_at[0] + 0.4
@@ -407,7 +410,7 @@ def test_a_resting_job_whose_lease_is_lost_is_left_alone():
 
 
 def test_after_all_attempts_a_job_is_given_up():
-    """The `on_give_up` function gets it with the last error. Then it is acknowledged."""
+    """The `on_give_up` function gets the job with the last error. Then the job is acknowledged."""
     given_up = []
 
     async def bury(job, error):
@@ -420,7 +423,7 @@ def test_after_all_attempts_a_job_is_given_up():
 
 
 def test_a_job_without_attempts_left_is_given_up_untried():
-    """The last one ended with its worker: a job that kills workers must not kill them all."""
+    """The last attempt ended with its worker. A job that kills workers must not kill them all."""
     given_up = []
     with Failing() as node:
         node.nacks = 3
@@ -431,7 +434,7 @@ def test_a_job_without_attempts_left_is_given_up_untried():
 
 
 def test_a_job_of_retry_0_has_one_attempt():
-    """It never comes again."""
+    """It is never delivered again."""
     given_up = []
 
     async def bury(job, error):
@@ -443,7 +446,7 @@ def test_a_job_of_retry_0_has_one_attempt():
 
 
 def test_a_job_that_could_not_be_given_up_rests():
-    """It is given up again later. The handler does not run any more."""
+    """`on_give_up` is called again later. The handler does not run again."""
     tries = []
 
     async def bury(job, error):
@@ -457,7 +460,7 @@ def test_a_job_that_could_not_be_given_up_rests():
 
 
 def test_a_wrong_password_ends_a_worker_at_once():
-    """Waiting can't correct it."""
+    """Waiting can't correct the password."""
     with Queue(1, AUTH=b"-WRONGPASS no\r\n") as node, pytest.raises(AuthError):
         Worker(AsyncDisque(node.address, password="wrong"), ["q"], nothing).run()
 
@@ -491,7 +494,7 @@ def test_a_worker_without_work_stops_at_once():
 
 
 def test_handlers_see_what_the_worker_asks_for():
-    """Pairs, leases and counters."""
+    """These are pairs, leases and counters."""
     with Queue(1) as node:
         settings = {"withmeta": True, "withlease": True, "lease": timedelta(minutes=1), "where": {"a": "b"}}
         work(node, nothing, until=lambda: node.ids_of("ACKJOB"), **settings)
@@ -508,13 +511,13 @@ def test_handlers_see_what_the_worker_asks_for():
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings):
-    """The error comes at once, not with the first job."""
+    """The error comes when the worker is created, not with the first job."""
     with pytest.raises(ValueError, match="must"):
         Worker(AsyncDisque(), ["q"], nothing, **settings)
 
 
 def test_the_last_nack_is_the_last_word_on_a_job():
-    """A WORKING behind it would hide the job, which is queued or with another consumer, for its RETRY."""
+    """A later WORKING would hide the job for its RETRY, although it is queued or with another consumer."""
     began = []
 
     async def handle(job):
@@ -534,7 +537,7 @@ def test_the_last_nack_is_the_last_word_on_a_job():
 
 
 def test_jobs_are_put_back_although_no_node_takes_acks():
-    """Other consumers wait for them."""
+    """Other consumers wait for these jobs."""
 
     async def handle(job):
         if job.body == b"01":
@@ -548,7 +551,7 @@ def test_jobs_are_put_back_although_no_node_takes_acks():
 
 
 class Modern(Failing):
-    """A node that tells the number of each delivery, and takes ATTEMPT, REASON, DELAY and FINAL."""
+    """A node that numbers each delivery, and accepts ATTEMPT, REASON, DELAY and FINAL."""
 
     def __init__(self, lease_ms=300_000, **answers):
         self.lease_ms = lease_ms
@@ -569,26 +572,26 @@ class Modern(Failing):
 
 
 def nacked(handler, *, answers=None, **settings):
-    """The words of the NACK after a handler's first run."""
+    """Return the words of the NACK after a handler's first run."""
     with Modern(**(answers or {})) as node:
         work(node, handler, until=lambda: node.named("NACK"), **settings)
         return b" ".join(node.named("NACK")[0][2:])
 
 
 def shown(**pairs):
-    """SHOW's answer with these pairs."""
+    """Return the reply to SHOW with these pairs."""
     fields = {"id": bulk("x"), "state": bulk("active"), **pairs}
     return b"*%d\r\n" % (2 * len(fields)) + b"".join(bulk(name) + value for name, value in fields.items())
 
 
 def test_a_failed_job_goes_back_with_its_error_and_delay():
-    """The node waits. ATTEMPT names the delivery, so the command may be sent twice."""
+    """The node keeps the delay. ATTEMPT names the delivery, so the command may be sent twice."""
     assert nacked(fail, backoff=QUICK) == b"DELAYMS 100 REASON ValueError: delivery 1 ATTEMPT 1"
     assert nacked(fail, backoff=None) == b"DELAY 0 REASON ValueError: delivery 1 ATTEMPT 1"
 
 
 def test_the_back_off_of_a_job_or_its_queue_wins_over_the_default():
-    """Spec Y6: without DELAY the node knows how long."""
+    """Spec Y6: a NACK without DELAY leaves the delay to the node."""
     own = {"SHOW": shown(backoff=bulk("fixed:10:10"))}
     of_queue = {"QUEUE": b"*2\r\n" + bulk("backoff") + bulk("fixed:10:10")}
     for answers in (own, of_queue):
@@ -596,7 +599,7 @@ def test_the_back_off_of_a_job_or_its_queue_wins_over_the_default():
 
 
 def test_a_job_without_back_off_waits_by_the_attempts_of_its_set():
-    """A fresh set after ENQUEUE begins with the shortest wait, whatever the number of deliveries."""
+    """ENQUEUE starts a new set of attempts. It begins with the shortest wait, whatever the number of deliveries."""
     answers = {"SHOW": shown(attempts=b":5\r\n", **{"attempts-left": b":4\r\n"})}
     words = nacked(fail, answers=answers).split()
     assert words[0] == b"DELAYMS"
@@ -605,7 +608,7 @@ def test_a_job_without_back_off_waits_by_the_attempts_of_its_set():
 
 @pytest.mark.parametrize("is_raised", [True, False])
 def test_a_handler_may_ask_for_another_attempt(is_raised, caplog):
-    """It raises or returns Retry; the log has no traceback."""
+    """The handler raises or returns Retry. The log has no traceback."""
 
     async def handle(job):
         retry = Retry(delay=timedelta(minutes=1), reason="busy")
@@ -618,7 +621,7 @@ def test_a_handler_may_ask_for_another_attempt(is_raised, caplog):
 
 
 def test_a_handler_may_fail_for_good():
-    """FINAL spends the attempts that are left; with `on_give_up` the worker buries the job itself."""
+    """FINAL uses up the remaining attempts. With `on_give_up` the worker gives up the job itself."""
 
     def handle(job):
         raise Fail("no address")
@@ -644,7 +647,7 @@ def test_on_error_decides_about_an_exception():
 
 
 def test_on_error_that_raises_decides_nothing(caplog):
-    """Its own error is logged, too."""
+    """Its own error is logged too."""
     assert nacked(fail, on_error=lambda job, error: 1 / 0, backoff=None).startswith(b"DELAY 0 REASON ValueError")
     assert [record.exc_info[0] for record in caplog.records if record.exc_info][:2] == [
         ValueError,
@@ -668,7 +671,7 @@ def test_the_last_of_max_attempts_is_final():
 
 
 def test_the_ack_of_a_slow_handler_names_its_delivery():
-    """Half of the lease was over."""
+    """More than half of the lease was over."""
 
     async def handle(job):
         await asyncio.sleep(0.06)
@@ -679,7 +682,7 @@ def test_the_ack_of_a_slow_handler_names_its_delivery():
 
 
 def test_the_time_of_the_handler_counts_for_a_job_that_is_given_up():
-    """The job may be with another worker, as after a slow success."""
+    """Another worker may have the job, as after a slow success."""
 
     async def handle(job):
         await asyncio.sleep(0.06)
@@ -691,7 +694,7 @@ def test_the_time_of_the_handler_counts_for_a_job_that_is_given_up():
 
 
 def test_a_node_without_attempt_gets_plain_commands():
-    """It refuses the words once; the job is acknowledged all the same."""
+    """It refuses ATTEMPT once. The job is acknowledged anyway."""
     refuse = lambda words: b"-BADID Invalid Job ID format.\r\n" if b"ATTEMPT" in words else b":1\r\n"  # noqa: E731
 
     async def handle(job):
@@ -703,7 +706,7 @@ def test_a_node_without_attempt_gets_plain_commands():
 
 
 def test_a_job_rests_at_the_worker_if_its_node_can_not_delay_it():
-    """The first refusal tells. The job rests, and goes back with a plain NACK."""
+    """The first refusal shows this. The job rests at the worker, and goes back with a plain NACK."""
 
     class Older(Modern):
         def nack(self, words):
@@ -716,7 +719,7 @@ def test_a_job_rests_at_the_worker_if_its_node_can_not_delay_it():
 
 
 def test_a_node_that_tells_no_attempts_is_asked_once():
-    """A GETJOB with WITHLEASE is refused by Disque 1.0."""
+    """Disque 1.0 refuses a GETJOB with WITHLEASE."""
 
     def get(words):
         return b"-ERR syntax error\r\n" if b"WITHLEASE" in words else SILENCE
@@ -727,7 +730,7 @@ def test_a_node_that_tells_no_attempts_is_asked_once():
 
 
 def test_a_nack_that_was_lost_is_sent_again():
-    """It names its delivery, so it does nothing to the next one."""
+    """The NACK names its delivery, so a repetition does not affect the next delivery."""
     answers = iter([HANG_UP])
     with Modern(NACK=lambda words: next(answers, b":1\r\n")) as node:
         work(node, fail, until=lambda: len(node.named("NACK")) == 2, backoff=None)
@@ -735,7 +738,7 @@ def test_a_nack_that_was_lost_is_sent_again():
 
 
 def test_a_worker_that_stops_gives_its_jobs_back_at_once():
-    """The back-off of the queue does not count."""
+    """The queue's back-off does not apply."""
     began = []
 
     async def handle(job):
@@ -744,7 +747,7 @@ def test_a_worker_that_stops_gives_its_jobs_back_at_once():
 
     with Modern() as node:
         work(node, handle, until=lambda: began, grace_s=0.01)
-        # The node may give the job to the fetch that was just abandoned. It is put back again then, with a plain NACK.
+        # The node may give the job to the abandoned fetch. Then a plain NACK puts it back again.
         assert b" ".join(node.named("NACK")[0][2:]) == b"DELAY 0 REASON the worker stopped ATTEMPT 1"
 
 
@@ -764,7 +767,7 @@ class CancelHooks(WorkerHooks):
 
 
 def test_a_canceled_job_interrupts_its_coroutine():
-    """The worker goes on, and neither acknowledges the job nor gives it back."""
+    """The worker continues. It neither acknowledges the job nor gives it back."""
     hooks, ended = CancelHooks(), []
 
     async def handle(job):
@@ -780,7 +783,7 @@ def test_a_canceled_job_interrupts_its_coroutine():
 
 
 def test_a_handler_may_survive_the_cancellation_of_its_job():
-    """The next job of that place runs undisturbed."""
+    """The next job in the same slot runs undisturbed."""
     hooks = CancelHooks()
 
     async def handle(job):
