@@ -292,7 +292,7 @@ def test_a_cancelled_pipeline_puts_back_the_jobs_of_its_getjobs():
 
 
 def test_a_cancelled_pipeline_leaves_no_connection_behind():
-    """The node would wait on it for ever."""
+    """Otherwise the node would wait on it forever."""
     with Node(answers={"WAIT": SILENCE}) as node:
 
         async def scenario(client):

@@ -18,7 +18,7 @@ ADD, GET, PING = commands.add_job("q", ""), commands.get_jobs("q"), commands.pin
 
 
 def with_pool(node, scenario, **settings):
-    """Run a scenario on a pool of the node's cluster; `take` gets a connection for a request."""
+    """Run a scenario on a pool of the node's cluster. `take` gets a connection for a request."""
 
     async def run():
         pool = AsyncPool(make_options((node.address,), settings), Random(1))

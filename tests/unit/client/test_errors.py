@@ -10,7 +10,7 @@ from disque_py.client.errors import from_reply
 
 @pytest.mark.parametrize(("code", "kind"), errors.BY_CODE.items())
 def test_every_code_has_its_type(code, kind):
-    """The first word of the reply decides; the whole text is kept."""
+    """The first word of the reply decides. The error keeps the whole text."""
     error = from_reply(f"{code} why it is so")
     assert type(error) is kind
     assert (error.code, error.text) == (code, f"{code} why it is so")

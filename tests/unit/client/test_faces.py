@@ -71,7 +71,7 @@ def test_every_command_is_a_method_of_every_client(face):
 
 
 def test_a_method_takes_the_arguments_of_its_command():
-    """The method passes them on."""
+    """The method passes its arguments on."""
     assert asyncio.run(AsyncEcho().qpeek("q", 3)) == (b"QPEEK", b"q", b"3")
     assert QueueEcho().qpeek("q", count=3) == (b"QPEEK", b"q", b"3")
     assert asyncio.run(AsyncEcho().add_jobs("r", []))[1] == b"r"

@@ -1,4 +1,4 @@
-"""The lease of a lock by the client's clock."""
+"""The lease of a lock, measured by the client's clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RESP2 in plain Python reads and writes as hiredis does."""
+"""RESP2 in plain Python, which reads and writes like hiredis."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_ids_come_in_the_order_of_the_bodies():
 
 
 def test_one_failure_raises_and_the_other_ids_are_not_lost():
-    """BatchError has a result for each."""
+    """BatchError has a result for each body."""
     failure = from_reply("MAXLEN full")
     with pytest.raises(BatchError) as caught:
         template().ids([b"D-1", failure])

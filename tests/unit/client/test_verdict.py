@@ -1,4 +1,4 @@
-"""Decisions of a handler: another attempt, or none."""
+"""A handler's decision: another attempt, or none."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_an_asyncio_client_waits_too():
 
 
 def test_a_job_that_is_unknown_before_the_time_out_is_gone():
-    """Spec RW6: every known node was asked."""
+    """Spec RW6: the node has asked every node that it knows."""
     end = JobEnd(JOB_A, "unknown", None, None)
     assert outcome_of(end, 1.0) == outcome_of(end, None) == Outcome("gone", None)
 

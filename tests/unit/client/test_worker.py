@@ -636,7 +636,7 @@ def test_a_handler_may_fail_for_good():
 
 
 def test_on_error_decides_about_an_exception():
-    """None leaves the decision to the worker's settings."""
+    """If it returns None, the worker's settings decide."""
 
     async def decide(job, error):
         return Fail("bad") if isinstance(error, ValueError) else None

@@ -529,7 +529,7 @@ def test_a_failure_we_hear_of_wrongly_is_healed_by_the_next_answer():
 
 
 def test_after_a_pause_of_our_own_no_node_is_suspected():
-    """A machine that was suspended finds many unanswered pings, but it was the silent one itself."""
+    """A machine that was suspended finds many unanswered pings, although only the machine itself was silent."""
     exchange = Exchange()
     nodes = exchange.start_joined(3)
     exchange.run(1000)

@@ -366,13 +366,13 @@ def test_keep_ids_are_simple_strings_in_addjob_and_jscan(broker, client):
 
 
 def test_keep_missing_things(broker, client):
-    """SHOW of an unknown job is a nil bulk, QSTAT of an unknown queue a nil array."""
+    """SHOW of an unknown job is a nil bulk string. QSTAT of an unknown queue is a nil array."""
     assert ask(broker, client, "SHOW", DUMMY_ID) == b"$-1\r\n"
     assert ask(broker, client, "QSTAT", "nothing") == b"*-1\r\n"
 
 
 def test_keep_count_interleaves_queues(broker, client):
-    """One job per queue and pass, left to right."""
+    """Each pass takes one job per queue, from left to right."""
     first = [add(broker, client, queue="q") for _ in range(2)]
     second = [add(broker, client, queue="r") for _ in range(2)]
     assert get(broker, client, "q", "r") == [first[0], second[0], first[1], second[1]]

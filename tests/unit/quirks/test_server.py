@@ -216,5 +216,5 @@ def test_keep_negative_cursors_wrap(broker, client):
 
 
 def test_keep_the_reply_of_config_get_for_no_match(broker, client):
-    """An empty array."""
+    """The reply is an empty array."""
     assert ask(broker, client, "CONFIG", "GET", "nothing-like-it") == b"*0\r\n"

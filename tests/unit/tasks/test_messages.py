@@ -11,7 +11,7 @@ JSON = JSONSerializer()
 
 
 class TooLargeError(Exception):
-    """An error of a program."""
+    """An error that a program defines."""
 
 
 def raised(error):

@@ -1,4 +1,4 @@
-"""Operations are commands of the client library."""
+"""Operations, which are commands of the client library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""main.py: the program."""
+"""main.py: the program disque-admin."""
 
 from __future__ import annotations
 

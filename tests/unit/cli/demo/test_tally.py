@@ -23,7 +23,7 @@ def tally(flights):
 
 
 def carry(tally, flights, row, *, node=0, at=1.0):
-    """Add and deliver one flight."""
+    """Add and deliver a flight. Return whether the delivery was the first."""
     tally.sending(row, at - 1.0)
     tally.was_added(row, node, at)
     return tally.was_delivered(flights.queues[row], flights.bodies[row], node, at)
