@@ -104,10 +104,7 @@ def test_an_unanswered_handshake_ends_after_the_node_time_out():
 
 
 def test_a_second_meeting_gives_a_handshake_the_whole_time_again():
-    """Spec N4.
-
-    The operator may repeat MEET when the network works again. The first attempt must not shorten the second.
-    """
+    """Spec N4. An operator may repeat MEET when the network works again. The first attempt must not shorten it."""
     exchange = Exchange()
     node = exchange.start(7001)
     node.meet("10.0.0.9", 7009)
@@ -218,7 +215,7 @@ def test_a_placeholder_of_a_job_becomes_the_node_when_it_is_met():
 def test_of_a_stranger_only_meet_counts():
     """The log names the stranger once, with advice.
 
-    The node was reset here; without a reset it would come back (see below).
+    The node was reset here. Without a reset it would come back (see below).
     """
     node = lone()
     node.reset(hard=False)

@@ -219,7 +219,7 @@ streams = st.lists(good | good | bits, max_size=6).map(b"".join)
 def test_any_bytes_in_any_pieces_give_what_the_careful_way_gives(data, cuts):
     """Bytes are fed whole, in a few pieces, and one by one.
 
-    The request at the end shows whether the parser kept a rest.
+    The request at the end shows whether the parser kept leftover bytes.
     """
     data += encode(b"PING")
     expected = parse_carefully(data)
