@@ -103,7 +103,7 @@ def test_the_settings_of_a_queue_are_asked_for_once():
 
 
 def test_a_fenced_worker_lets_its_job_go():
-    """Another worker has a later claim, on the job or on its exclusive value."""
+    """Another worker has the job, or its exclusive value."""
 
     async def act(settler, client):
         job = job_of(client)

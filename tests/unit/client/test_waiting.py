@@ -78,7 +78,7 @@ def test_an_asyncio_client_waits_too():
 
 
 def test_a_job_that_is_unknown_before_the_time_out_is_gone():
-    """Spec RW6: the node has asked every node that it knows."""
+    """Spec RW6: every known node is linked, and none has the job."""
     end = JobEnd(JOB_A, "unknown", None, None)
     assert outcome_of(end, 1.0) == outcome_of(end, None) == Outcome("gone", None)
 
@@ -90,7 +90,7 @@ def test_a_job_that_is_unknown_at_the_time_out_is_not_gone():
 
 
 def test_an_answer_at_the_time_out_says_nothing_of_an_unknown_job():
-    """A node that gets a time-out of 1 ms answers after 1 ms, even if it has not asked every node."""
+    """The node answers when the time-out of 1 ms is over, so `unknown` does not mean that the job is gone."""
 
     async def run(address):
         async with AsyncDisque(address) as disque:

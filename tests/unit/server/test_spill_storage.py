@@ -73,7 +73,7 @@ def test_memory_is_given_back_where_the_library_can():
 
 
 def test_memory_is_given_back_when_enough_more_is_free():
-    """Memory that the library could not return causes no further attempts. It is returned in small pieces."""
+    """The free memory must have grown by TRIM_BYTES since its lowest amount after the last attempt."""
     waste = Waste()
     used = 1 << 30
     resident = int(used * RESIDENT_SHARE)

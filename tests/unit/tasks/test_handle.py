@@ -112,7 +112,7 @@ DONE = [JobEnd("D-1", "completed", b"=1", None)]
 
 
 def test_a_task_that_is_unknown_before_the_time_out_is_gone():
-    """Spec RW6: the node has asked every node that it knows."""
+    """Spec RW6: every known node is linked, and none has the task."""
     with pytest.raises(TaskGoneError):
         Handle(Asked(UNKNOWN), "D-1").wait()
 
