@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -26,6 +27,7 @@ from disque_py.simulator.figures import COLUMNS, Figures
 from disque_py.simulator.plan import WEATHER, Keep, draw
 from disque_py.simulator.shrink import RUNS_MAX, shrink
 from disque_py.simulator.simulation import Failure, Result, simulate
+from disque_py.simulator.world.world import World
 
 SECONDS: Final = 10
 SEEDS: Final = 50
@@ -223,10 +225,12 @@ class Playing:
 
     def _play_here(self, orders: Iterator[Order]) -> None:
         collect_seldom()
-        for order in orders:
-            self._done(order, order.play())
-            if self._is_over:
-                break
+        with interrupting_worlds():
+            for order in orders:
+                self._done(order, order.play())
+                if self._is_over or World.is_interrupted:
+                    self.is_interrupted = World.is_interrupted
+                    break
 
     def _play_there(self, orders: Iterator[Order], jobs: int) -> None:
         with ProcessPoolExecutor(jobs, initializer=settle_in) as pool:
@@ -274,11 +278,12 @@ def show_failures(report: Report, failed: list[tuple[Order, Result]], runs_max: 
     """Shrink and show each failure. After an interrupt, print only the commands that replay the other failures."""
     left = list(failed)
     try:
-        while left:
-            order, result = left[0]
-            again = shrink(result, runs_max)
-            report.show_failure(order, again if again.failure is not None else result)
-            del left[0]
+        with interrupting_worlds():
+            while left:
+                order, result = left[0]
+                again = shrink(result, runs_max)
+                report.show_failure(order, again if again.failure is not None else result)
+                del left[0]
     except KeyboardInterrupt:
         for order, result in left:
             report.show_failure(order, result)
@@ -287,6 +292,22 @@ def show_failures(report: Report, failed: list[tuple[Order, Result]], runs_max: 
 def interrupt(*_: object) -> None:
     """Handle SIGTERM like Ctrl-C."""
     raise KeyboardInterrupt
+
+
+@contextmanager
+def interrupting_worlds() -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C end the world that this process plays. Worlds look for that often, and then raise."""
+
+    def stop(*_: object) -> None:
+        World.is_interrupted = True
+
+    handlers = [(number, signal.signal(number, stop)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield
+    finally:
+        World.is_interrupted = False
+        for number, handler in handlers:
+            signal.signal(number, handler)
 
 
 def seeds_of(text: str) -> range:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -57,7 +57,11 @@ class World:
     is_prompt   True: one input per turn, and one timer at a time
     watcher     the observer of events; it may be replaced at any time
     trace       the record of events: a running hash, and text if a person wants to read it
+    is_interrupted   of all worlds: `run_to` raises KeyboardInterrupt soon. A signal handler that raises it by itself
+                     may do so inside an operation on large numbers, which compiled code takes for a lack of memory
     """
+
+    is_interrupted: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -151,6 +155,8 @@ class World:
 
     def run_to(self, end_ms: int) -> None:
         """Let time pass up to and including this moment."""
+        if World.is_interrupted:
+            raise KeyboardInterrupt
         heap = self._heap
         count = self._since_look
         while heap and heap[0][0] <= end_ms:
@@ -161,6 +167,8 @@ class World:
             except DeathError as crash:
                 crash.machine.die()
             if count == EVENTS_PER_LOOK:
+                if World.is_interrupted:
+                    raise KeyboardInterrupt
                 self.events += count
                 count = 0
                 self.watcher.on_look()

@@ -13,7 +13,11 @@ from click.testing import CliRunner
 
 import disque_py.simulator.main
 from disque_py.core import lifecycle
-from disque_py.simulator.main import main, seeds_of
+from disque_py.simulator.main import interrupting_worlds, main, seeds_of
+from disque_py.simulator.plan import draw
+from disque_py.simulator.shrink import shrink
+from disque_py.simulator.simulation import simulate
+from disque_py.simulator.world.world import World
 
 
 def run(*words: str):
@@ -79,8 +83,9 @@ def test_a_run_that_writes_a_report_goes_on_after_a_failure(tmp_path, monkeypatc
 def test_an_interrupt_while_a_failure_shrinks_ends_with_the_summary(monkeypatch):
     """It also shows the command that replays the failure."""
 
-    def interrupted(*_):
+    def interrupted(*words):
         signal.raise_signal(signal.SIGTERM)
+        return shrink(*words)
 
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
     monkeypatch.setattr(disque_py.simulator.main, "shrink", interrupted)
@@ -88,6 +93,19 @@ def test_an_interrupt_while_a_failure_shrinks_ends_with_the_summary(monkeypatch)
     assert outcome.exit_code == 1
     assert "again: bin/disque-sim --seeds 5 --seconds 1 --weather fair" in outcome.output
     assert "1 seeds, 1 failed" in outcome.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_world_raises_the_interrupt_and_the_handler_does_not(number):
+    """Compiled code takes an exception in a multiplication of large numbers for a lack of memory, and aborts."""
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with interrupting_worlds():
+        signal.raise_signal(number)
+        assert World.is_interrupted
+        with pytest.raises(KeyboardInterrupt):
+            simulate(draw(1, 1_000, weather="fair"))
+    assert not World.is_interrupted
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
 def test_one_seed_can_be_read():

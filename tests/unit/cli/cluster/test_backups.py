@@ -188,7 +188,7 @@ def test_the_nodes_file_of_another_node_is_refused_or_moved_aside(make_backup, t
 def test_a_journal_that_is_there_is_refused_or_moved_aside(make_backup, tmp_path):
     backup = make_backup()
     restored(backup, tmp_path)
-    with pytest.raises(OSError, match="holds a journal already"):
+    with pytest.raises(OSError, match="has a journal already"):
         restored(backup, tmp_path)
     assert restored(backup, tmp_path, moves_aside=True).moved == [str(tmp_path / "home" / "disque.aof.d.old-1")]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 
 from claimed_worlds import add, exclusive, get
+from disque_py.core.exclusive_state import Running
 from disque_py.simulator.checks.claims import (
     EXACT_ATTEMPTS,
     FENCES_GROW,
@@ -158,11 +157,11 @@ def late_reply(*, is_over):
     world, found, job_id, fence = believing(lease_ms=1_000)
     a, b = (world.machines[name] for name in "ab")
     ((first, belief),) = ((number, each) for number, each in found.beliefs["ann"].items() if number != fence)
-    claim = copy.copy(a.broker.exclusive.running[belief.job_id])
+    known = a.broker.exclusive.running[belief.job_id]
     if is_over:
         world.run(2_000)
-    claim.fence, claim.until_ms = fence, b.now_ms() + 500
-    b.broker.exclusive.running[job_id] = claim
+    until_ms = b.now_ms() + 500
+    b.broker.exclusive.running[job_id] = Running(b"q", known.value_key, known.job_key, b"w", fence, fence, until_ms)
     found.look_at_nodes(belief.job_id, first, a, nodes(world))
 
 
