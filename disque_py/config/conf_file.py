@@ -91,7 +91,7 @@ class ConfigReader:
 
     included        names of directives that included files set
     ignored         names of environment variables that begin with DISQUE_ and name no directive
-    check           called after each line with the settings and the directive's name; raises DirectiveError to refuse it
+    check           called after each line with settings and the directive's name; raises DirectiveError to refuse it
     directory       the base of relative paths; a `dir` line changes it for the lines after it
     """
 

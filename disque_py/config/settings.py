@@ -37,7 +37,7 @@ class DirectiveError(Exception):
 
 
 class Settings:
-    """The values of all directives, in the units of the directives (ms, seconds, bytes). A new object has the defaults."""
+    """The values of all directives, in the directives' units (ms, seconds, bytes). A new object has the defaults."""
 
     __slots__ = tuple(directive.attribute for directive in DIRECTIVES)
 
@@ -129,7 +129,7 @@ class Settings:
         return self.cluster_port or (self.port or self.tls_port) + BUS_PORT_DISTANCE
 
     def copy(self) -> Settings:
-        """Return a second object with the same values. They are shared, because values are replaced and never mutated."""
+        """Return another object with the same values. They are shared: values are replaced and never mutated."""
         same = Settings()
         for directive in DIRECTIVES:
             setattr(same, directive.attribute, getattr(self, directive.attribute))
@@ -194,7 +194,7 @@ class Settings:
         return old
 
     def conflicts(self) -> list[str]:
-        """Return the conflicts between values that are valid on their own. The server checks them once, at its start."""
+        """Return the conflicts between values that are valid on their own. The server checks them once, at start."""
         found = []
         if self.bus_port > PORT_MAX:
             found.append(f"the bus port would be {self.bus_port}: choose a port up to 55535, or set cluster-port")
