@@ -1,4 +1,4 @@
-"""The tasks that the tests' workers run. `DISQUE_URL` names the nodes. `RUNS` is a file that gets a line for each run."""
+"""The tasks that the tests' workers run. `DISQUE_URL` names the nodes, `RUNS` a file that gets a line per run."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def serving(web):
 
 
 def events_of(client, path):
-    """Yield name and data of each event of a stream."""
+    """Yield the name and the data of each event of a stream."""
     with client.stream("GET", path) as answer:
         name = ""
         for line in answer.iter_lines():
