@@ -137,7 +137,7 @@ def test_a_task_that_ends_twice_keeps_its_first_result(app):
 
 
 def test_moments_and_expiry(app, inspect):
-    """This worker holds tasks with a countdown itself."""
+    """Celery's worker holds tasks with a countdown in its own memory."""
     at = datetime.now(UTC) + timedelta(seconds=3)
     result = task(app, "add", 1, 1).apply_async(eta=at)
     eventually(lambda: result.id in [each["request"]["id"] for each in inspect.scheduled()["contract@test"]])

@@ -150,7 +150,7 @@ def test_an_invented_fence_gets_nothing():
 
 
 def test_the_word_of_one_voter_ends_no_work():
-    """Spec CL9: no majority has confirmed the end of the job."""
+    """Spec CL9: no majority has confirmed the end of the work."""
     world = voters("abc")
     item = (b"Ll", b"one", 5, 0, 5, 0, 0, 0, 60_000, False, False)
     world["a"].claims.memory.grants.put(item, world["a"].now_ms)

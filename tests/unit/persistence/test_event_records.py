@@ -69,7 +69,7 @@ def test_a_later_format_is_left_alone():
 
 
 def test_the_first_format_is_read():
-    """It has no gaps. Everything else is the same."""
+    """The first format has no gaps between blocks. Everything else is the same."""
     assert decode_header("x", HEADER[:8] + b"\1" + HEADER[9:]) == decode_header("x", HEADER)
 
 

@@ -179,7 +179,7 @@ def test_a_journal_that_can_not_be_closed_says_why_and_goes_on():
 
 
 def test_lanes_never_wait_for_each_other():
-    """Reading or removing never holds up a write."""
+    """A read or a removal never delays a write."""
     journal, disk = make(segment_bytes=100)
     for _ in range(3):
         journal.append(RECORD)
