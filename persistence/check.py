@@ -1,8 +1,8 @@
-"""Checking: a journal is read from end to end and counted, or its jobs are collected, without a broker.
+"""Reads a whole journal without a broker, to count its records or to collect its jobs.
 
-`read` walks over the journal as a starting node would (recovery.py), and hands every block on. So it refuses the same
-journals as a node, with the same words. Two readers of blocks are here. `Tally` counts, and keeps only one number per
-living job. `JobCollector` keeps the jobs themselves, as items, and makes facts of them when asked.
+`read` walks over the journal as a starting node does (recovery.py), and passes every block to a reader. So it refuses
+the same journals as a node, with the same error texts. This module has two such readers. `Tally` counts, and keeps
+only one number per living job. `JobCollector` keeps the jobs themselves, as items. Its `jobs` turns them into facts.
 """
 
 # Stays Python: runs in programs only, and defines protocols.
@@ -51,7 +51,8 @@ from persistence.records import (
 )
 from persistence.recovery import ADVICE, DamagedJournalError, Recovery
 
-# A Tally keeps per job, in one number: segment, bytes of the base, and these bits.
+# A Tally keeps one number per job. From the lowest bit on, it has: the flags of the job's state, the bits _HAS_STATE
+# and _IS_ONCE, the bytes of its base, and the base's segment.
 _FLAGS: Final = 0xFF
 # Positions in the changeable part of a job: its queue, ms of life left, ms until due (docs/bus.md).
 PART_QUEUE_AT: Final = 2
@@ -68,14 +69,15 @@ class Reader(Protocol):
     """A receiver of the blocks, in order."""
 
     def take(self, number: int, block: Block) -> None:
-        """Take a block of segment `number`; FormatError if a record in it is malformed."""
+        """Take a block of segment `number`. FormatError if the block has a malformed record."""
 
 
 def read(folder: Folder, reader: Reader, progress: Callable[[int, int], None] | None = None) -> Recovery:
-    """Read all of a journal; the Recovery says how it ended.
+    """Read a whole journal. Return the Recovery, which says how the journal ended.
 
-    progress   called with bytes done and bytes in all
-    Raises DamagedJournalError or FormatError with the place named, OSError.
+    progress   called with the bytes read so far and the bytes in all
+
+    DamagedJournalError and FormatError name the place of the damage. Raises OSError, too.
     """
     recovery = Recovery(folder)
     dropped: set[int] = set()
@@ -99,7 +101,7 @@ def read(folder: Folder, reader: Reader, progress: Callable[[int, int], None] | 
 
 
 class SegmentTally:
-    """One segment's sums. `live_bytes` is about how much the bases of living jobs take."""
+    """The sums of one segment. `live_bytes` is the approximate size of the bases of living jobs."""
 
     __slots__ = ("block_count", "bytes", "job_count", "live_bytes", "live_jobs", "record_count")
 
@@ -118,7 +120,7 @@ class KindTally(NamedTuple):
 class Tally:
     """Sums over a journal.
 
-    segments        number -> SegmentTally; the live figures are right after `settle`
+    segments        number -> SegmentTally; its live figures are computed by `settle`
     always_blocks   blocks that were written under `appendfsync always`
     first_ms, last_ms   wall clock of the first and the last block
     """
@@ -186,7 +188,7 @@ class Tally:
                 jobs[item[ID_AT]] = known & ~_FLAGS | _HAS_STATE | item[STATE_AT][0]
 
     def settle(self) -> None:
-        """Compute how much of each segment lives; to be called when all was read."""
+        """Compute the live figures of each segment. Call it after the last block."""
         for segment in self.segments.values():
             segment.live_jobs = segment.live_bytes = 0
         for value in self._jobs.values():
@@ -197,8 +199,8 @@ class Tally:
     def kinds(self) -> list[KindTally]:
         """Return the sums per kind of record.
 
-        A GONE or DROPPED counts while the files that it names are there. Records of unknown kinds all count, because
-        their meaning is not known here.
+        A GONE or DROPPED record still counts while the journal has the segment that it names. All records of the kinds
+        without a rule here count. Records of unknown kinds are one sum, and none of them counts as live.
         """
         living = self._jobs.values()
         live = {
@@ -225,12 +227,12 @@ class Tally:
 
     @property
     def job_count(self) -> int:
-        """Return how many jobs live."""
+        """Return the number of living jobs."""
         return len(self._jobs)
 
     @property
     def live_bytes(self) -> int:
-        """Return about how many bytes the bases of living jobs take."""
+        """Return the approximate size of the bases of living jobs, in bytes."""
         return sum(segment.live_bytes for segment in self.segments.values())
 
     @property
@@ -255,7 +257,7 @@ class _Job:
 class JobCollector:
     """The living jobs of a journal, and its pauses.
 
-    pauses   queue -> (flags, version ms, node), as it was last
+    pauses   queue -> (flags, version ms, node) of its last record
     """
 
     def __init__(self) -> None:
@@ -277,10 +279,10 @@ class JobCollector:
             if kind == JOB:
                 for item in run[1:]:
                     check_base(item)
-                    # Queues and sets of holders are few: one object for all jobs that name them.
+                    # There are few queues and sets of holders, so jobs share one object for each.
                     item[QUEUE_AT] = one(item[QUEUE_AT], item[QUEUE_AT])
                     item[HOLDERS_AT] = one(item[HOLDERS_AT], item[HOLDERS_AT])
-                    jobs.pop(item[ID_AT], None)  # A base that was written anew takes the place of the new record.
+                    jobs.pop(item[ID_AT], None)  # A base that is written again moves to the position of its new record.
                     jobs[item[ID_AT]] = _Job(item, block.wall_ms, self._serial)
             elif kind == STATE:
                 for item in run[1:]:
@@ -305,11 +307,12 @@ class JobCollector:
         return len(self._jobs)
 
     def jobs(self, *, is_certain: bool, is_whole: bool) -> Iterator[Facts]:
-        """Yield the jobs as a restart would find them; expired ones included.
+        """Yield the jobs as a restart would find them, including expired ones.
 
-        is_certain   a clean shutdown: the journal has every change
-        is_whole     its tail is not torn
-        An at-most-once job that may have been delivered comes as delivered (spec O4).
+        is_certain   whether the shutdown was clean, so that the journal has every change
+        is_whole     whether the journal has no torn tail
+
+        An at-most-once job that may have been delivered is yielded as delivered (spec O4).
         """
         uncertain = self._uncertain if is_whole else self._serial
         for job in self._jobs.values():
@@ -320,9 +323,10 @@ class JobCollector:
 
 
 def _take_changes(base: list[Any], part: Any, since_ms: int) -> None:
-    """Put the changeable part of a STATE into a base that was written `since_ms` before. FormatError.
+    """Put the changeable part of a STATE record into a base that was written `since_ms` earlier. FormatError.
 
-    The spans of the part count from the STATE, and those of the base from the base.
+    The part counts its spans from the time of the STATE record. A base counts them from its own time, so they grow by
+    `since_ms`.
     """
     if not isinstance(part, list | tuple) or len(part) <= PART_DUE_AT or type(part[PART_QUEUE_AT]) is not bytes:
         raise FormatError("a malformed state record")
@@ -344,13 +348,13 @@ class RecordReceiver(Protocol):
 
 
 class RecordFeed:
-    """A reader of blocks that hands on every record."""
+    """A reader of blocks that passes every record to `show`."""
 
     def __init__(self, show: RecordReceiver) -> None:
         self._show = show
 
     def take(self, number: int, block: Block) -> None:
-        """Hand on the records of a block."""
+        """Pass on the records of a block."""
         show = self._show
         for run in block.runs:
             kind = run[0]
@@ -359,13 +363,13 @@ class RecordFeed:
 
 
 def described_state(packed: bytes) -> tuple[int, int]:
-    """Return (flags, ms until it is due or -1) of a base's or a STATE's bytes."""
+    """Return the flags of a base's or a STATE's bytes, and the ms until the job is due, or -1."""
     flags, due_ms = BASE_STATE.unpack_from(packed)
     return flags, due_ms
 
 
 def described_numbers(packed: bytes) -> dict[str, int]:
-    """Return the other numbers of a STATE's bytes, as far as their format goes."""
+    """Return the other numbers of a STATE's bytes, by name. Older formats have fewer of them."""
     layouts = (STATE_FIELDS, STATE_FIELDS_V2)
     layout = next((layout for layout in layouts if len(packed) >= layout.size), STATE_FIELDS_V1)
     names = ("attempt", "nacks", "deliveries", "version")

@@ -1,12 +1,13 @@
 """Chain: the closed files of which a journal consists, and their removal.
 
-A journal is a chain of segments, and a segment is mostly one file. After a disk error it continues in another file (a
-*part*). The header of each file names all files before it that count, so the newest file defines the journal.
+A journal is a chain of segments, and a segment is usually one file. After a disk error the segment continues in another
+file (a *part*). The header of each file names all earlier files that still count. So the newest file defines the
+journal.
 
-A segment in which nothing lives is *dropped*: a record says so. When that record is on disk the files of the segment
-are removed, in the lane for which nothing waits. The record is repeated as long as the header of the newest file names
-the segment. The first such record may stand in a segment that is dropped itself. While files are being copied
-(`hold`) none is removed. rewrite.py decides which segments to drop.
+A segment without live records is *dropped*: a DROPPED record says so. When that record is on disk, the files of the
+segment are removed. Removals run in the READING lane, so they delay no write. The DROPPED record is repeated as long
+as the header of the newest file names the segment, because the segment with the first one may itself be dropped. While
+files are being copied (`hold`), none is removed. rewrite.py decides which segments to drop.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from persistence.records import Part, file_name
 class Chain:
     """The closed files of one journal.
 
-    files        in order
-    named        segments that the header of the file being written names
-    on_removed   called when files were removed, or with the error, and with the bytes they had
+    files        the closed files, in order
+    named        the segments that the header of the file being written names
+    on_removed   called after a removal, with its error or None, and with the bytes of the files
     """
 
     def __init__(self, disk: Disk, on_removed: Callable[[OSError | None, int], None], files: Iterable[Part]) -> None:
@@ -31,14 +32,14 @@ class Chain:
         self.named: frozenset[int] = frozenset()
         self._disk = disk
         self._on_removed = on_removed
-        # The last part of each segment that has a file, or may have.
+        # The last part of each segment that has a file or may have one.
         self._last_part: dict[int, int] = {}
         for file in self.files:
             self.took(file.number, file.part)
-        # Segments whose DROPPED record is on its way: number, its position.
+        # Segments whose DROPPED record is not on disk yet: the segment's number, and the record's position.
         self._drops: deque[tuple[int, int]] = deque()
         self._removing: set[int] = set()
-        # While files are being copied none is removed; these removals wait.
+        # The number of copies in progress. Meanwhile no file is removed, and removals wait in _held.
         self._holds = 0
         self._held: list[list[Part]] = []
 
@@ -49,23 +50,23 @@ class Chain:
         return self._last_part.get(number, -1) + 1
 
     def took(self, number: int, part: int) -> None:
-        """Take a name: its file exists, or remains of a failed try do and would be in the way of another one."""
+        """Mark the name of a part as used: its file exists, or a failed attempt left a file of this name behind."""
         self._last_part[number] = max(self._last_part.get(number, -1), part)
 
     def has_files(self, number: int) -> bool:
-        """Whether there are files of this segment, or they are being removed."""
+        """Return whether this segment has files, including files that are being removed."""
         return number in self._last_part
 
     # -- questions -----------------------------------------------------------------------------------
 
     @property
     def going(self) -> set[int]:
-        """Return the segments being dropped: the record is on its way to the disk, or their files are being removed."""
+        """Return the segments being dropped: their record is not on disk yet, or their files are being removed."""
         return {number for number, _ in self._drops} | self._removing
 
     @property
     def is_dropping(self) -> bool:
-        """Whether records of dropped segments are on their way to the disk."""
+        """Return whether DROPPED records are not on disk yet."""
         return bool(self._drops)
 
     def before(self, number: int) -> list[int]:
@@ -77,7 +78,7 @@ class Chain:
         return [file for file in self.files if file.number == number]
 
     def up_to(self, number: int) -> list[Part]:
-        """Return the files up to this segment, oldest first; those that only wait to be removed included."""
+        """Return the files up to this segment, oldest first, including files that wait to be removed."""
         held = [file for files in self._held for file in files if file not in self.files]
         return sorted(file for file in (*held, *self.files) if file.number <= number)
 
@@ -104,17 +105,17 @@ class Chain:
         return sorted((self.named - left | self.going) - {number})
 
     def drop(self, number: int, position: int) -> None:
-        """Remove the files of this segment when the journal is on disk up to `position`."""
+        """Remove the files of this segment as soon as the journal is on disk up to `position`."""
         assert not self._drops or self._drops[-1][1] <= position
         self._drops.append((number, position))
 
     def safe(self, synced: int) -> None:
-        """Remove files that are due, for the journal is on disk up to `synced`."""
+        """Remove the files whose DROPPED record is on disk. The journal is on disk up to `synced`."""
         while self._drops and not self._holds and self._drops[0][1] <= synced:
             self._remove(self.parts_of(self._drops.popleft()[0]))
 
     def begin_anew(self) -> None:
-        """Remove all of these files: the newest file names none of them any more."""
+        """Remove all closed files, because the header of the newest file names none of them any more."""
         old, self.files = self.files, []
         for number in sorted({part.number for part in old}):
             self._remove([part for part in old if part.number == number])
@@ -124,7 +125,7 @@ class Chain:
         self._holds += 1
 
     def release(self, synced: int) -> None:
-        """Allow removals again, and make those that waited."""
+        """Allow removals again, and start those that waited."""
         assert self._holds > 0
         self._holds -= 1
         if not self._holds:
@@ -148,7 +149,7 @@ class Chain:
 
         def done(outcome: OSError | None) -> None:
             self._removing -= numbers
-            # A file that can't be removed stays part of the chain: jobs that are gone there must stay known as gone.
+            # A file that can't be removed stays in the chain. So the records of the ends of its jobs are kept, too.
             if outcome is None:
                 self.files = [file for file in self.files if file not in files]
                 for number in sorted(numbers):

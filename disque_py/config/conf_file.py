@@ -1,11 +1,11 @@
-"""Reading config files, `include`, the environment and the directives of the command line.
+"""Reads config files with their `include` lines, the environment, and the directives of the command line.
 
 Later lines win. The environment comes after the file, and the command line comes last (spec D1). All problems are
-collected, so one attempt to start shows all of them. Files are reached through `read` and `is_directory` only.
+collected, so one attempt to start shows all of them. The reader opens files only through `read` and `is_directory`.
 
-A variable `DISQUE_<DIRECTIVE>` sets one directive, as in DISQUE_TCP_BACKLOG. Other programs have variables of this
-prefix, too, such as the addresses of a Kubernetes service that is called disque. Only a name that looks like a misspelt
-directive is an error. The others are in `ignored`.
+A variable `DISQUE_<DIRECTIVE>` sets one directive: DISQUE_TCP_BACKLOG sets tcp-backlog. Other programs set variables
+with this prefix, too. Kubernetes does for the addresses of a service with the name disque. So an unknown name is an
+error only if it looks like a misspelt directive. The other unknown names are in `ignored`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEXT_STEP: Final = (
 )
 
 PREFIX: Final = "DISQUE_"
-# Variables that other programs of this project read. They are no directives.
+# Variables that other programs of this project read. They do not name directives.
 OTHER_VARIABLES: Final = (
     "DISQUE_CHECKOUT_AGAIN",
     "DISQUE_PY_ASSERTS",
@@ -41,9 +41,9 @@ OTHER_VARIABLES: Final = (
     "DISQUE_VENV",
     "DISQUE_WORKER_PARENT",
 )
-# Variables that click derives from the names of our programs: for completion in shells, and for options.
+# Variables that click derives from the names of the project's programs, for shell completion and for options.
 OF_PROGRAMS: Final = re.compile(r"_?DISQUE_\w+_COMPLETE|DISQUE_(?:EXPORTER|GATEWAY)(?:_\w+)?")
-# Variables with which Kubernetes and Docker links tell containers the address of a service called disque or disque-….
+# Variables in which Kubernetes and Docker links give containers the address of a service called disque or disque-….
 SERVICE: Final = re.compile(
     r"DISQUE_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_\w+)?)"
 )
@@ -57,8 +57,8 @@ INCLUDE_DEPTH_MAX: Final = 16
 class Problem:
     """A line that can't be accepted.
 
-    line_number counts the lines of a file, or the options of the command line, from 1. It is 0 if the problem is not in
-    a single line.
+    line_number is the line of a file, or the number of an option on the command line, from 1. It is 0 if the problem
+    is not in a single line.
     """
 
     source: str
@@ -89,9 +89,9 @@ class ConfigError(Exception):
 class ConfigReader:
     """A reader that applies sources, one after the other, to a Settings object.
 
-    included        names of directives set by included files
+    included        names of directives that included files set
     ignored         names of environment variables that begin with DISQUE_ and name no directive
-    check           called after each line with its directive's name; DirectiveError for an impossible line
+    check           called after each line with settings and the directive's name; raises DirectiveError to refuse it
     directory       the base of relative paths; a `dir` line changes it for the lines after it
     """
 
@@ -114,7 +114,7 @@ class ConfigReader:
         settings.dir = directory
 
     def read_text(self, text: str, source: str, depth: int = 0) -> None:
-        """Apply the lines of a file. Reports call it `source`."""
+        """Apply the lines of a file. Reports of problems name the file by `source`."""
         for line_number, raw in enumerate(text.split("\n"), 1):
             line = raw.strip()
             if not line or line.startswith("#"):
@@ -127,8 +127,8 @@ class ConfigReader:
     def read_environment(self, environ: Mapping[str, str]) -> int:
         """Apply the variables that name directives, in the table's order. Return their number.
 
-        An empty variable counts as not set. The value is one word. For a directive of several words, it is the rest of
-        a config line behind the directive's name, or several such lines.
+        An empty variable counts as not set. The value is one word. A directive of several words takes the words that
+        follow its name in a config line. Several lines are allowed.
         """
         wanted = {_variable(name): name for name in (INCLUDE, *BY_NAME)}
         found = [(variable, name) for variable, name in wanted.items() if environ.get(variable, "").strip()]
@@ -160,7 +160,7 @@ class ConfigReader:
         return count
 
     def read_options(self, options: Sequence[str]) -> None:
-        """Apply `--name value …` groups. Blanks inside one argument of the shell are kept."""
+        """Apply groups of `--name value …`. An argument keeps its blanks."""
         groups: list[list[str]] = []
         for word in options:
             if word.startswith("--") and len(word) > 2:
@@ -229,7 +229,7 @@ def _variable(name: str) -> str:
 
 
 def _without_secret(line: str) -> str:
-    """Return the line without a secret, because reports end up in logs."""
+    """Return the line with its secret hidden, because reports end up in logs."""
     name, *rest = line.split(None, 1)
     directive = BY_NAME.get(name.removeprefix("--").lower())
     return f"{name} {HIDDEN}" if rest and directive is not None and directive.is_secret else line

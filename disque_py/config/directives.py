@@ -1,8 +1,8 @@
 """The table of directives: name, kind, default, help, and where each may be used.
 
 CONFIG, the config file, conf/disque.conf (sample.py) and the attributes of `Settings` derive from this table, or tests
-compare them with it. The ranges are the original's unless it accepted nonsense (spec D4, Q5, Q24). docs/divergence.md
-explains our own directives and ranges.
+compare them with it. The ranges are those of the original, unless it accepted senseless values (spec D4, Q5, Q24).
+docs/divergence.md explains the directives and ranges that the original does not have.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from disque_py.config.kinds import (
 )
 
 # How CONFIG REWRITE treats the lines of a directive.
-MANAGED: Final = "managed"  # They are written again from the value in force.
-KEPT: Final = "kept"  # They stay as they are.
-NEVER: Final = "never"  # There are none: the directive is not valid in files.
+MANAGED: Final = "managed"  # The lines are written again from the value in force.
+KEPT: Final = "kept"  # The lines stay as they are.
+NEVER: Final = "never"  # The directive is not valid in files.
 
-# A job's pairs have to fit into a frame of the bus.
+# The meta pairs of a job have to fit into a frame of the bus.
 META_PAIRS_MAX: Final = 1_000
 MB: Final = 1 << 20
 GB: Final = 1 << 30
@@ -641,7 +641,7 @@ BY_NAME: Final = {directive.name: directive for directive in DIRECTIVES}
 INCLUDE: Final = "include"  # No value: conf_file.py reads the file.
 INCLUDE_HELP: Final = "Read another file at this point. Later lines win, so lines after this one override that file."
 
-# Prefixes of Redis's directives that Disque never had, for a better message than "bad directive".
+# Prefixes of Redis's directives that Disque never had. The error says so instead of "there is no directive".
 REDIS_ONLY_PREFIXES: Final = (
     "acl",
     "cluster-enabled",

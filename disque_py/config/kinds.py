@@ -1,8 +1,8 @@
 """Kinds of values of directives: how each is read, checked and written.
 
 `parse` takes the words after the directive's name and returns the value, or raises ValueError with the reason. `merge`
-combines the value with a further line of the same directive; usually the later line wins. `text` is the value as CONFIG
-GET shows it. `lines` is the value in a config file, one list of words per line. Parsing those lines gives the value
+combines the value with a further line of the same directive. Usually the later line wins. `text` is the value as CONFIG
+GET shows it. `lines` is the value in a config file, one list of words per line. Parsing these lines gives the value
 back.
 """
 
@@ -22,7 +22,7 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 class RefusedError(ValueError):
-    """The error of a well-formed value that this version doesn't support. CONFIG SET, too, shows the text."""
+    """The error of a well-formed value that this version doesn't support. CONFIG SET shows its text, too."""
 
 
 class OutputLimit(NamedTuple):
@@ -49,18 +49,18 @@ class Seed(NamedTuple):
 
 
 class Kind:
-    """A single word. The kinds below refine it."""
+    """A kind whose value is a single word. The other kinds derive from it."""
 
     takes_many_words = False
 
     def parse(self, words: Sequence[str]) -> Any:
-        """Return the value of a line. ValueError with the reason."""
+        """Return the value of a line. Raise ValueError with the reason if the words are wrong."""
         if len(words) != 1:
             raise ValueError(f"{WRONG_COUNT}: give one value, in quotes if it has blanks")
         return self.parse_word(words[0])
 
     def parse_word(self, word: str) -> Any:
-        """Return the value of a single word. ValueError with the reason."""
+        """Return the value of a single word. Raise ValueError with the reason if the word is wrong."""
         return word
 
     def merge(self, current: Any, parsed: Any) -> Any:
@@ -72,7 +72,7 @@ class Kind:
         return str(value)
 
     def lines(self, value: Any) -> list[list[str]]:
-        """Return the value as lines of a config file; none if only a missing line means this value."""
+        """Return the value as lines of a config file. Return no lines if only a missing line means this value."""
         return [[self.text(value)]]
 
 
@@ -104,7 +104,7 @@ class RefusedFlag(Flag):
 
 
 class Integer(Kind):
-    """An integer of a range. With `is_clamped`, values outside become the nearest bound."""
+    """An integer within a range. With `is_clamped`, a value outside the range becomes the nearest bound."""
 
     def __init__(self, low: int, high: int = BYTES_MAX, *, is_clamped: bool = False) -> None:
         self.low = low
@@ -127,20 +127,20 @@ class Integer(Kind):
 class KeepAlive(Integer):
     """Seconds. `yes` and `no` are accepted as well, as in the original's CONFIG SET (spec Q24)."""
 
-    YES_SECONDS: Final = 300  # Redis's default; the original's one second would be a flood.
+    YES_SECONDS: Final = 300  # Redis's default. The original took one second, which sends far too many probes.
 
     def __init__(self) -> None:
-        super().__init__(0, 32_767)  # Larger idle times are refused by Linux.
+        super().__init__(0, 32_767)  # Linux refuses larger idle times.
 
     def parse_word(self, word: str) -> int:
-        """Return the seconds of silence before the first probe; 0: no probes."""
+        """Return the seconds of silence before the first probe. 0 means no probes."""
         if word.lower() in ("yes", "no"):
             return self.YES_SECONDS if word.lower() == "yes" else 0
         return super().parse_word(word)
 
 
 class Memory(Kind):
-    """Bytes of a range, written with units."""
+    """A number of bytes within a range, written with units."""
 
     def __init__(self, low: int = 0, high: int = BYTES_MAX) -> None:
         self.low = low
@@ -174,7 +174,7 @@ class Octal(Kind):
 
 
 class Choice(Kind):
-    """One of a few words, in any case."""
+    """One of a few words, in upper or lower case."""
 
     def __init__(self, *words: str) -> None:
         self.words = words
@@ -188,7 +188,7 @@ class Choice(Kind):
 
 
 class Text(Kind):
-    """Any text up to a number of bytes; empty means none."""
+    """Any text up to a number of bytes. An empty text means none."""
 
     def __init__(self, bytes_max: int = 4096, *, may_be_empty: bool = True) -> None:
         self.bytes_max = bytes_max
@@ -206,7 +206,7 @@ class Text(Kind):
 
 
 class PlaceName(Text):
-    """The name of a data centre or a zone, as nodes tell each other. Empty means none."""
+    """The name of a data centre or a zone, which nodes tell each other. An empty name means none."""
 
     def __init__(self) -> None:
         super().__init__(64)
@@ -247,7 +247,7 @@ class Addresses(Kind):
         return " ".join(value)
 
     def lines(self, value: tuple[str, ...]) -> list[list[str]]:
-        """Return one line with the addresses; none for all addresses."""
+        """Return one line with the addresses. Return no lines if the value means all addresses."""
         return [list(value)] if value else []
 
 
@@ -276,7 +276,7 @@ class Seeds(Kind):
         return " ".join(self._seed_text(seed) for seed in value)
 
     def lines(self, value: tuple[Seed, ...]) -> list[list[str]]:
-        """Return one line with the seeds; none without seeds."""
+        """Return one line with the seeds. Return no lines without seeds."""
         return [[self._seed_text(seed) for seed in value]] if value else []
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Amounts of memory as people write them: `64mb`, `1gb`, `1000`.
 
-Units (spec D2) may have any case. No unit or `b` means bytes. `k` `m` `g` are powers of 1000, `kb` `mb` `gb` powers of
-1024. An unknown unit is an error: `10zb` must not become ten bytes (spec Q5).
+Units (spec D2) ignore case. No unit or `b` means bytes. `k` `m` `g` are powers of 1000, `kb` `mb` `gb` powers of 1024.
+An unknown unit is an error: `10zb` must not become ten bytes (spec Q5).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parse_memory(text: str) -> int:
 
 
 def memory_text(value_bytes: int) -> str:
-    """Return the shortest exact text: with gb, mb or kb if that is exact, else plain bytes."""
+    """Return the amount with the largest unit of gb, mb and kb that is exact, else in plain bytes."""
     for unit in ("gb", "mb", "kb"):
         if value_bytes and value_bytes % UNITS[unit] == 0:
             return f"{value_bytes // UNITS[unit]}{unit}"

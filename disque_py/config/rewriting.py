@@ -1,8 +1,8 @@
 """CONFIG REWRITE as text: makes the new config file from the old one and the values in force.
 
-Comments, order, unknown lines and the lines of directives marked KEPT survive. A managed directive replaces its own
-lines in place. It is added at the end only if it differs from its default (spec D3). server/settings_file.py writes the
-result safely.
+Comments, the order of lines, unknown lines and the lines of KEPT directives stay. The lines of a MANAGED directive are
+replaced in place. A directive without a line is added at the end, only if its value differs from the default (spec D3).
+server/settings_file.py writes the result safely.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ALWAYS_WRITTEN: Final = "dir"
 def rewrite(old_text: str, settings: Settings, included: Collection[str] = ()) -> str:
     """Return the new text of the main config file.
 
-    `included` names the directives that included files set. Such a directive is added even at its default: else the
-    included file would win at the next start.
+    `included` names the directives that included files set. Such a directive is added even if it has its default value.
+    Otherwise the value of the included file would win at the next start.
     """
     wanted = {item.name: _lines(item, settings) for item in DIRECTIVES if item.rewriting == MANAGED}
     kept = [_new_line(line, wanted) for line in old_text.split("\n")]
@@ -42,7 +42,7 @@ def rewrite(old_text: str, settings: Settings, included: Collection[str] = ()) -
 
 
 def _new_line(line: str, wanted: dict[str, list[str]]) -> str:
-    """Return the replacement of an old line. Lines that are used are taken from `wanted`."""
+    """Return the replacement of an old line. If it is a line of `wanted`, it is removed from there."""
     stripped = line.strip()
     if not stripped or stripped.startswith("#"):
         return stripped
@@ -67,7 +67,7 @@ def _collapse_blanks(lines: list[str]) -> list[str]:
 
 
 def _lines(directive: Directive, settings: Settings) -> list[str]:
-    """Return the lines for the value in force, those that differ from the default first."""
+    """Return the lines for the value in force. Lines that differ from the default come first."""
     lines = _written(directive, getattr(settings, directive.attribute))
     defaults = _default_lines(directive)
     return sorted(lines, key=lambda line: line in defaults)

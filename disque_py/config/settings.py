@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HIDDEN: Final = "(hidden)"
-BUS_PORT_DISTANCE: Final = 10_000  # The bus port is the client port plus this, as in the original.
+BUS_PORT_DISTANCE: Final = 10_000  # The distance from the client port to the default bus port, as in the original.
 PORT_MAX: Final = 65_535
 # The similarity that makes one name a misspelling of another, and the longest name that is compared.
 SLIP_RATIO: Final = 0.8
@@ -26,9 +26,9 @@ FIXED: Final = "It can't be changed while the node runs: set it in the configura
 
 
 class DirectiveError(Exception):
-    """A refused name or value; nothing was changed.
+    """The error of a refused name or value. No value was changed.
 
-    For a line of a file `text` is the reason. For CONFIG SET it is the whole error reply, code included.
+    For a line of a file, `text` is the reason. For CONFIG SET, it is the whole error reply with its code.
     """
 
     def __init__(self, text: str) -> None:
@@ -37,7 +37,7 @@ class DirectiveError(Exception):
 
 
 class Settings:
-    """All values. A new object has the defaults. Units are those of the directive (ms, seconds, bytes)."""
+    """The values of all directives, in the directives' units (ms, seconds, bytes). A new object has the defaults."""
 
     __slots__ = tuple(directive.attribute for directive in DIRECTIVES)
 
@@ -125,18 +125,18 @@ class Settings:
 
     @property
     def bus_port(self) -> int:
-        """The port for other nodes: cluster-port, or the client port + 10000."""
+        """The port for other nodes: cluster-port if it is set, else the client port + 10000."""
         return self.cluster_port or (self.port or self.tls_port) + BUS_PORT_DISTANCE
 
     def copy(self) -> Settings:
-        """Return another object with the same values. Values are replaced, never changed."""
+        """Return another object with the same values. They are shared: values are replaced and never mutated."""
         same = Settings()
         for directive in DIRECTIVES:
             setattr(same, directive.attribute, getattr(self, directive.attribute))
         return same
 
     def value(self, name: str) -> Any:
-        """Return the value of a directive by its name in lower case. KeyError."""
+        """Return the value of a directive by its name in lower case. KeyError for an unknown name."""
         return getattr(self, BY_NAME[name].attribute)
 
     def restore(self, name: str, value: Any) -> None:
@@ -144,13 +144,13 @@ class Settings:
         setattr(self, BY_NAME[name.lower()].attribute, value)
 
     def get_text(self, name: str) -> str:
-        """Return the value as CONFIG GET shows it: empty or `(hidden)` for secrets. KeyError for unknown names."""
+        """Return the value as CONFIG GET shows it. A secret is empty or `(hidden)`. KeyError for an unknown name."""
         directive = BY_NAME[name.lower()]
         text = directive.kind.text(getattr(self, directive.attribute))
         return HIDDEN if directive.is_secret and text else text
 
     def matching(self, pattern: str) -> list[tuple[str, str]]:
-        """Return names, in the order of the table, and values for CONFIG GET. Any case matches (spec D4)."""
+        """Return names and values for CONFIG GET, in the order of the table. The pattern ignores case (spec D4)."""
         return [
             (directive.name, self.get_text(directive.name))
             for directive in DIRECTIVES
@@ -160,9 +160,9 @@ class Settings:
     def set_text(self, name: str, words: Sequence[str], source: str = "file") -> Any:
         """Change one value. Return the old one, for `restore`.
 
-        With `source` "file" (also for the command line), `words` are those behind the name. With "set" they are the one
-        value of CONFIG SET. DirectiveError if the name is unknown or not allowed there, or if the value is wrong. Its
-        texts for CONFIG SET are those of spec R8.
+        `source` is "file" for a file or the command line, and `words` are then the words after the name. With "set",
+        `words` are the one value of CONFIG SET. DirectiveError if the name is unknown or not allowed in this source, or
+        if the value is wrong. For CONFIG SET, spec R8 has the error texts.
         """
         directive = BY_NAME.get(name.lower())
         if source == "set":
@@ -194,7 +194,7 @@ class Settings:
         return old
 
     def conflicts(self) -> list[str]:
-        """Return the conflicts between values that are valid one by one. Checked once, before the server starts."""
+        """Return the conflicts between values that are valid on their own. The server checks them once, at start."""
         found = []
         if self.bus_port > PORT_MAX:
             found.append(f"the bus port would be {self.bus_port}: choose a port up to 55535, or set cluster-port")
@@ -222,13 +222,13 @@ class Settings:
 
 
 def close_name(name: str) -> str:
-    """Return the directive that `name` misspells; empty if there is none."""
+    """Return the directive that `name` seems to misspell, or an empty text."""
     found = get_close_matches(name.lower(), BY_NAME, 1, SLIP_RATIO) if len(name) <= SLIP_CHARS_MAX else []
     return found[0] if found else ""
 
 
 def did_you_mean(name: str) -> str:
-    """Return the end of an error's text about an unknown directive."""
+    """Return a suggestion to append to the error text about an unknown directive, or an empty text."""
     meant = close_name(name)
     return f". Did you mean '{meant}'?" if meant else ""
 

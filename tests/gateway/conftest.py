@@ -1,4 +1,4 @@
-"""Fixtures: three real nodes, and gateways in front of them. Without the extra nothing is collected."""
+"""Fixtures: three real nodes, and gateways in front of them. Without the gateway's extra, no test is collected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _names = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def nodes():
-    """Three linked nodes to which nothing bad happens."""
+    """Three linked nodes, which no test stops or breaks."""
     from disque_py import testing
 
     with testing.cluster(3) as cluster:
@@ -35,7 +35,7 @@ def gateway(nodes):
 
 @pytest.fixture
 def make_gateway(nodes):
-    """Makes gateways: make_gateway(setting=value, …)."""
+    """A function that makes gateways: make_gateway(setting=value, …)."""
     from gateways import RunningGateway
 
     made = []
@@ -51,5 +51,5 @@ def make_gateway(nodes):
 
 @pytest.fixture
 def queue():
-    """A name that no other test has."""
+    """The name of a queue that no other test uses."""
     return f"q{next(_names)}"

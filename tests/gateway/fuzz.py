@@ -1,8 +1,9 @@
 """schemathesis against the gateway's own OpenAPI: `make fuzz-gateway`.
 
-A cluster of one node and a gateway run as long as the tests. An answer with a status that OpenAPI does not name is a
-failure, as is a 5xx that the table of errors does not have (fuzz_checks.py). Streams and batches have no JSON, so they
-are left out. Arguments go to schemathesis. It runs in a folder of its own, where it keeps its cache.
+A cluster of one node and a gateway run during the tests. A run fails if an answer has a status that OpenAPI does not
+name, or a 5xx that the table of errors does not have (fuzz_checks.py). Streams and batches are left out, because they
+are not JSON. The program's arguments are passed to schemathesis, which runs in a temporary folder and has its cache
+there.
 """
 
 from __future__ import annotations

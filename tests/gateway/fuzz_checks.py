@@ -1,4 +1,4 @@
-"""The check of fuzz.py: a 5xx is a problem with a code of the table, at its status, and no fault of the gateway."""
+"""The check of fuzz.py: a 5xx has a code of the table of errors, and the status of that code. FAULT is a failure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from disque_py.gateway.problems import BY_CODE
 
 @schemathesis.check
 def only_server_errors_of_the_table(ctx: Any, response: Any, case: Any) -> None:
-    """Fail for FAULT, and for an answer from 500 on that the table does not have."""
+    """Fail for an answer with a status of 500 or above that has the code FAULT, or that the table does not have."""
     if response.status_code >= 500:
         code = response.json().get("code")
         assert code != "FAULT", response.text

@@ -1,14 +1,15 @@
 """Ratios of the gateway's speed: `make gateway-ratios`, with the extras gateway and ratios (Starlette).
 
-`ratios.py doors` is about the doors, `ratios.py console` about the console; without a word both are measured.
+`ratios.py doors` measures HTTP and gRPC, `ratios.py console` the console. Without an argument, both are measured.
 
-A node, a gateway and a bare Starlette handler run as processes of their own, each on loopback. Every ratio is one of
-figures of the same run, taken in turns: A B A B. It prints the CPU time of the gateway for a single add over that of
-the bare handler, and the jobs per second of batches of 100 over those of the client, which adds by pipelines. A gRPC
-stream takes and completes jobs, beside the client, which does the same a hundred at a time.
+A node, a gateway and a bare Starlette handler run as separate processes on loopback. Both figures of a ratio come from
+the same run, in which the two sides alternate: A B A B. The first ratio is the gateway's CPU time for a single add,
+divided by that of the bare handler. The second ratio is the jobs per second of batches of 100, divided by those of the
+client with pipelines. In the third one, a gRPC stream takes and completes jobs. The client does the same, a hundred
+jobs at a time.
 
-For the console, three nodes have 10,000 queues with a job each. Pages are fetched one after the other, and while the
-gateway looks at the nodes. Each line has the median and the longest time of a page.
+For the console, three nodes have 10,000 queues with one job each. Pages are fetched one after the other, also while
+the gateway looks at the nodes. Each line has the median and the longest time of a page.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def wait_for(port: int) -> None:
-    """Return when a port is served."""
+    """Wait until a server listens on a port."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         connection = http.client.HTTPConnection(HOST, port, timeout=5)
@@ -109,7 +110,7 @@ def batches(port: int) -> float:
 
 
 def stream(port: int) -> float:
-    """Return the jobs per second that one Consume takes and completes."""
+    """Return the jobs per second that one Consume stream takes and completes."""
     method = next(each for each in descriptors.methods(descriptors.QUEUES) if each.name == "Consume")
     made, answer = descriptors.request_class(method), descriptors.message(method.output_type.full_name)
     requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -153,7 +154,7 @@ def pipelined(node: testing.Node) -> float:
 
 
 def pages() -> None:
-    """Print the time that pages of the console take with many queues."""
+    """Print how long pages of the console take with many queues."""
     with testing.cluster(3) as cluster, tempfile.TemporaryDirectory() as folder:
         with cluster.client() as client:
             for begin in range(0, QUEUES, 500):
@@ -187,7 +188,7 @@ def pages() -> None:
 
 
 def wait_for_queues(port: int) -> None:
-    """Return when the gateway has seen all queues."""
+    """Wait until the gateway has seen all queues."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with urllib.request.urlopen(f"http://{HOST}:{port}/v1/queues?limit=1", timeout=120) as answer:

@@ -1,4 +1,4 @@
-"""Operations on one job: another time, and its history."""
+"""Operations on one job: a change of its time, and its history."""
 
 from __future__ import annotations
 

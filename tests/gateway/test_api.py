@@ -1,4 +1,4 @@
-"""HTTP: jobs from end to end, limits, wrong input, callers that hang up."""
+"""The HTTP API: jobs from end to end, limits, wrong input, and callers that hang up."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def logged_in(gateway, token):
 
 @pytest.fixture
 def visitor(gateway):
-    """A visitor who may do everything."""
+    """A visitor with all permissions."""
     return Visitor(gateway)
 
 
@@ -67,7 +67,7 @@ def test_every_page_is_served_without_javascript_from_outside(gateway, visitor, 
 
 @pytest.fixture(scope="module")
 def voters(nodes):
-    """Voters, so that there may be locks."""
+    """Nodes with voters, which locks need."""
     with nodes.client() as client:
         if not client.cluster_voters().voters:
             client.cluster_voters_init(*(node.id for node in client.hello().nodes))
@@ -218,7 +218,7 @@ def test_a_filter_by_reason_applies_to_all_that_match(gateway, visitor, queue):
 
 
 def errored(gateway, queue, reason):
-    """Add a job that fails for good; its id."""
+    """Add a job and fail it for good. Return its id."""
     job = add(gateway, queue)
     gateway.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 5000})
     gateway.post(f"/v1/jobs/{job}/fail", {"final": True, "reason": reason})
@@ -290,7 +290,7 @@ def test_a_job_is_added_again_with_its_bytes_and_its_priority(gateway, visitor, 
     assert ">AP8B</textarea>" in text
     assert ("a:b" in text, "left out: c:d" in text) == (True, True)
     reply = visitor.do("enqueue", queue=queue, encoding="base64", body="AP8B", priority=found["priority"])
-    job_id = unquote(reply.headers["location"].partition("id=")[2].partition("&")[0])  # It may have a slash.
+    job_id = unquote(reply.headers["location"].partition("id=")[2].partition("&")[0])  # A job id may contain a slash.
     copy = gateway.get(f"/v1/jobs/{quote(job_id, safe='')}").json
     assert (copy["body_base64"], copy["priority"]) == ("AP8B", -7)
     plain = add(gateway, queue)

@@ -1,6 +1,6 @@
-"""The console in Chromium: every page in both colour schemes, accessibility, stored text that attacks, live parts.
+"""The console in Chromium: every page in both colour schemes, accessibility, malicious stored text, live parts.
 
-Needs the extra `[browser]` and Chromium (Debian's package); without them nothing here runs.
+Needs the extra `[browser]` and Debian's package of Chromium. Without them, the tests are skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium."""
+    """A running Chromium."""
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield found
@@ -40,7 +40,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def shop(nodes):
-    """A gateway whose queues have jobs in every state, with text that attacks; the id of an errored job."""
+    """A gateway whose queues have jobs in every state, with malicious text, and the id of an errored job."""
     with nodes.client() as client:
         if not client.cluster_voters().voters:
             client.cluster_voters_init(*(node.id for node in client.hello().nodes))
@@ -69,7 +69,7 @@ ADDRESSES = {
 
 @pytest.mark.parametrize("name", [*PAGES, "login"])
 def test_a_page_can_be_used_by_all_on_any_screen(browser, shop, name):
-    """No violation of WCAG AA, nothing wider than a phone, no error, nothing refused by the policy, no attack."""
+    """A page obeys WCAG AA and its content policy, fits a phone, has no errors, and runs no stored script."""
     gateway, job = shop
     page = browser.new_page()
     told = []
@@ -154,7 +154,7 @@ def test_it_works_without_javascript(browser, shop):
 
 
 def test_the_header_leads_to_the_same_page_of_another_cluster(browser, nodes):
-    """The address holds the cluster, so each page and form is about one."""
+    """The address names the cluster, so each page and form is about one cluster."""
     with testing.node() as node:
         gateway = RunningGateway(nodes.url, clusters=f"eu={node.url}", poll_ms=300)
         try:

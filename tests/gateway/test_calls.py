@@ -16,7 +16,7 @@ from rpc_client import RpcClient
 
 @pytest.fixture(scope="module")
 def guarded(nodes, tmp_path_factory):
-    """A gateway with a token per role, for queues that begin with `rpc`; a job in one, and one in another queue."""
+    """A gateway with a token per role for queues that begin with `rpc`; a job in such a queue, one in another."""
     path = tmp_path_factory.mktemp("access") / "access.toml"
     entries = [token_entry(role, f"dq_{role}", [f"{role}:rpc*"], None) for role in ROLES]
     path.write_text("".join([*entries, token_entry("all", "dq_all", ["admin"], None)]))

@@ -1,4 +1,4 @@
-"""Lines of short histories."""
+"""Charts: the lines that show short histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/metrics of the gateway: each metric is made to move on real nodes, and nodes are lost."""
+"""/metrics of the gateway: real nodes change each metric, and nodes are lost."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def samples(gateway):
 
 
 def value(gateway, name, **labels):
-    """The sum of the samples with these labels; None without any."""
+    """Return the sum of the samples with these labels, or None if there are none."""
     found = [number for pairs, number in samples(gateway).get(name, ()) if labels.items() <= pairs.items()]
     return sum(found) if found else None
 
 
 def counters(gateway, queue):
-    """The counters of a queue, by their kinds."""
+    """Return the counters of a queue by their kinds."""
     return {kind: value(gateway, f"disque_jobs_{kind}_total", queue=queue) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
 def measured(nodes):
-    """A gateway whose readers of events have begun."""
+    """A gateway that has begun to read the events of its nodes."""
     from gateways import RunningGateway
 
     running = RunningGateway(nodes.url)
@@ -54,7 +54,7 @@ def measured(nodes):
         wanted = set()
 
         def follows():
-            """Whether an event of each node was counted."""
+            """Return whether an event of each node was counted."""
             for node in nodes:
                 with node.client() as near:
                     near.add_job(f"warm-{node.address}", b"", replicate=1)
@@ -88,12 +88,12 @@ def test_every_transition_is_counted_and_copies_are_not(measured, nodes, queue):
     assert until(lambda: counters(measured, f"{queue}-late") == late, 15), counters(measured, f"{queue}-late")
     assert until(lambda: value(measured, "disque_jobs_errored_total", queue=f"{queue}-once") == 1)
     assert until(lambda: value(measured, "disque_jobs_expired_total", queue=f"{queue}-ttl") == 1, 15)
-    time.sleep(1.5)  # The other holders have told of the expiry by now.
+    time.sleep(1.5)  # By now, the other holders have reported the expiry, too.
     assert value(measured, "disque_jobs_expired_total", queue=f"{queue}-ttl") == 1
 
 
 def test_a_job_that_goes_through_two_nodes_is_one(measured, nodes, queue):
-    """It is added here and fetched there."""
+    """The job is added on one node and fetched from another."""
     with nodes[0].client(discover=False) as producer, nodes[1].client(discover=False, follow=False) as consumer:
         producer.add_job(queue, b"", replicate=2)
         consumer.ack(consumer.get_job(queue, timeout_ms=10_000))
@@ -142,7 +142,7 @@ def test_the_gateway_s_own_readers_have_names(measured, nodes):
 
 
 def test_failures_of_replication_have_a_reason(measured, nodes, queue):
-    """There are too few nodes; a node that is stopped gives no copy in time; one whose queue is paused refuses it."""
+    """The reasons are: too few nodes, a stopped node that makes no copy in time, and a node whose queue is paused."""
     missing = value(measured, "disque_replication_failures_total", reason="nodes")
     with nodes[0].client(discover=False) as client, pytest.raises(ReplyError, match="NOREPL Not enough"):
         client.run(client_request(queue, 9))
@@ -166,7 +166,7 @@ def test_failures_of_replication_have_a_reason(measured, nodes, queue):
 
 
 def client_request(queue, copies):
-    """An ADDJOB that waits for copies no longer than half a second, and is not repeated."""
+    """Return an ADDJOB that waits for copies for half a second at most, and is not repeated."""
     from disque_py.client import commands
 
     request = commands.add_job(queue, b"", replicate=copies, timeout_ms=500)
@@ -184,7 +184,7 @@ def test_both_formats_are_served(measured, queue):
 
 
 def test_the_page_has_every_metric_of_the_table(make_gateway, queue):
-    """Those that a prefix of INFO makes may be missing, where nothing of their kind has happened."""
+    """Metrics that come from a prefix of INFO may be missing, if nothing of their kind has happened."""
     with testing.cluster(2, appendonly=True) as cluster, cluster.client() as client:
         gateway = make_gateway(cluster.url)
         gateway.get("/v1/nodes")
@@ -277,7 +277,7 @@ def test_records_that_a_power_cut_would_lose_have_an_age(make_gateway):
 
 
 def test_a_dead_node_is_down_and_the_others_are_served(make_gateway):
-    """Its restart is seen, and its events are counted again."""
+    """After its restart the node is up, and its events are counted again."""
     with testing.cluster(3) as cluster:
         gateway = make_gateway(cluster.url)
 
@@ -313,7 +313,7 @@ def test_a_stalled_node_does_not_hold_up_the_scrape(make_gateway):
         try:
             longest = 0.0
             found = []
-            while sorted(found) != [0, 1, 1]:  # The last picture is shown for a moment.
+            while sorted(found) != [0, 1, 1]:  # For a moment, the page shows the state before the stop.
                 started = time.monotonic()
                 found = [number for _, number in samples(gateway)["disque_up"]]
                 longest = max(longest, time.monotonic() - started)

@@ -16,7 +16,7 @@ from rpc_client import RpcClient
 
 @pytest.fixture(scope="module")
 def both(nodes, tmp_path_factory):
-    """A gateway of two clusters. A token opens both, another one the second."""
+    """A gateway of two clusters. One token is valid for both, another one for the second only."""
     folder = tmp_path_factory.mktemp("clusters")
     path = folder / "access.toml"
     second = token_entry("second", "dq_eu", ["admin"], None) + 'clusters = ["eu"]\n'

@@ -1,4 +1,4 @@
-"""People log in to the console at an issuer."""
+"""Logins of people to the console through an issuer."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def rpc(gateway):
 
 @pytest.fixture
 def consume(rpc):
-    """Opens streams: consume(queue, credit)."""
+    """A function that opens streams: consume(queue, credit)."""
     opened = []
 
     def open_(name, credit, **start):
@@ -108,7 +108,7 @@ def test_the_first_request_names_the_queue(rpc):
 
 
 def test_settlements_of_many_requests_share_their_way(rpc, queue, consume):
-    """Each is answered once, whichever request it came in, and the stream ends behind the last of them."""
+    """Each settlement is answered once, whichever request has it. The stream ends after the last answer."""
     ids = {rpc("Enqueue", queue=queue).id for _ in range(30)}
     consumer = consume(queue, 30)
     assert {each.id for each in consumer.messages(30)} == ids
@@ -133,7 +133,7 @@ def test_settlements_before_a_wrong_one_count(rpc, queue, consume):
 
 
 def test_a_message_whose_lease_was_over_is_settled_without_harm(rpc, queue, consume):
-    """The later delivery is another consumer's."""
+    """Another consumer has got the job in the meantime, and keeps it."""
     rpc("Enqueue", queue=queue, lease_ms=1000)
     late = consume(queue, 1)
     [message] = late.messages(1)

@@ -1,4 +1,4 @@
-"""The compiled definitions are those of the files, and keep the rules of buf's linter that names can break."""
+"""The compiled definitions are those of the files, and their names obey the rules of buf's linter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT = (RPC / "proto/disque/v1/queues.proto").read_text(encoding="utf-8")
 
 
 def test_the_compiled_definitions_have_what_the_file_has():
-    """After a change: python tests/house/rewrite_descriptors.py."""
+    """After a change of the file, run python tests/house/rewrite_descriptors.py."""
     assert [method.name for method in methods(QUEUES)] == re.findall(r"^  rpc (\w+)", TEXT, re.MULTILINE)
     without_nested = re.sub(r"^  message .*?^  \}\n", "", TEXT, flags=re.MULTILINE | re.DOTALL)
     for name, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", without_nested, re.MULTILINE | re.DOTALL):

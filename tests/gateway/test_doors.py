@@ -1,7 +1,7 @@
-"""Each kind of principal on each door, refused where its roles end.
+"""Each kind of principal at each door (HTTP, gRPC and others) is refused the operations beyond its roles.
 
-A bearer token, a certificate, a token of an issuer and a user of the broker get the same role. Each asks for every
-operation over HTTP and for every call of gRPC, and each of the other doors for its own words.
+A bearer token, a certificate, a token of an issuer and a user of the broker get the same role. Each principal requests
+every operation over HTTP, every call of gRPC, and the requests of each other door.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DYNO = {
     ("GET", "shards"): "read",
     ("DELETE", "clear"): "operate",
 }
-# The broker's own categories decide about these: a producer may cancel, and a list of jobs needs @bodies.
+# For these, the broker's own categories decide. A producer may cancel jobs, and a list of jobs needs @bodies.
 USERS_DIFFER = {
     "list_jobs",
     "find_jobs",
@@ -45,7 +45,7 @@ PAGES = {"queue?name={queue}": "read", "jobs?queue={queue}": "read", "job?id={jo
 
 
 class Door:
-    """A gateway over TLS, and the login of each kind with each role on queues that begin with `perm`."""
+    """A gateway over TLS, and a login of each kind with each role on queues that begin with `perm`."""
 
     def __init__(self, folder) -> None:
         self.issuer = Issuer()
@@ -68,7 +68,7 @@ class Door:
         words = {"access_file": path, "broker_users": "yes", "oidc_issuer": self.issuer.url, "oidc_audience": "disque"}
         words |= {"tls_cert": cert, "tls_key": key, "tls_client_ca": authority.path, "tls_client_required": "yes"}
         self.gateway = RunningGateway(node.url, audit_log=folder / "audit.log", **words)
-        # gRPC asks every caller for a certificate. That of the server itself is in no entry.
+        # gRPC requires a certificate of every caller. No entry names the certificate of the server.
         self.stranger = (cert, key)
         self.jobs = {
             name: self.post(f"/v1/queues/{name}/jobs", {"body": "b"}, login="Bearer dq_all").json["id"]
@@ -81,7 +81,7 @@ class Door:
         self.node.__exit__(None, None, None)
 
     def login(self, kind, role):
-        """Return the header of a login; a certificate has none."""
+        """Return the header of a login. A login by certificate has none."""
         return {
             "token": f"Bearer dq_{role}",
             "issuer": f"Bearer {self.issuer.token(sub=role, groups=[role])}",
@@ -90,22 +90,22 @@ class Door:
         }[kind]
 
     def file(self, kind, role):
-        """Return the files of the connection's certificate."""
+        """Return the files of the certificate of a connection."""
         return self.files[role] if kind == "certificate" else self.stranger
 
     def tls(self, kind, role):
-        """Return the TLS of a caller over HTTP."""
+        """Return the TLS context of a caller over HTTP."""
         context = ssl.create_default_context(cafile=str(self.authority_file))
         context.load_cert_chain(*self.file(kind, role))
         return context
 
     def request(self, verb, path, value=None, *, kind="", role="", **words):
-        """Ask over HTTP."""
+        """Send a request over HTTP."""
         words.setdefault("login", self.login(kind, role) if kind else "")
         return self.gateway.request(verb, path, value, tls=self.tls(kind, role), **words)
 
     def post(self, path, value=None, **words):
-        """POST."""
+        """Send a POST request."""
         return self.request("POST", path, value, **words)
 
     def rpc(self, kind, role, service=QUEUES):
@@ -118,7 +118,7 @@ class Door:
 
 
 class As:
-    """A door, asked by one principal, for functions that ask a gateway."""
+    """A door as one principal uses it, for functions that expect a gateway."""
 
     def __init__(self, door, kind, role) -> None:
         self.door, self.kind, self.role = door, kind, role
@@ -139,7 +139,7 @@ def door(tmp_path_factory):
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_over_http_every_operation_is_refused_where_the_role_ends(door, kind, role):
-    """A list without names of the caller's is open to every user of the broker whose rules allow the command."""
+    """A list for which the caller names no queue is open to every user of the broker whose rules allow the command."""
     for operation in TABLE:
         if operation.form == "events" or operation.name == "wait_job":
             continue

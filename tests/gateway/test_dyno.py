@@ -1,4 +1,4 @@
-"""dyno-queues' REST."""
+"""The REST API of dyno-queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The feed of all nodes' events: as server-sent events, with a place to resume at."""
+"""The feed of all nodes' events, as server-sent events that can be resumed at a place."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Stream:
 
 @pytest.fixture
 def stream(gateway):
-    """Opens streams: stream(query, place)."""
+    """A function that opens streams: stream(query, place)."""
     opened = []
 
     def open_(query="", place=""):
@@ -150,7 +150,7 @@ class NoNodes:
 
 
 def test_a_reader_that_goes_while_an_event_comes_is_gone():
-    """Its cancellation is not lost, so its stream ends and its place among `streams-max` is free."""
+    """The cancellation is not lost. So the stream ends, and no longer counts towards `streams-max`."""
 
     async def follow(feed):
         async for _ in feed.parts(EventFilter(Principal("p", (), client=None)), 3600):

@@ -9,7 +9,7 @@ from disque_py.gateway.http.event_stream import event_stream
 
 
 class Parts:
-    """A feed of given parts."""
+    """A feed that yields the given parts."""
 
     def __init__(self, *parts):
         self._parts = parts

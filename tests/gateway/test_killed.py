@@ -1,7 +1,7 @@
-"""Gateways and nodes killed by SIGKILL while producers, takers and readers of events are at work.
+"""Gateways and nodes are killed by SIGKILL while producers, takers and readers of events are at work.
 
-No job is lost, and none is taken and forgotten: each one is handed to a taker, and none is left at the end. A reader
-that comes back with its place has seen every job.
+No job is lost: each one is delivered to a taker, and none is left at the end. A reader that reconnects with its place
+has seen every job.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gateways import until
 pytestmark = pytest.mark.timeout(900)
 QUEUE = "killed"
 JOBS = 240
-# A lease that a taker can keep on a busy machine, and that ends soon enough after a kill.
+# Long enough for a taker on a busy machine to finish a job in time, and short enough to end soon after a kill.
 LEASE_MS = 5_000
 
 
 class GatewayProcess:
-    """A gateway that can be killed, and comes back at its address."""
+    """A gateway that can be killed and started again at the same address."""
 
     def __init__(self, url, folder) -> None:
         self.port = free_port()
@@ -38,17 +38,17 @@ class GatewayProcess:
         self.start()
 
     def start(self):
-        """Start it, and wait until it answers."""
+        """Start the gateway, and wait until it answers."""
         self._process = subprocess.Popen(self._words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         assert until(lambda: self.ask("GET", "/livez") is not None, 300)
 
     def kill(self):
-        """Kill it where it is."""
+        """Kill the gateway with SIGKILL."""
         self._process.kill()
         self._process.wait()
 
     def ask(self, verb, path, value=None):
-        """Return status and JSON of an answer, None for other text; None if there was no answer."""
+        """Return an answer's status and its JSON, or None if it is other text. Return None alone without an answer."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
         try:
             body = None if value is None else json.dumps(value)
@@ -83,7 +83,7 @@ class Load:
             each.join(60)
 
     def _again(self, verb, path, value):
-        """Ask until there is an answer that counts."""
+        """Repeat a request until there is an answer that is neither a server error nor 429."""
         while not self._ended.is_set():
             found = self.gateway.ask(verb, path, value)
             if found is not None and found[0] < 500 and found[0] != 429:
@@ -94,7 +94,7 @@ class Load:
     def _produce(self):
         early = 0
         while not self.place and not self._ended.is_set():
-            # A reader without a place begins with the news. Its first event gives it one.
+            # A reader without a place gets new events only. Its first event gives it a place.
             self._again("POST", f"/v1/queues/{QUEUE}/jobs", {"body": "early", "request_id": f"early{early}"})
             early += 1
             time.sleep(0.2)
@@ -136,7 +136,7 @@ class Load:
                     elif field == "data" and "job_id" in json.loads(value):
                         self.seen.add(json.loads(value)["job_id"])
                     elif not field and place:
-                        self.place = place  # Behind a whole event only.
+                        self.place = place  # Only after a whole event.
             except (OSError, http.client.HTTPException):
                 time.sleep(0.05)
             finally:
@@ -159,14 +159,14 @@ def gateway(cluster, tmp_path):
 
 
 def left(cluster):
-    """Return how many jobs are left, of any status."""
+    """Return how many jobs are left, in any status."""
     with cluster.client() as client:
         statuses = ("pending", "running", "invisible", "errored")
         return sum(client.qlen(QUEUE, status=status, cluster=True) for status in statuses)
 
 
 def wait_for_the_end(load, cluster):
-    """Check that each job came to a taker, and that none is left."""
+    """Check that each job was delivered to a taker, and that none is left."""
     assert until(lambda: len(load.added) == JOBS, 300)
     assert until(lambda: set(load.added.values()) <= load.taken, 300), len(load.taken)
     assert until(lambda: left(cluster) == 0, 300)
@@ -186,7 +186,7 @@ def test_a_gateway_that_is_killed_loses_no_job_and_no_event(cluster, gateway):
 
 
 def test_nodes_that_are_killed_lose_no_job(cluster, gateway):
-    """One after the other, and each comes back with its journal. Meanwhile the gateway is killed, too."""
+    """The nodes are killed one by one, and each restarts with its journal. The gateway is killed, too."""
     load = Load(gateway)
     try:
         for number, part in enumerate((0.2, 0.45, 0.7)):

@@ -34,7 +34,7 @@ def test_an_address_that_fails_too_often_has_to_wait(make_gateway, closed_node):
 
 
 def test_a_login_that_works_is_not_locked_out_by_its_neighbour(make_gateway, closed_node):
-    """Both may come through one proxy."""
+    """Both callers may have the same address, because of a proxy."""
     gateway = make_gateway(url=closed_node.url, broker_users="yes")
     good = basic("", "open sesame")
     assert gateway.get("/v1/queues", login=good).status == 200

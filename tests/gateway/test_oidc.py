@@ -1,4 +1,4 @@
-"""Tokens of an issuer: which count, and what happens when keys change."""
+"""Tokens of an issuer: the valid ones, and changes of the issuer's keys."""
 
 from __future__ import annotations
 

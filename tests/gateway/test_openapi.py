@@ -1,4 +1,4 @@
-"""OpenAPI is the table."""
+"""The OpenAPI document agrees with the table of operations."""
 
 from __future__ import annotations
 

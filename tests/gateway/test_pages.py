@@ -1,4 +1,4 @@
-"""Trouble of queues in words, filters, the menu."""
+"""Descriptions of problems of queues, filters, and the menu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection: its writes, and its certificate as requests see it."""
+"""Connections: their writes, and the certificate that their requests see."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from issuers import Authority
 
 
 class Transport:
-    """Notes what is written."""
+    """A transport that records its writes."""
 
     def __init__(self):
         self.written = []
@@ -36,7 +36,7 @@ def test_a_held_write_goes_together_with_the_next_one():
 
 
 def test_a_held_write_is_never_lost():
-    """An answer to HEAD has no body, and a connection may close behind the head."""
+    """An answer to HEAD has no body, and a connection may close after the head."""
     for end in (Writer.release, Writer.close):
         writer = Writer(transport := Transport())
         writer.hold()

@@ -16,7 +16,7 @@ from rpc_client import RpcClient
 
 @pytest.fixture(scope="module")
 def keda(gateway):
-    """KEDA."""
+    """A client that calls the scaler as KEDA does."""
     client = RpcClient(gateway, SCALER)
     yield client
     client.close()
@@ -92,6 +92,6 @@ def test_a_token_may_stand_in_the_metadata(make_gateway, tmp_path):
 
 @pytest.mark.parametrize("name", ["token", "tokenFromEnv"])
 def test_the_login_of_a_scaler_stands_in_its_metadata(name):
-    """KEDA sends the value of a deployment's variable as `tokenFromEnv`."""
+    """For `tokenFromEnv`, KEDA sends the value of the deployment's variable."""
     reference = message("externalscaler.ScaledObjectRef")(scalerMetadata={"queue": "mail", name: "dq_secret"})
     assert scaler_login(reference) == "Bearer dq_secret"

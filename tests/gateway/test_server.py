@@ -1,4 +1,4 @@
-"""The process: TLS, and nodes and callers that die."""
+"""The gateway's process: TLS, and nodes and callers that die."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from issuers import Authority
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """Files of a certificate for localhost, and its key."""
+    """The files of a certificate for localhost and of its key."""
     return self_signed(tmp_path_factory.mktemp("tls"), "localhost", names="DNS:localhost")
 
 
@@ -50,14 +50,14 @@ def test_a_certificate_that_changes_is_noticed(make_gateway, certificate, monkey
     def is_new():
         try:
             return over_tls(gateway.port, cert)[1] != serial
-        except ssl.SSLError:  # The file has the new one, and the gateway still the old one.
+        except ssl.SSLError:  # The file has the new certificate, and the gateway still uses the old one.
             return False
 
     assert until(is_new)
 
 
 def test_an_authority_that_is_replaced_opens_nothing_any_more(make_gateway, tmp_path):
-    """A context of OpenSSL forgets no authority, so the new one is another."""
+    """An OpenSSL context never forgets an authority, so the gateway has to make a new context."""
     old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
     cert, key = old.sign("localhost")
     access, bundle = tmp_path / "access.toml", tmp_path / "bundle.pem"
@@ -108,7 +108,7 @@ def test_when_a_node_is_killed_jobs_go_on_and_none_is_lost(queue):
 
 
 def test_jobs_of_a_gateway_that_is_killed_come_back(nodes, make_gateway, queue):
-    """Its own end puts back what waits; a crash leaves it to the leases."""
+    """A shutdown gives back undelivered jobs. After a crash, jobs come back when their leases end."""
     first = make_gateway()
     first.post(f"/v1/queues/{queue}/jobs", {"body": "b", "retry_ms": 500})
     assert len(first.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000}).json["jobs"]) == 1

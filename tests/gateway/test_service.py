@@ -16,7 +16,7 @@ SECRETS = {role: f"dq_{role}" for role in ROLES}
 
 @pytest.fixture(scope="module")
 def guarded(nodes, tmp_path_factory):
-    """A gateway with a token per role, for queues that begin with `perm`."""
+    """A gateway with a token per role for queues that begin with `perm`."""
     from gateways import RunningGateway
 
     folder = tmp_path_factory.mktemp("access")
@@ -38,7 +38,7 @@ def jobs(guarded):
     }
 
 
-# A stream has no end, so another test asks for it.
+# A stream does not end, so another test has it.
 ASKED = [row for row in TABLE if row.form != "events"]
 
 
@@ -46,7 +46,7 @@ ASKED = [row for row in TABLE if row.form != "events"]
 @pytest.mark.parametrize("operation", ASKED, ids=lambda row: row.name)
 def test_a_role_opens_what_it_names_on_its_queues_and_nothing_else(guarded, jobs, operation, role):
     if operation.name == "wait_job":
-        return  # It waits; test_waiting below.
+        return  # This operation waits. See test_waiting below.
     login = f"Bearer {SECRETS[role]}"
     is_open = operation.role in ALLOWED[role]
     assert (ask(guarded, jobs, operation, "perm", login).status != 403) == is_open

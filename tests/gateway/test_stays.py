@@ -1,4 +1,4 @@
-"""A stream ends when its login does not count any more."""
+"""A stream ends when its login is no longer valid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rpc_client import RpcClient
 
 @pytest.fixture
 def opened(make_gateway, tmp_path, monkeypatch):
-    """A gateway that looks at logins often, and a function that takes away the token."""
+    """A gateway that checks logins often, and a function that revokes the token."""
     monkeypatch.setattr(service, "STAY_S", 0.1)
     monkeypatch.setattr(api, "STAY_S", 0.1)
     path = tmp_path / "access.toml"

@@ -1,4 +1,4 @@
-"""A request's trace goes through the gateway: over HTTP, NDJSON, gRPC and dyno-queues' paths, to a worker."""
+"""The gateway passes the trace of a request on to a worker: from HTTP, NDJSON, gRPC and the paths of dyno-queues."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAIRS = {"traceparent": PARENT, "tracestate": "vendor=1"}
 
 
 def meta_of(nodes, queue):
-    """The metadata of the next job."""
+    """Return the metadata of the next job."""
     with nodes.client() as client:
         return client.get_job(queue, timeout_ms=5_000, withmeta=True).meta
 
@@ -61,7 +61,7 @@ def test_dyno_queues_paths_pass_it_on(gateway, nodes, queue):
 
 
 def test_one_trace_from_an_http_request_to_a_worker(gateway, nodes, queue):
-    """The program that sends the request makes the only span on the producer's side."""
+    """On the producer's side, the only span is that of the program which sends the request."""
     pytest.importorskip("opentelemetry.sdk", reason="the extra [test] is not installed")
     from opentelemetry.propagate import inject
 

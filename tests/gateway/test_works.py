@@ -1,4 +1,4 @@
-"""Changes of many jobs by the gateway: progress, an end, a limit."""
+"""The gateway's changes of many jobs: progress, stopping, and a limit."""
 
 from __future__ import annotations
 

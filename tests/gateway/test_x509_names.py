@@ -31,7 +31,7 @@ def test_what_is_no_certificate_has_no_names():
 
 
 def test_a_connection_that_outlives_its_certificate_is_refused(make_gateway, tmp_path):
-    """TLS looks at its time only when the connection begins."""
+    """TLS checks the expiry of a certificate only when the connection begins."""
     access = tmp_path / "access.toml"
     access.write_text('[[certificate]]\nname = "CN=robot"\ngrants = ["read"]\n')
     logins = make_gateway(access_file=access).gateway.service.logins

@@ -1,4 +1,4 @@
-"""Fixtures of the adapters' tests: nodes that several tests share, and names of their own."""
+"""Fixtures of the adapters' tests: a node that all tests share, and names that are unique to a test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shared_node():
 
 @pytest.fixture
 def name():
-    """A name that no other test has."""
+    """A name that no other test uses."""
     return f"t{uuid.uuid4().hex[:12]}"
 
 
@@ -38,7 +38,7 @@ def client(shared_node):
 
 @pytest.fixture
 def calls(client):
-    """Returns how often the shared node was sent a command."""
+    """A function that returns how often the shared node has got a command."""
 
     def calls(command):
         stat = client.info("commandstats").get(f"cmdstat_{command}", "calls=0,")
@@ -49,11 +49,11 @@ def calls(client):
 
 @pytest.fixture
 def run(tmp_path):
-    """Starts a program in the test's folder; it ends with the test."""
+    """A function that starts a Python program in the test's folder. The program is killed at the end of the test."""
     started = []
 
     def run(url, *words):
-        # A folder of the path, because the suite runs with PYTHONSAFEPATH.
+        # The test's folder is on the path explicitly, because the suite runs with PYTHONSAFEPATH.
         environment = os.environ | {"DISQUE_URL": url, "PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "ignore"}
         with open(tmp_path / f"{len(started)}.log", "wb") as log:
             started.append(

@@ -12,7 +12,7 @@ from disque_py.integrations.leases import LeaseKeeper
 
 @pytest.fixture
 def make_keeper(client):
-    """Makes keepers on the shared client that end with the test."""
+    """A function that makes keepers on the shared client. They are closed at the end of the test."""
     made = []
 
     def make(lease_s, **hooks):
@@ -25,7 +25,7 @@ def make_keeper(client):
 
 
 def fetched(client, queue, lease=1):
-    """A job that this test holds."""
+    """Add a job and fetch it with a lease. Return the job."""
     client.add_job(queue, b"body", retry=lease)
     return client.get_job(queue, withlease=True, lease=lease)
 
@@ -95,7 +95,7 @@ def test_a_keeper_that_is_closed_extends_nothing(client, name, make_keeper):
 
 
 def ending(client, name, make_keeper, lease_s):
-    """A keeper, and a job whose work has ended."""
+    """Return a keeper, and a job of the keeper whose work has ended."""
     keeper = make_keeper(lease_s)
     job = fetched(client, name, lease_s)
     keeper.add(job)

@@ -6,7 +6,7 @@ from disque_py.integrations.pace import COUNT_MAX, COUNT_MIN, PACE_S, Pace
 
 
 def finished(pace, jobs):
-    """Finish so many jobs."""
+    """Finish a number of jobs."""
     for _ in range(jobs):
         pace.finish()
 
@@ -23,7 +23,7 @@ def test_quick_jobs_are_fetched_as_fast_as_they_are_finished():
 
 
 def test_slow_jobs_are_fetched_in_small_numbers():
-    """A hundred tasks that end together after a minute are no sign of quick ones."""
+    """A hundred tasks that end together after a minute are not quick."""
     pace = Pace()
     pace.count(5.0)
     finished(pace, 100)

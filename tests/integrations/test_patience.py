@@ -1,4 +1,4 @@
-"""Waiting for nodes that can't take a command now."""
+"""Repeated commands, while nodes can't accept them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from disque_py.integrations.result_slots import ResultSlots
 
 
 def refusing(*errors):
-    """Work that raises these errors, and then returns 7."""
+    """Return a function that raises these errors, one per call, and then returns 7."""
     left = list(errors)
 
     def work():
@@ -60,7 +60,7 @@ def test_a_job_that_is_added_once_has_a_key_of_its_own(client, name):
 
 
 def test_a_result_is_stored_when_enough_nodes_are_back():
-    """Of three copies one can't be made, until the node is back."""
+    """One of three copies can't be made until the node is back."""
     with testing.cluster(3, appendonly=True, cluster_node_timeout=1000) as cluster, cluster.client() as client:
         cluster.kill(0)
         with Disque.from_url(cluster[1].url, patience=0.1) as other:
@@ -72,7 +72,7 @@ def test_a_result_is_stored_when_enough_nodes_are_back():
 
 
 def test_a_forked_child_has_keys_of_its_own():
-    """It goes on with the numbers of its parent."""
+    """The child continues the numbers of its parent, so the keys need another prefix."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

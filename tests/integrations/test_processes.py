@@ -1,4 +1,4 @@
-"""One client per process."""
+"""Each process has one client."""
 
 from __future__ import annotations
 

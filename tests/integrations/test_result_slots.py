@@ -1,4 +1,4 @@
-"""Results under names."""
+"""Result slots: results that are stored under names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from disque_py.integrations.result_slots import INLINE, AsyncResultSlots, Result
 
 @pytest.fixture
 def slots(client, name):
-    """The slots of a queue of the test's own."""
+    """The slots of a queue that no other test uses."""
     return ResultSlots(client, name)
 
 

@@ -14,7 +14,7 @@ START_SECONDS = 90
 
 
 class CeleryWorker:
-    """`celery worker` in a process group of its own, with its log in a file."""
+    """A `celery worker` in a separate process group, with its log in a file."""
 
     def __init__(self, folder: Path, url: str, *words: str, name: str = "w", **environment: str) -> None:
         self.log = folder / f"{name}.log"
@@ -25,7 +25,7 @@ class CeleryWorker:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> CeleryWorker:
-        """Start it, and wait until it is ready."""
+        """Start the worker, and wait until it is ready."""
         with self.log.open("ab") as log:
             command = (sys.executable, "-m", "celery", "-A", "celery_program", "worker", "-l", "INFO", *self.words)
             self.process = subprocess.Popen(
@@ -39,17 +39,17 @@ class CeleryWorker:
         return self
 
     def lines(self, word: str) -> list[list[str]]:
-        """Return the runs of this word: word, process, time."""
+        """Return the recorded runs that begin with this word, each as word, process and time."""
         return [line.split() for line in self.runs.read_text().splitlines() if line.split()[0] == word]
 
     def kill(self) -> None:
-        """Kill it and its pool, as a crash of the machine would."""
+        """Kill the worker and its pool, as a crash of the machine does."""
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def stop(self, seconds: float = 45) -> None:
-        """Stop it as an operator does. billiard may wait 30 s for the result of a task."""
+        """Stop the worker as an operator does. billiard may wait 30 s for the result of a task."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()

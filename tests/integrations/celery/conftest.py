@@ -1,4 +1,4 @@
-"""The folder of modules that the tests of Celery share."""
+"""Puts this folder on the path, because the tests of Celery share modules in it."""
 
 from __future__ import annotations
 

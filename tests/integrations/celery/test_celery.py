@@ -22,7 +22,7 @@ from waits import eventually
 
 
 def client_of(url, lease=60):
-    """An app that sends the tasks of celery_program. A job of a dead node is back after its lease."""
+    """Return an app that sends celery_program's tasks. A dead worker's job is queued again after `lease` seconds."""
     app = Celery("tests", broker=url, backend=url)
     app.conf.broker_transport_options = {"visibility_timeout": lease}
     return app
@@ -122,7 +122,7 @@ def test_events_reach_a_monitor(app):
     with app.connection_for_read() as connection:
         receiver = app.events.Receiver(connection, handlers={"task-succeeded": found.append})
         with receiver.consumer_context(wakeup=False) as (own, _, _):
-            time.sleep(1.1)  # Producers remember bindings for a second.
+            time.sleep(1.1)  # Producers cache bindings for a second.
             result = send(app, "add", 1, 1)
             while not found:
                 own.drain_events(timeout=60)

@@ -1,4 +1,4 @@
-"""Behaviour that Celery's own integration tests ask of a broker and a result backend."""
+"""Behaviour that Celery's own integration tests require of a broker and a result backend."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_task_that_ends_twice_keeps_its_first_result(app):
 
 
 def test_moments_and_expiry(app, inspect):
-    """This worker keeps the tasks of a countdown itself."""
+    """Celery's worker holds tasks with a countdown in its own memory."""
     at = datetime.now(UTC) + timedelta(seconds=3)
     result = task(app, "add", 1, 1).apply_async(eta=at)
     eventually(lambda: result.id in [each["request"]["id"] for each in inspect.scheduled()["contract@test"]])
@@ -148,7 +148,7 @@ def test_moments_and_expiry(app, inspect):
 
 
 def test_a_task_waits_in_the_worker_beyond_its_lease(app, worker):
-    """Its lease is three seconds."""
+    """The lease is three seconds, and the countdown seven."""
     result = task(app, "run", "waits").apply_async(countdown=7)
     assert result.get(timeout=60) == "waits"
     assert len(worker.lines("waits")) == 1
@@ -166,7 +166,7 @@ def test_a_rejected_task_is_errored(app, client):
 
 
 def test_a_task_whose_process_died_is_delivered_again(app, worker):
-    """With acks_late and reject_on_worker_lost."""
+    """The task has the options acks_late and reject_on_worker_lost."""
     assert value(task(app, "dies_once")) == 7
     assert len(worker.lines("dying")) == 2
 

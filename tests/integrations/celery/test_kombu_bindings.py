@@ -1,4 +1,4 @@
-"""Bindings that all programs share, against a real node."""
+"""The bindings of exchanges to queues, which all programs share, against a real node."""
 
 from __future__ import annotations
 

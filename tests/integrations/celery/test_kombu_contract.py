@@ -1,4 +1,4 @@
-"""Behaviour that kombu's own tests ask of each transport."""
+"""Behaviour that kombu's own tests require of each transport."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def queue(name):
 
 
 def bodies(connection, queue, count, **options):
-    """Consume so many messages of a queue."""
+    """Consume a number of messages of a queue, and return their bodies."""
     found = []
 
     def note(body, message):
@@ -166,7 +166,7 @@ def test_a_consumer_without_acknowledgements_leaves_nothing(connection, queue, c
 
 
 def test_pools_are_shared_by_threads(connection, queue):
-    """Each thread publishes by a producer of the pool."""
+    """Each thread publishes through a producer of the pool."""
     queue(connection.default_channel).declare()
 
     def publish(number):

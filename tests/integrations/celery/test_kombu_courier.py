@@ -76,7 +76,7 @@ def test_a_lease_lasts_as_long_as_the_job_is_held(client, courier):
 
 
 def test_a_lease_outlives_the_node_that_made_the_job_and_gave_it():
-    """Another node with a copy extends it."""
+    """Another node that has a copy extends the lease."""
     with testing.cluster() as cluster:
         made = Courier(read_options([node.url for node in cluster], {"visibility_timeout": 6}))
         with cluster.client() as client:
@@ -99,7 +99,7 @@ def test_a_job_that_is_given_back_comes_after_its_delay(client, courier):
 
 
 def test_a_closed_courier_gives_back_what_was_not_taken(client, courier):
-    """At once: the back-off is for tasks that failed."""
+    """The jobs are queued again without a delay, because the back-off is for failed tasks."""
     client.set_queue("closed", backoff="fixed:60000:60000")
     client.add_jobs("closed", ["a", "b"])
     courier.consume(1, ["closed"], 0)
@@ -161,13 +161,13 @@ def test_messages_that_are_given_back_are_not_handed_over_as_well(client, courie
 
 
 def feeds():
-    """The number of feeds in memory."""
+    """Return the number of feeds in memory."""
     gc.collect()
     return sum(type(each) is Feed for each in gc.get_objects())
 
 
 def test_a_feed_ends_with_its_queues_and_its_last_message(client, courier):
-    """A connection may have any number of channels, one after the other."""
+    """A connection may open and close any number of channels, so feeds must not pile up."""
     client.add_jobs("feeds", ["x"] * 3)
     before = feeds()
     for number in range(1, 4):
@@ -188,7 +188,7 @@ def test_a_channel_that_only_publishes_needs_no_thread(courier):
 
 
 def test_threads_may_ask_for_consumers_while_others_come_and_go(courier):
-    """A poll for a result asks, and another thread opens a consumer meanwhile."""
+    """While a poll for a result asks for consumers, another thread opens one."""
 
     class Queue(str):
         __slots__ = ()
@@ -203,7 +203,7 @@ def test_threads_may_ask_for_consumers_while_others_come_and_go(courier):
 
 
 def given_back_to(node, delay):
-    """Give a job back to a scripted node → the words of its NACKs."""
+    """Give a job back to a scripted node. Return the words of the NACKs."""
     courier = Courier(read_options([f"disque://{node.address}"]))
     try:
         courier.hold(1, "tag", Job("q", JOB_A, b"", attempt=2, node=parse_address(node.address)))
@@ -216,7 +216,7 @@ def given_back_to(node, delay):
 
 @pytest.mark.parametrize("delay", [AT_ONCE, timedelta(seconds=1), None])
 def test_a_node_without_options_of_nack_gets_a_plain_one(delay):
-    """The message does not wait for the end of its lease."""
+    """So the message is queued again before its lease ends."""
     refuse = lambda words: b":1\r\n" if len(words) == 2 else b"-ERR syntax error: 'REASON'\r\n"  # noqa: E731
     with Node(answers={"NACK": refuse}) as node:
         assert given_back_to(node, delay)[-1] == [JOB_A.encode()]
@@ -224,7 +224,7 @@ def test_a_node_without_options_of_nack_gets_a_plain_one(delay):
 
 @pytest.mark.parametrize(("delay", "reason"), [(AT_ONCE, REASON), (timedelta(seconds=1), REJECTED), (None, REJECTED)])
 def test_a_message_goes_back_with_a_reason(delay, reason):
-    """An attempt is spent, and the job's history says why."""
+    """An attempt is spent, and the job's history has the reason."""
     with Node(answers={"NACK": b":1\r\n"}) as node:
         [words] = given_back_to(node, delay)
         assert words[words.index(b"REASON") + 1] == reason.encode()
@@ -233,12 +233,12 @@ def test_a_message_goes_back_with_a_reason(delay, reason):
 
 @pytest.fixture
 def patient(monkeypatch):
-    """Let acknowledgements wait for others as long as the test lasts."""
+    """Let acknowledgements wait for others during the whole test."""
     monkeypatch.setattr(courier_module, "LINGER_S", 3600.0)
 
 
 def held_by(courier, client, queue, count, prefetch):
-    """Let a feed fetch so many jobs → their tags."""
+    """Let a feed fetch a number of jobs. Return their tags."""
     client.add_jobs(queue, ["x"] * count)
     courier.consume(1, [queue], prefetch)
     return [next_of(courier).tag for _ in range(count)]
@@ -258,7 +258,7 @@ def test_acknowledgements_wait_for_each_other_and_leave_in_one_command():
 
 
 def test_a_message_under_a_claim_is_acknowledged_alone_with_its_fence():
-    """So the claim ends, whichever node gets the command (spec EX5, EX6)."""
+    """The fence lets any node that gets the command end the claim (spec EX5, EX6)."""
     with Node(answers={"ACKJOB": b":1\r\n"}) as node:
         courier = Courier(read_options([f"disque://{node.address}"]))
         address = parse_address(node.address)
@@ -273,7 +273,7 @@ def test_an_acknowledgement_leaves_soon_without_another_call(client, courier):
     [tag] = held_by(courier, client, "alone", 1, 10)
     courier.ack(1, tag)
     eventually(lambda: not client.qlen("alone", status="running"))
-    assert client.qlen("alone") == 0  # Its lease has not run out.
+    assert client.qlen("alone") == 0  # The lease has not ended, so the job was acknowledged.
 
 
 def test_acknowledgements_of_half_the_limit_leave_with_the_next_turn_of_the_loop(patient, client, courier):
@@ -291,7 +291,7 @@ def test_acknowledgements_leave_when_the_program_waits(patient, client, courier)
     courier.ack(1, tag)
     courier.hurry()
     eventually(lambda: not client.qlen("rest", status="running"))
-    assert client.qlen("rest") == 0  # Its lease has not run out.
+    assert client.qlen("rest") == 0  # The lease has not ended, so the job was acknowledged.
 
 
 def test_a_closed_courier_has_sent_all_acknowledgements(patient, client, courier):
@@ -303,7 +303,7 @@ def test_a_closed_courier_has_sent_all_acknowledgements(patient, client, courier
 
 
 def test_a_message_that_was_acknowledged_is_not_given_back(patient, client, courier):
-    """Calls keep their order, also where the first one waits."""
+    """Calls keep their order, even if the first one waits."""
     [tag] = held_by(courier, client, "order", 1, 10)
     courier.ack(1, tag)
     courier.nack_all(1)
@@ -312,7 +312,7 @@ def test_a_message_that_was_acknowledged_is_not_given_back(patient, client, cour
 
 
 def acknowledged_by(node):
-    """Fetch a job of a scripted node with room for one, and acknowledge it → the courier."""
+    """Fetch a job from a scripted node with a prefetch of one, and acknowledge it. Return the courier."""
     courier = Courier(read_options([f"disque://{node.address}"]))
     courier.consume(1, ["q"], 1)
     courier.ack(1, next_of(courier).tag)
@@ -353,11 +353,11 @@ def test_an_acknowledgement_of_a_consumer_that_was_canceled_is_sent(patient, cli
     courier.ack(1, tag)
     courier.consume(1, [], 1)
     eventually(lambda: not client.qlen("canceled", status="running"))
-    assert client.qlen("canceled") == 0  # Its lease has not run out.
+    assert client.qlen("canceled") == 0  # The lease has not ended, so the job was acknowledged.
 
 
 def test_an_acknowledgement_after_the_end_of_its_consumer_is_sent(client, courier):
-    """The feed was full, so its GETJOB would have taken the acknowledgement along."""
+    """A full feed sends acknowledgements with its next GETJOB. After the end of the consumer there is none."""
     [tag] = held_by(courier, client, "ended", 1, 1)
     client.add_job("ended", "left")
     courier.consume(1, [], 1)

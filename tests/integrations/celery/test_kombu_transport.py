@@ -28,7 +28,7 @@ def queue(connection, request):
 
 
 def drained(connection, consumer, count, seconds=60):
-    """The bodies of so many messages."""
+    """Return the bodies of a number of messages."""
     found = []
     consumer.register_callback(lambda body, message: (found.append(body), message.ack()))
     with consumer:

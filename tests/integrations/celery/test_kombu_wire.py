@@ -1,4 +1,4 @@
-"""Messages as jobs."""
+"""The conversion of messages to jobs and back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAFE, DIRECT, AMQP = (
 
 
 def message(headers=TASK, body="[]", **properties):
-    """A message as kombu makes it."""
+    """Return a message as kombu makes it."""
     return {
         "body": body,
         "headers": dict(headers),
@@ -30,7 +30,7 @@ def message(headers=TASK, body="[]", **properties):
 
 
 def words(request):
-    """The words of an ADDJOB: the first four, and its options in any order."""
+    """Return the first four words of an ADDJOB, and its options in sorted order."""
     argv = [word.decode() for word in request.argv]
     return argv[:4], sorted(argv[4:])
 
@@ -51,7 +51,7 @@ def words(request):
     ],
 )
 def test_a_command_of_prepared_words_has_the_options_of_its_message(options, ttl_ms, sent):
-    """The first of a queue, and later ones."""
+    """This is true for the first command of a queue and for later ones."""
     publications = wire.Publications(options)
     whole = add_job("mail", wire.dump(sent), **wire.options_of(sent, NOW, options, ttl_ms))
     for _ in range(2):
@@ -78,6 +78,6 @@ def test_the_number_of_queues_is_not_bounded_but_that_of_prepared_commands_is(mo
 
 
 def test_a_message_comes_back_as_it_was():
-    """Also one with types of kombu's JSON, and text outside ASCII."""
+    """The message has types that only kombu's JSON knows, and text outside ASCII."""
     sent = message(body="grüße", blob=b"\xff", set_at=wire.datetime(2023, 11, 14, tzinfo=wire.UTC))
     assert wire.load(wire.dump(sent)) == sent

@@ -1,4 +1,4 @@
-"""The result backend `rpc://` of Celery: results are messages to a queue of the program that sent the task."""
+"""Celery's result backend `rpc://`: a result is a message to a queue of the program that sent the task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def worker(shared_node, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def app(shared_node, worker):
-    """One program for all tests: the first one that waits opens the consumer of its queue."""
+    """One app for all tests. The first test that waits for a result opens the consumer of the app's queue."""
     made = Celery("tests", broker=shared_node.url, backend="rpc://")
     made.conf.task_default_queue = "rpc"
     yield made
@@ -44,7 +44,7 @@ def test_a_result_is_awaited(app):
 
 
 def test_a_state_is_polled_while_a_consumer_of_the_queue_is_open(app):
-    """`get` leaves a consumer behind, which fetches all results of the program."""
+    """`get` leaves its consumer open, which fetches all results of the program."""
     assert task(app, "add", 1, 2).delay().get(timeout=60) == 3
     result = task(app, "run", "polled", 0.5).delay()
     eventually(lambda: result.state == "SUCCESS")

@@ -1,4 +1,4 @@
-"""A Django site on a real node: that of the page, with some tasks more."""
+"""A Django site on a real node: the site of the page of documentation, with more tasks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def attempt(context):
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """The site of the page, and a module with more tasks."""
+    """A folder with the site of the page, and a module with more tasks."""
     folder = tmp_path_factory.mktemp("site")
     programs = dict(re.findall(r"```python\n# (\w+\.py)\n(.+?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
     (folder / "settings.py").write_text(programs["settings.py"])
@@ -67,10 +67,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def site(folder, shared_node):
-    """The site in this process.
+    """The site, set up in this process.
 
-    Django reads its variables once. Programs that tests of other libraries start must not inherit them: Celery looks
-    for the settings of Django, too.
+    Django reads its environment variables once, so they are removed again. Programs that other tests start must not
+    inherit them: Celery looks for the settings of Django, too.
     """
     sys.path.insert(0, str(folder))
     try:
@@ -95,7 +95,7 @@ def backend(site):
 
 @pytest.fixture
 def tasks(backend):
-    """The tasks of the page and the others, after all earlier jobs are gone."""
+    """The module with the tasks of the page and more tasks. The jobs of earlier tests are purged."""
     import more_tasks
     import tasks
 
@@ -108,7 +108,7 @@ def tasks(backend):
 
 @pytest.fixture
 def start(backend):
-    """Starts workers that end with the test."""
+    """A function that starts workers. They stop at the end of the test."""
     from disque_py.integrations.django.worker import DisqueWorker
 
     running = []

@@ -1,4 +1,4 @@
-"""Behaviour that Django's own tests ask of a backend of tasks."""
+"""Behaviour that Django's own tests require of a backend of tasks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_arguments_that_are_not_json_are_refused(tasks, client):
 
 
 def test_tasks_are_validated(tasks, mistakes):
-    invalid = getattr(mistakes, "InvalidTask", None) or mistakes.InvalidTaskError  # The package has the second name.
+    invalid = getattr(mistakes, "InvalidTask", None) or mistakes.InvalidTaskError  # The name in django-tasks.
     for options in ({"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"queue_name": "unknown"}):
         with pytest.raises(invalid):
             tasks.add.using(**options).enqueue(1, 2)
@@ -112,7 +112,7 @@ def test_a_context_has_the_result(tasks, backend, start):
 
 
 def test_the_log_tells_begin_and_end(tasks, backend, start, caplog):
-    # Django 6 gives its own loggers the level INFO.
+    # Django 6 sets the level of its own loggers to INFO.
     with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, logger="django"):
         result = tasks.add.enqueue(1, 2)
         failed = tasks.fail.enqueue()
@@ -126,7 +126,7 @@ def test_the_log_tells_begin_and_end(tasks, backend, start, caplog):
 
 
 def test_a_backend_without_queues_takes_all_of_them(tasks, client):
-    """`QUEUES: []` means any name."""
+    """`QUEUES: []` allows any name."""
     from django.conf import settings
     from django.test import override_settings
 
@@ -142,7 +142,7 @@ def test_a_backend_without_queues_takes_all_of_them(tasks, client):
 
 
 def test_all_threads_of_a_process_share_their_connections(backend):
-    """Django makes a backend for each thread, and a server may have a thread for each request."""
+    """Django makes a backend per thread, and a server may have a thread per request."""
     with ThreadPoolExecutor() as executor:
         other = executor.submit(lambda: type(backend)("default", {"OPTIONS": backend.options})).result()
     assert other is not backend

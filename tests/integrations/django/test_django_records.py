@@ -1,4 +1,4 @@
-"""The formats of tasks and their ends."""
+"""The formats of tasks and of their results."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from disque_py.integrations.dramatiq import DisqueBackend, DisqueBroker, DisqueR
 
 @pytest.fixture
 def backend(shared_node, name):
-    """A result backend with a queue of its own."""
+    """A result backend with a queue that no other test uses."""
     backend = DisqueBackend(url=shared_node.url, namespace=f"{name}-results")
     yield backend
     backend.close()
@@ -19,7 +19,7 @@ def backend(shared_node, name):
 
 @pytest.fixture
 def limits(shared_node, name):
-    """A rate limiter backend with names of its own."""
+    """A rate limiter backend with names that no other test uses."""
     limits = DisqueRateLimiterBackend(url=shared_node.url, namespace=f"{name}-limits")
     yield limits
     limits.close()
@@ -27,7 +27,7 @@ def limits(shared_node, name):
 
 @pytest.fixture
 def broker(shared_node, name, backend):
-    """A broker with names of its own, which stores results. Its leases last three seconds."""
+    """A broker with queues that no other test uses. It stores results, and its leases last three seconds."""
     broker = DisqueBroker(url=shared_node.url, namespace=name, lease=3)
     broker.add_middleware(dramatiq.results.Results(backend=backend))
     dramatiq.set_broker(broker)
@@ -37,7 +37,7 @@ def broker(shared_node, name, backend):
 
 @pytest.fixture
 def start(broker):
-    """Starts workers that end with the test."""
+    """A function that starts workers. They stop at the end of the test."""
     workers = []
 
     def start(threads=2):

@@ -25,7 +25,7 @@ def test_each_message_runs_once(broker, start):
 
 
 def test_a_delay_is_the_jobs_own(broker, start, client):
-    """No `.DQ` queue, and no second early."""
+    """There is no `.DQ` queue, and the message does not run early."""
     ran = []
     actor = dramatiq.actor(lambda: ran.append(time.time()), actor_name="now")
     start()
@@ -116,7 +116,7 @@ def test_messages_that_were_not_begun_go_back_when_a_worker_stops(broker, start,
 
 @pytest.fixture
 def fetch(broker):
-    """Sends messages, and fetches them with one consumer: the consumer and its messages."""
+    """A function that sends messages and fetches them with one consumer. It returns the consumer and the messages."""
 
     def fetch(count, prefetch=16):
         actor = dramatiq.actor(lambda: None, actor_name="nothing")
@@ -151,7 +151,7 @@ def test_the_last_message_of_a_worker_is_acknowledged_at_once(fetch, calls):
 
 
 def test_messages_of_an_idle_queue_are_acknowledged_at_once(fetch, calls):
-    """The consumer waits in GETJOB meanwhile, perhaps for long."""
+    """The consumer's next GETJOB may wait for long, so the acknowledgement must not wait for that."""
     consumer, messages = fetch(1)
     dramatiq.get_broker().get_actor("nothing").send()
     messages.append(next(consumer))
@@ -182,7 +182,7 @@ def test_a_message_under_a_claim_is_acknowledged_with_its_fence(fetch, calls, cl
 
 
 def test_acknowledgements_outlive_an_outage():
-    """Dramatiq calls `ack` again, and a new consumer sends what the old one could not."""
+    """An acknowledgement that could not be sent is kept, and sent when the node is back."""
     with testing.node(appendonly=True) as node:
         broker = DisqueBroker(url=f"{node.url}/?patience=0")
         broker.declare_queue("default")

@@ -1,4 +1,4 @@
-"""Behaviour that Dramatiq's own tests ask of a broker, with its middleware."""
+"""Behaviour that Dramatiq's own tests require of a broker, with Dramatiq's middleware."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_failed_message_waits_for_its_backoff(broker, start):
     actor(fail_once, min_backoff=1_000, max_backoff=1_000, max_retries=1).send()
     start()
     broker.join("default", timeout=JOIN_MS)
-    assert ran[1] - ran[0] >= 0.5  # Dramatiq takes at least half of a back-off.
+    assert ran[1] - ran[0] >= 0.5  # Dramatiq's jitter shortens a back-off by half at most.
 
 
 def test_retries_are_counted(broker, start):
@@ -88,7 +88,7 @@ def test_callbacks_get_the_result_and_the_exception(broker, start):
 
 
 def test_a_time_limit_ends_a_message(broker, start):
-    broker.emit_after("process_boot")  # Its command does that. It starts the timer.
+    broker.emit_after("process_boot")  # Dramatiq's command does this, which starts the timer.
     ended = []
 
     def endless():
@@ -140,7 +140,7 @@ def test_a_queue_that_is_declared_later_is_consumed(broker, start):
 
 
 def test_more_messages_than_a_worker_holds_wait_for_others(broker, start):
-    """One worker is busy; the other one gets what the first did not fetch."""
+    """One worker is busy. The other worker gets the messages that the first one did not fetch."""
     may_end, ran = threading.Event(), []
 
     def work(number):

@@ -59,7 +59,7 @@ def test_a_barrier_frees_all_when_the_last_one_comes(limits):
     passed = []
     first = threading.Thread(target=lambda: passed.append(barrier.wait(timeout=60_000)))
     first.start()
-    eventually(lambda: limits.incr(barrier.key, 0, 1, 60_000))  # One party is left.
+    eventually(lambda: limits.incr(barrier.key, 0, 1, 60_000))  # One of two parties has arrived.
     assert barrier.wait(block=False)
     first.join()
     assert passed == [True]

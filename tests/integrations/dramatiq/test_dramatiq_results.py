@@ -12,7 +12,7 @@ from dramatiq.results import ResultFailure, ResultMissing, ResultTimeout
 
 @pytest.fixture
 def message():
-    """A message that no broker has."""
+    """Return a message that was never sent."""
     return dramatiq.Message("default", "add", (), {}, {})
 
 

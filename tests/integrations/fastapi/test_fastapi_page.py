@@ -1,4 +1,4 @@
-"""The programs of docs/integrations/fastapi.md, with uvicorn, a worker and a real node, and in memory."""
+"""The programs of docs/integrations/fastapi.md, with uvicorn, a worker and a real node, and also in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORKER = ("-m", "disque_py.tasks.command", "photos:tasks")
 
 @pytest.fixture
 def programs(tmp_path, monkeypatch, shared_node, name):
-    """The page's programs in the test's folder, with a queue of the test's own; they are imported anew."""
+    """The page's programs in the test's folder, freshly imported, with a queue that no other test uses."""
     for number, file in enumerate(("photos.py", "web.py")):
         assert BLOCKS[number].startswith(f"# {file}\n")
         (tmp_path / file).write_text(BLOCKS[number].replace("App()", f"App(queue={name!r})"), encoding="utf-8")
@@ -37,7 +37,7 @@ def programs(tmp_path, monkeypatch, shared_node, name):
 
 @contextmanager
 def serving(web):
-    """Serve an application with uvicorn on a port that is free → a client of it."""
+    """Serve an application with uvicorn on a free port. Yield a client of it."""
     server = uvicorn.Server(uvicorn.Config(web, port=0, log_level="warning", ws="none"))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -56,7 +56,7 @@ def serving(web):
 
 
 def events_of(client, path):
-    """Yield name and data of each event of a stream."""
+    """Yield the name and the data of each event of a stream."""
     with client.stream("GET", path) as answer:
         name = ""
         for line in answer.iter_lines():
@@ -113,8 +113,8 @@ def test_the_worker_may_run_in_the_web_server(programs):
         assert client.get(f"/results/{task_id}", params={"wait": 30}).json()["result"] == ["rome-1.png"]
 
 
-@pytest.mark.filterwarnings("ignore:Using `httpx`")  # Newer releases prefer another package of the same interface.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Older releases take old names of newer dependencies.
+@pytest.mark.filterwarnings("ignore:Using `httpx`")  # Newer releases prefer another package with the same interface.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Older releases use deprecated names of newer dependencies.
 def test_the_test_of_the_page(programs):
     names = {}
     exec(BLOCKS[3], names)

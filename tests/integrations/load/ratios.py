@@ -4,13 +4,14 @@ Usage: python tests/integrations/load/ratios.py [celery celery-solo dramatiq tas
            [--out FILE]
        python tests/integrations/load/ratios.py --fill FILE
 
-It needs redis-server in the path, and the extras celery, dramatiq, taskiq and ratios. The build of disque-py is that of
-the Python which runs this. Rounds alternate: Redis, disque-py, Redis, disque-py. A round has a new broker. A program
-adds tasks that do nothing but append a byte to a file. Then one worker starts, and is measured between a tenth of the
-tasks and the last one. The table has the median of each broker's rounds, and disque-py's divided by that of Redis.
+It needs redis-server in the path, and the extras celery, dramatiq, taskiq and ratios. It measures the disque-py that is
+installed for the Python which runs it. Rounds alternate: Redis, disque-py, Redis, disque-py. Each round starts a new
+broker. A program adds tasks that only append a byte to a file. Then one worker starts. The measurement begins after a
+tenth of the tasks, and ends with the last one. The table has the median of each broker's rounds, and the ratio of
+disque-py to Redis.
 
-`--out` appends the figures to a file of JSON lines, with the machine. `--fill` puts the newest run of each program in
-such a file into docs/performance.md. Runs of fewer than ROUNDS_MIN rounds are passed over.
+`--out` appends the figures and the machine to a file of JSON lines. `--fill` reads such a file, and puts the newest run
+of each program into docs/performance.md. Runs of fewer than ROUNDS_MIN rounds are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from typing import Any
 from disque_py import testing
 from disque_py.loopback_ports import free_port
 
-# The results file, the machine and the document are those of the other benchmarks.
+# The other benchmarks' modules write the results file, describe the machine and fill the document.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 RUN = """
@@ -126,13 +127,13 @@ TITLES = {
     "taskiq": "Taskiq",
 }
 ROUNDS_MIN = 3
-# A task takes milliseconds even on a busy machine.
+# A generous limit: a task takes milliseconds, even on a busy machine.
 PATIENCE_S = 300
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_of_group(group: int) -> float:
-    """Return the CPU seconds of a process group, ended children included."""
+    """Return the CPU seconds of a process group, including those of ended children."""
     total = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -146,7 +147,7 @@ def cpu_of_group(group: int) -> float:
 
 @contextmanager
 def redis_server() -> Iterator[tuple[str, int]]:
-    """Run a Redis without persistence → its URL and its process group."""
+    """Run a Redis without persistence. Yield its URL and its process group."""
     port = free_port()
     words = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
@@ -160,7 +161,7 @@ def redis_server() -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def disque_server() -> Iterator[tuple[str, int]]:
-    """Run a node without a journal → its URL and its process group."""
+    """Run a node without a journal. Yield its URL and its process group."""
     with testing.node() as node:
         assert node.pid is not None
         yield node.url, node.pid
@@ -170,7 +171,7 @@ BROKERS = {"redis": redis_server, "disque-py": disque_server}
 
 
 def measure(program: Program, broker: str, count: int, folder: Path) -> tuple[float, ...]:
-    """Run one round → the figures, in the order of FIGURES."""
+    """Run one round. Return the figures, in the order of FIGURES."""
     runs = folder / "runs"
     runs.unlink(missing_ok=True)
     (folder / "tasks.py").write_text(program.text)
@@ -207,7 +208,7 @@ def measure(program: Program, broker: str, count: int, folder: Path) -> tuple[fl
 
 
 def wait_for(runs: Path, count: int, worker: subprocess.Popen[bytes]) -> tuple[float, int]:
-    """Wait until so many tasks have run → the moment, and their number."""
+    """Wait until at least `count` tasks have run. Return the moment and the number of tasks that have run."""
     until = time.monotonic() + PATIENCE_S
     while True:
         found = runs.stat().st_size if runs.exists() else 0
@@ -221,7 +222,7 @@ def wait_for(runs: Path, count: int, worker: subprocess.Popen[bytes]) -> tuple[f
 
 
 def compared(found: dict[str, list[tuple[float, ...]]]) -> dict[str, Any]:
-    """Return the medians of both brokers and their ratios, by keys of the results file."""
+    """Return the medians of both brokers and their ratios, under the keys of the results file."""
     values: dict[str, Any] = {"rounds": len(found["redis"])}
     for at, key in enumerate(KEYS):
         theirs, ours = (statistics.median(row[at] for row in found[broker]) for broker in BROKERS)
@@ -231,7 +232,7 @@ def compared(found: dict[str, list[tuple[float, ...]]]) -> dict[str, Any]:
 
 
 def table(rows: dict[str, dict[str, Any]]) -> str:
-    """Return the figures of programs as a table for the document: Redis → disque-py, and the ratio."""
+    """Return the figures of programs as a table for the document. A cell has Redis → disque-py, and the ratio."""
     lines = ["| program | " + " | ".join(FIGURES) + " |", "|---|" + "---:|" * len(FIGURES)]
     for name in (name for name in PROGRAMS if name in rows):
         values = rows[name]
@@ -241,7 +242,7 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
 
 
 def fill(results: Path, document: Path) -> None:
-    """Put the newest figures of a results file into a document. Raises ValueError if it has none of enough rounds."""
+    """Put the newest figures of a results file into a document. ValueError if no run has enough rounds."""
     from document import replaced
     from figures import read_results
 

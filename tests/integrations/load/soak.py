@@ -2,16 +2,16 @@
 
 Usage: python tests/integrations/load/soak.py FRAMEWORK [--tasks 100000] [--faults worker,node,stop] [--lease 3]
 
-FRAMEWORK is celery, dramatiq, taskiq or django; its extra must be installed. A program of the framework sends numbered
-tasks. Each task notes its number and its worker's process group at its begin and its end. The faults come while the
-tasks run:
+FRAMEWORK is celery, dramatiq, taskiq or django. Its extra must be installed. A program of the framework sends numbered
+tasks. At its start and its end, each task records its number and its worker's process group. The faults happen while
+the tasks run:
 
 * `worker`: a worker is killed, and another one started
 * `node`: a node is killed, and started again later
 * `stop`: a worker is told to stop, and another one started
 
-At the end each task must have run. One that ran twice needs a reason: its first worker was killed, or a node was
-killed while the end of the task was on its way. The exit status is 1 if a task was lost or ran twice without a reason.
+At the end, each task must have run. A task may run twice for two reasons: its first worker was killed, or a node was
+killed about the time of the run. The exit status is 1 if a task was lost or ran twice without a reason.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ SEND = "import sys, tasks\nfor n in range(int(sys.argv[1])): tasks.send(n, float
 
 @dataclass(frozen=True)
 class Framework:
-    """The program of a framework, the words that start a worker with two or four slots, and its queue."""
+    """The program of a framework, the arguments that start a worker with two or four slots, and the queue."""
 
     program: str
     words: tuple[str, ...]
@@ -148,7 +148,7 @@ FRAMEWORKS = {
 
 @dataclass
 class Run:
-    """One run of a task: the process group of its worker, and the moments of its begin and its end."""
+    """One run of a task: the process group of its worker, and the moments of its start and its end."""
 
     group: int
     begin: float
@@ -159,7 +159,8 @@ class Run:
 class Soak:
     """A cluster, workers and a sender of one framework, in a folder.
 
-    killed_workers, killed_nodes   the moments of the kills; those of workers by process group
+    killed_workers   the moment of the kill, by the worker's process group
+    killed_nodes     the moments of the kills
     """
 
     framework: str
@@ -179,7 +180,7 @@ class Soak:
         (self.folder / "settings.py").write_text(SETTINGS)
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a Python program in the folder, in a process group of its own."""
+        """Start a Python program in the folder, in a separate process group."""
         environment = os.environ | {
             "DISQUE_URL": self.url,
             "LEASE": str(self.lease_s),
@@ -206,7 +207,7 @@ class Soak:
         return self.start("-m", *words, *(("-n", number) if self.framework == "celery" else ()))
 
     def send(self, count: int, seconds: float = 0.0, delay_s: float = 0.0) -> subprocess.Popen[bytes]:
-        """Start a program that sends tasks: so many, of so many seconds, after a delay."""
+        """Start a program that sends `count` tasks, which take `seconds` each and are delayed by `delay_s`."""
         return self.start("-c", SEND, str(count), str(seconds), str(delay_s))
 
     def kill(self, worker: subprocess.Popen[bytes]) -> None:
@@ -216,14 +217,14 @@ class Soak:
         self.killed_workers[worker.pid] = time.time()
 
     def close(self) -> None:
-        """Kill all that still runs."""
+        """Kill all processes that still run."""
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def runs(self) -> dict[int, list[Run]]:
-        """Return the runs of each task, in their order. Only new notes are read."""
+        """Return the runs of each task, in order. Only new records are read."""
         if self.notes.exists():
             with self.notes.open("rb") as notes:
                 notes.seek(self._read_bytes)
@@ -241,19 +242,19 @@ class Soak:
         return self._runs
 
     def ended(self) -> int:
-        """Return how many tasks have ended once at least."""
+        """Return how many tasks have ended at least once."""
         self.runs()
         return len(self._ended)
 
     def has_reason(self, run: Run) -> bool:
-        """Return whether the task of this run may have come again: a worker or a node was killed then."""
-        if run.group in self.killed_workers:  # Also when the run had ended: its acknowledgement may not have left.
+        """Return whether the task may have run again after this run, because its worker or a node was killed."""
+        if run.group in self.killed_workers:  # If the run had ended, its acknowledgement may be unsent.
             return True
         end = run.end if run.end is not None else time.time()
         return any(run.begin - self.lease_s <= moment <= end + self.lease_s for moment in self.killed_nodes)
 
     def wait(self, condition, what: str, seconds: float = 60) -> None:
-        """Wait until a condition holds. Raises TimeoutError with the logs if nothing happens for so many seconds."""
+        """Wait until a condition is true. TimeoutError with the logs if no task starts or ends for `seconds`."""
         seen, until = -1, time.monotonic() + seconds
         while not condition():
             size = self.notes.stat().st_size if self.notes.exists() else 0
@@ -265,7 +266,7 @@ class Soak:
             time.sleep(0.05)
 
     def verdict(self, count: int) -> tuple[list[int], list[int], list[int]]:
-        """Return the tasks that were lost, those that ran twice, and those of them without a reason."""
+        """Return the tasks that were lost, the tasks that ran twice, and those that ran twice without a reason."""
         runs = self.runs()
         lost = [number for number in range(count) if all(run.end is None for run in runs.get(number, ()))]
         twice = [number for number, each in runs.items() if len(each) > 1]
@@ -274,7 +275,7 @@ class Soak:
 
 
 def waiting_jobs(url: str, queue: str) -> int:
-    """Return how many jobs of a queue wait, are delayed or run."""
+    """Return how many jobs of a queue are queued, delayed or running."""
     from disque_py.client import Disque
 
     with Disque.from_url(url) as client:
@@ -291,7 +292,7 @@ def soak(
     lease_s: float = 3.0,
     seconds: float = 0.0,
 ) -> tuple[list[int], list[int], list[int]]:
-    """Run tasks through a cluster of three nodes with faults → tasks lost, twice, and twice without a reason."""
+    """Run tasks through a cluster of three nodes with faults. Return the verdict on the tasks."""
     with testing.cluster(3, appendonly=True, cluster_node_timeout=2000) as cluster:
         story = Soak(framework, folder, cluster.url, lease_s)
         try:

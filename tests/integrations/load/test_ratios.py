@@ -1,4 +1,4 @@
-"""The benchmark of task libraries: its own parts, on a small number of tasks."""
+"""The benchmark of task libraries, with a small number of tasks."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LEASE_S = 2.0
 
 @pytest.fixture(params=sorted(soak.FRAMEWORKS))
 def framework(request):
-    """Each framework that is installed."""
+    """The name of each framework that is installed."""
     if importlib.util.find_spec(MODULES[request.param]) is None:
         pytest.skip(f"the extra [{request.param}] is not installed")
     return request.param

@@ -11,7 +11,7 @@ LIMIT_S = 60.0
 
 
 def eventually(condition: Callable[[], T], seconds: float = LIMIT_S) -> T:
-    """Wait until a condition holds → its value. Raises AssertionError."""
+    """Wait until a condition is true, and return its value. AssertionError after the limit."""
     until = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < until, "it did not happen in time"

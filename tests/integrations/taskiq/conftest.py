@@ -17,7 +17,7 @@ from disque_py.integrations.taskiq import DisqueBroker, DisqueResultBackend  # n
 
 @pytest.fixture
 def make_broker(shared_node, name):
-    """Makes brokers with a queue of the test's own; their leases last two seconds."""
+    """A function that makes brokers. Their queue is that of the test, and their leases last two seconds."""
 
     def make(**options):
         backend = DisqueResultBackend(shared_node.url, queue_name=f"{name}-results")
@@ -29,13 +29,13 @@ def make_broker(shared_node, name):
 
 @pytest.fixture
 def broker(make_broker):
-    """A broker with a queue of the test's own."""
+    """A broker with a queue that no other test uses."""
     return make_broker()
 
 
 @asynccontextmanager
 async def working(broker, **options):
-    """Work on the broker's messages, as Taskiq's worker does."""
+    """Receive and run the broker's messages, as Taskiq's worker does."""
     finish = asyncio.Event()
     broker.is_worker_process = True
     with ThreadPoolExecutor(4) as executor:
@@ -50,7 +50,7 @@ async def working(broker, **options):
 
 
 async def eventually(condition, seconds=60):
-    """Wait until a condition holds."""
+    """Wait until a condition is true."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.02)
@@ -58,5 +58,5 @@ async def eventually(condition, seconds=60):
 
 @pytest.fixture
 def work():
-    """The context in which a worker runs, and the wait for a condition."""
+    """The functions `working`, a context in which a worker runs, and `eventually`."""
     return working, eventually

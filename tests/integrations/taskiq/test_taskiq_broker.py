@@ -126,7 +126,7 @@ def test_every_kind_of_acknowledgement_ends_the_job(broker, work, client, name, 
 
 
 def tasks_that_end_together(broker):
-    """A task that ends with an event, and one that never does. Their results are not kept."""
+    """Return an event, a task that ends when the event is set, and a task that never ends. Results are not stored."""
     broker.with_result_backend(DummyResultBackend())
     ends = asyncio.Event()
 
@@ -142,7 +142,7 @@ def tasks_that_end_together(broker):
 
 
 def commands_that_acknowledge(count, broker, work, client, name, calls):
-    """The ACKJOBs of so many tasks that end together, while another one runs on."""
+    """Return the number of ACKJOBs for `count` tasks that end together, while another task goes on."""
     working, eventually = work
 
     async def main():
@@ -185,7 +185,7 @@ def test_a_worker_that_stops_sends_its_last_acknowledgements(broker, work, clien
 
 
 def test_a_task_that_ends_while_the_last_acknowledgements_leave_is_acknowledged(monkeypatch):
-    """It may wait for others, and the shutdown is about to close the connections."""
+    """Its acknowledgement would wait for others, but the shutdown is about to close the connections."""
     monkeypatch.setattr(broker_module, "ACK_S", 3600.0)
     is_asked, may_answer = threading.Event(), threading.Event()
 
@@ -216,7 +216,7 @@ def test_a_task_that_ends_while_the_last_acknowledgements_leave_is_acknowledged(
 
 
 def test_a_task_that_a_shutdown_cuts_off_runs_again(broker, work, client, name):
-    """Taskiq acknowledges it when the event loop ends, and the job is not this worker's any more."""
+    """Taskiq acknowledges the task when the event loop ends. By then, the worker has given the job back."""
     working, eventually = work
 
     async def main():
@@ -247,7 +247,7 @@ def test_a_task_acknowledged_on_receipt_begins_when_the_node_knows(broker, work,
 
 
 def test_a_message_that_a_task_acknowledges_itself(broker, work, client, name):
-    """Without an acknowledgement it comes again; the label tells the second delivery."""
+    """Without an acknowledgement the message is delivered again, and a label has the number of the delivery."""
     working, eventually = work
     deliveries = []
 
@@ -347,7 +347,7 @@ def test_no_node_is_an_error_of_taskiq():
 
 
 def test_a_message_that_taskiq_drops_comes_again(broker, work, client, name):
-    """A label of a wrong kind is an error of Taskiq before the task runs, and nothing acknowledges the message."""
+    """A label with a wrong value makes Taskiq fail before the task runs, so the message is not acknowledged."""
     working, eventually = work
 
     @broker.task(task_name="note")

@@ -1,4 +1,4 @@
-"""Behaviour that Taskiq's own tests ask of a broker and a result backend."""
+"""Behaviour that Taskiq's own tests require of a broker and a result backend."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from taskiq import Context, SmartRetryMiddleware, TaskiqDepends, TaskiqMiddleware, TaskiqResultTimeoutError, gather
 from taskiq.exceptions import NoResultError
 
-# Seconds that a task may take on a busy machine.
+# The seconds that a task may take on a busy machine.
 LONG = 60
 
 
 def run(broker, work, story, **options):
-    """Tell a story while a worker runs."""
+    """Run the coroutine of a test while a worker runs."""
     working, eventually = work
 
     async def main():
@@ -201,7 +201,7 @@ def test_no_more_tasks_run_at_once_than_the_worker_allows(broker, work, count):
 
 
 def test_a_message_that_is_no_message_is_dropped(broker, work, client, name):
-    """Taskiq acknowledges what it can't read."""
+    """Taskiq acknowledges messages that it can't read."""
     client.add_job(name, b"no message")
 
     async def story(eventually):

@@ -14,7 +14,7 @@ from disque_py.integrations.taskiq import DisqueResultBackend
 
 
 def run(shared_node, name, story, **options):
-    """Tell a story of a backend."""
+    """Run the coroutine of a test with a backend."""
 
     async def main():
         backend = DisqueResultBackend(shared_node.url, queue_name=name, **options)

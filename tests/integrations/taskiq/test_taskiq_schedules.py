@@ -14,7 +14,7 @@ from disque_py.integrations.taskiq import DisqueScheduleSource
 
 @pytest.fixture
 def source(broker, name):
-    """A source with names of the test's own."""
+    """A source whose schedules have names that no other test uses."""
     return DisqueScheduleSource(broker, prefix=f"{name}:")
 
 

@@ -23,7 +23,7 @@ NEVER_RUN = ("shutdown", "debug", "monitor")
 
 
 def make_user(broker, *rules, name="ann"):
-    """A client that has logged in as a new user with these rules."""
+    """Return a client that has logged in as a new user with these rules."""
     admin = make_client(broker, "127.0.0.1:1")
     assert ask(broker, admin, "ACL", "SETUSER", name, "on", ">pw", *rules) == b"+OK\r\n"
     client = make_client(broker, "127.0.0.1:2")
@@ -32,7 +32,7 @@ def make_user(broker, *rules, name="ann"):
 
 
 def said(client):
-    """The replies to a client that have not been sent yet."""
+    """Return the replies to a client that have not been sent yet, and remove them."""
     data = b"".join(client.out)
     client.out.clear()
     return data
@@ -372,7 +372,7 @@ def test_queues_that_are_gone_are_forgotten_also_far_below_the_limit():
 
 
 def test_a_client_that_reads_events_is_disconnected_with_its_permission():
-    """MONITOR is another permission. Spec US8."""
+    """The loss of the permission for MONITOR alone does not disconnect it. Spec US8."""
     broker = make_broker()
     client = make_user(broker, "+monitor", "+events")
     client.is_monitor = True
@@ -398,13 +398,13 @@ CHOICES = {"status": [b"pending", b"running"], "policy": [b"fixed:1:1"], "expres
 
 
 def request_like(rng, form, names, ids):
-    """A request of this syntax: options in any order, values of the right kind, sometimes a word too many."""
+    """Return a random request of this syntax. Options are in any order, and sometimes there is one word too many."""
     parts = re.findall(r"\[[^\[\]]*\]|\S+", form.replace("CRON expression|EVERY", "EVERY"))
     lists = [part for part in parts if re.fullmatch(r"\[[a-z]+ \.\.\.\]", part)]
     fixed = [part.strip("[]") for part in parts if not part.startswith("[") or part in lists]
     options = [part.strip("[]") for part in parts if part not in fixed and part not in lists and rng.random() < 0.4]
     rng.shuffle(options)
-    # The options of GETJOB stand in front of its queues.
+    # GETJOB takes its options before its queues.
     groups = [*options, *fixed] if fixed and fixed[0] in ("FROM", "FROMMATCH") else [*fixed, *options]
     words = []
     for word in " ".join(groups).split():
@@ -427,7 +427,7 @@ def request_like(rng, form, names, ids):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_requests_never_reach_another_queue(seed):
-    """The readers of names must never see fewer names than a command uses. Spec US4, US6."""
+    """The function that reads the names of a request must find all names that the command uses. Spec US4, US6."""
     rng = Random(seed)
     broker = make_broker()
     admin = make_client(broker)

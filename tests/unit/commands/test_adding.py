@@ -81,7 +81,7 @@ def test_options_may_stand_in_any_order():
 
 
 def test_a_priority_does_not_shorten_a_delay():
-    """An urgent job that is not due yet takes no part in the order. Spec F2."""
+    """An urgent job is not in the queue before it is due. Spec F2."""
     broker, client = start()
     add(broker, client, "DELAY", 5, "PRIORITY", 1, body="urgent")
     add(broker, client, "PRIORITY", 9)
@@ -159,7 +159,7 @@ def test_priority_and_pairs_survive_a_crash():
 
 
 def added(broker, client, *words):
-    """An ADDJOB that is answered at once; its job."""
+    """Send an ADDJOB that is answered immediately. Return its job."""
     reply = ask(broker, client, "ADDJOB", "q", "body", 0, *words)
     assert reply.startswith(b"+D-"), reply
     return broker.find(reply[1:-2])
@@ -172,7 +172,7 @@ def test_a_job_is_queued_and_answered_with_its_id_as_a_simple_string():
 
 
 def test_defaults():
-    """TTL a day, RETRY a tenth of it but at most five minutes, no DELAY."""
+    """The default TTL is a day. RETRY is a tenth of the TTL, but at most five minutes. There is no DELAY."""
     broker, client = start()
     job = added(broker, client)
     assert (job.expire_at_ms - broker.now_ms, job.retry_ms, job.delay_ms, job.replicate) == (86_400_000, 300_000, 0, 1)
@@ -282,7 +282,7 @@ def test_the_default_of_copies_is_three_or_as_many_nodes_as_there_are(nodes, cop
 
 
 def test_failed_and_leaving_nodes_are_not_counted():
-    """So that draining one node breaks no producer (spec Q13)."""
+    """Otherwise producers would be refused while one node is drained (spec Q13)."""
     broker, client = start()
     add_node(broker, 2).flags |= FAIL
     add_node(broker, 3).flags |= LEAVING
@@ -291,7 +291,7 @@ def test_failed_and_leaving_nodes_are_not_counted():
 
 
 def test_a_minority_refuses_a_job_rather_than_make_fewer_copies():
-    """Two of three don't answer: the default is three copies still. Spec C1."""
+    """Two of three nodes don't answer, and the default is still three copies. Spec C1."""
     broker, client = start()
     add_node(broker, 2).flags |= PFAIL
     add_node(broker, 3).flags |= PFAIL
@@ -300,7 +300,7 @@ def test_a_minority_refuses_a_job_rather_than_make_fewer_copies():
 
 
 def test_refusals_for_want_of_nodes_and_zones_are_counted():
-    """INFO tells them apart from timeouts: a node is away, and no producer waited."""
+    """INFO counts them apart from timeouts, because no producer waited in these cases."""
     broker, client = start()
     add_node(broker, 2)
     broker.cluster.refresh()

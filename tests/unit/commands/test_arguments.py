@@ -1,4 +1,4 @@
-"""commands/arguments.py: the syntax that people read, as the tree that programs read."""
+"""commands/arguments.py: turns the syntax that people read into the tree that programs read."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def siblings(arguments):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_the_names_of_siblings_differ(command):
-    """Programs tell arguments apart by their names."""
+    """Programs distinguish arguments by their names."""
     forms = command.syntax.split("\n")
     for rests in subcommands_of(forms).values() or [forms]:
         for parts in siblings(choice_of(rests)):

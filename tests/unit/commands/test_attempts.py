@@ -11,7 +11,7 @@ from disque_py.commands.adding import BACKOFF_ERROR
 from disque_py.core import acks
 from disque_py.core.job import ACTIVE
 
-# A timer is this late at most (core/schedule.py).
+# The maximum delay of a timer (core/schedule.py).
 BUCKET_MS = 16
 
 
@@ -21,7 +21,7 @@ def start(**settings):
 
 
 def get(broker, client, *words):
-    """GETJOB NOHANG; the id that came, or None."""
+    """Send GETJOB NOHANG. Return the id of the job, or None."""
     jobs = ask_parsed(broker, client, "GETJOB", "NOHANG", *words, "FROM", "q")
     return jobs[0][1] if jobs else None
 
@@ -31,7 +31,7 @@ def get(broker, client, *words):
 
 @pytest.mark.parametrize("words", [("FENCE",), ("FENCE", 1, "soon"), ("FENCE", 1, "FENCE")])
 def test_canceljob_names_the_word_that_is_wrong(words):
-    """Commands that Disque does not have do so."""
+    """Commands that the original does not have name it."""
     broker, client = start()
     assert error_of(broker, client, "CANCELJOB", make_id(), *words) == f"ERR syntax error: '{words[-1]}'"
 
@@ -61,7 +61,7 @@ def test_impossible_values_are_refused(words, text):
 
 
 def test_spans_may_be_given_in_milliseconds():
-    """Both forms are one option: the last one counts. SHOW tells seconds rounded up. Spec Y11."""
+    """The two forms are the same option, and the last one counts. SHOW rounds seconds up. Spec Y11."""
     broker, client = start()
     job = add_job(broker, client, "RETRY", 9, "RETRYMS", 1_500, "TTLMS", 20_001, "DELAY", 3, "DELAYMS", 2_500)
     fields = shown(broker, client, job.id)
@@ -84,7 +84,7 @@ def test_a_lease_may_be_given_in_milliseconds():
 
 
 def test_new_words_wait_for_older_nodes():
-    """Commands of Disque go on. Spec Y1."""
+    """Commands that the original has still work. Spec Y1."""
     broker, client = start()
     old = add_node(broker, 2, protocol=1)
     job = hold(broker, old)
@@ -131,7 +131,7 @@ def test_the_end_of_the_last_lease_ends_in_an_error():
 
 
 def test_a_job_without_words_knows_that_its_lease_ended():
-    """And does not grow for that. Spec Y2."""
+    """The job needs no additional object for that. Spec Y2."""
     broker, client = start()
     job = add_job(broker, client, "RETRY", 2)
     get(broker, client)
@@ -150,7 +150,7 @@ def test_attempts_mean_nothing_for_an_at_most_once_job():
 
 
 def test_final_spends_all_attempts():
-    """Also of a job without a limit. Spec Y4."""
+    """This is also true for a job without a limit. Spec Y4."""
     broker, client = start()
     job = add_job(broker, client)
     get(broker, client)
@@ -174,7 +174,7 @@ def test_enqueue_gives_an_errored_job_fresh_attempts_and_a_fresh_ttl():
 
 
 def test_a_lease_of_a_job_with_a_fresh_ttl_may_be_prolonged():
-    """Half of the first TTL is over, but not of this one. Spec Y5, L7."""
+    """Half of the first TTL is over, but not half of the fresh one. Spec Y5, L7."""
     broker, client = start()
     job = add_job(broker, client, "ATTEMPTS", 1, "TTL", 1_000)
     get(broker, client)
@@ -297,7 +297,7 @@ def test_a_reason_is_kept_until_the_next_nack():
 
 
 def test_a_nack_for_an_older_delivery_counts_0():
-    """And the same NACK twice has the effect of one. Spec Y9."""
+    """So a repeated NACK has no second effect. Spec Y9."""
     broker, client = start()
     job = add_job(broker, client)
     get(broker, client)
@@ -344,7 +344,7 @@ def test_working_takes_a_queued_job_out_of_its_queue():
 
 
 def test_working_does_not_lose_a_queued_at_most_once_job():
-    """In the original it was gone (spec Q6)."""
+    """The original lost such a job (spec Q6)."""
     broker, client = start()
     job = hold_queued(broker, retry_s=0)
     assert ask_parsed(broker, client, "WORKING", job.id) == 0
@@ -352,7 +352,7 @@ def test_working_does_not_lose_a_queued_at_most_once_job():
 
 
 def test_working_is_refused_for_unknown_and_acknowledged_jobs():
-    """The original answered the RETRY of an acknowledged one (spec Q17)."""
+    """For an acknowledged job, the original answered with the RETRY (spec Q17)."""
     broker, client = start()
     assert error_of(broker, client, "WORKING", make_id()) == "NOJOB Job not known in the context of this node."
     job = hold(broker, add_node(broker))
@@ -374,7 +374,7 @@ def test_working_is_too_late_when_more_than_half_of_the_ttl_is_over(age_s, is_la
 
 
 def test_jscan_finds_jobs_by_status_and_meta():
-    """With several conditions all must fit. Spec Y11."""
+    """A job must fulfil all conditions. Spec Y11."""
     broker, client = start()
     red = add_job(broker, client, "META", "color", "red", "ATTEMPTS", 1)
     blue = add_job(broker, client, "META", "color", "blue", "DELAY", 5)

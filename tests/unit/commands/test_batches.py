@@ -1,4 +1,4 @@
-"""commands/batches.py: BATCH, and BATCH of ADDJOB."""
+"""commands/batches.py: the command BATCH, and the option BATCH of ADDJOB."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_bad_words_are_refused(words, text):
 
 
 def test_an_addjob_that_finds_a_job_makes_no_batch():
-    """Spec BT1: a batch comes into being with its first job. That job is in no batch, or in another one."""
+    """Spec BT1: a batch is created with its first job. The job that the ADDJOB finds is not in this batch."""
     broker, client, _ = start(count=0)
     first = ask(broker, client, "ADDJOB", "q", "x", 0, "KEY", "k")
     assert ask(broker, client, "ADDJOB", "q", "x", 0, "KEY", "k", "BATCH", "b") == first
@@ -60,7 +60,7 @@ def test_an_addjob_that_finds_a_job_makes_no_batch():
 
 
 def test_an_addjob_that_finds_a_job_is_answered_after_the_close_of_its_batch():
-    """Spec BT1: it adds nothing. A key that is free is refused, for a topic without the name of a queue."""
+    """Spec BT1: such an ADDJOB adds nothing. With a new key, it is refused, both for a queue and for a topic."""
     broker, client, _ = start(count=0)
     ask(broker, client, "ADDJOB", "q", "x", 0, "KEY", "k", "BATCH", "b")
     advance(broker, 10)
@@ -129,7 +129,7 @@ def test_a_batch_that_was_never_closed_is_forgotten_a_day_after_its_last_job():
 
 
 def test_a_job_whose_addjob_failed_does_not_count():
-    """Spec BT8: its id stays, so that an earlier report does not make it live again."""
+    """Spec BT8: the id of the job stays in the batch, so that an earlier report does not make the job live again."""
     broker, client, ids = start()
     batch = broker.batches.by_name[b"b"]
     assert broker.batches.enter(batch, pack_id(ids[0]), ABORTED, 1)
@@ -143,5 +143,5 @@ def test_a_job_whose_addjob_failed_does_not_count():
 
 
 def test_a_share_of_a_node_of_an_older_version_has_all_ids_count():
-    """Spec BT8: such a node does not say how many do not."""
+    """Spec BT8: such a node does not report how many ids don't count."""
     assert batches.check_share([1, 3, 2, 0, 0, 0, 1]) == [1, 3, 2, 0, 0, 0, 1, 0]

@@ -46,7 +46,7 @@ def test_info_counts_nodes():
 
 
 def test_the_state_is_fail_when_most_nodes_are_lost():
-    """Half is not most: of two nodes neither is the minority. Handshakes don't count."""
+    """Half of the nodes are not most: in a cluster of two, no node is a minority. Handshakes don't count."""
     broker = make_broker()
     second = add_node(broker, 2)
     second.flags |= FAIL
@@ -106,7 +106,7 @@ def test_saveconfig_waits_for_the_file():
     [("RESET", "HARD"), ("RESET", "SOFT"), ("MEET", "10.0.0.9", 7711), ("FORGET", "02" * 20), ("LEAVING", "yes")],
 )
 def test_a_change_of_membership_is_answered_when_the_nodes_file_is_on_disk(words):
-    """Spec N6. The change itself is there at once."""
+    """Spec N6. The change itself takes effect immediately."""
     broker = make_broker()
     add_node(broker, 2)
     host_of(broker).is_slow = True

@@ -26,7 +26,7 @@ def test_loadaof_answers_when_the_journal_was_read():
 
 
 def test_loadaof_says_why_it_could_not_be():
-    """There is none, or it can't be read."""
+    """There is no journal, or it can't be read."""
     broker = make_broker()
     host_of(broker).failures["reload_journal"] = LookupError("there is no journal")
     assert told(broker, "LOADAOF") == b"-ERR there is no journal\r\n"
@@ -75,7 +75,7 @@ def test_a_restart_that_fails_leaves_the_server_running():
 
 
 def test_a_restart_saves_the_configuration_first_and_waits_for_it():
-    """Without a config file there is nothing to wait for. The client may be gone by then."""
+    """The restart happens even if the client is gone by then. Without a config file, there is nothing to wait for."""
     broker = make_broker()
     host = host_of(broker)
     host.is_slow = True

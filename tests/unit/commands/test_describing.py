@@ -60,7 +60,7 @@ def test_a_form_without_words_is_the_bare_name():
 
 
 def test_docs_tell_the_arguments_as_redis_does():
-    """redis-cli 7 derives its hints from them."""
+    """redis-cli 7 derives its hints from COMMAND DOCS."""
     broker = make_broker()
     _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "qpeek")
     queue, count, *_ = pairs_of(entry)[b"arguments"]

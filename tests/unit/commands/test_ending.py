@@ -12,7 +12,7 @@ def start():
 
 
 def get(broker, client, *words):
-    """GETJOB NOHANG; the id that came, or None."""
+    """Send GETJOB NOHANG. Return the id of the job, or None."""
     jobs = ask_parsed(broker, client, "GETJOB", "NOHANG", *words, "FROM", "q")
     return jobs[0][1] if jobs else None
 

@@ -49,7 +49,7 @@ def test_a_queue_that_is_paused_while_a_long_enqueue_is_under_way_gets_no_more()
 
 
 def in_parts(broker, client, *words):
-    """The reply of a long command."""
+    """Send an incremental command, and return its whole reply."""
     reply = ask(broker, client, *words)
     while client.waiting:
         dispatch.tick(broker)
@@ -72,7 +72,7 @@ def test_a_delivered_at_most_once_job_is_never_queued_again():
 
 
 def test_a_dequeued_at_most_once_job_is_not_lost():
-    """In the original nothing brought it back (spec Q6)."""
+    """In the original, nothing queued such a job again (spec Q6)."""
     broker, client = start()
     job = add_job(broker, client, "RETRY", 0)
     assert ask_parsed(broker, client, "DEQUEUE", job.id) == 1

@@ -14,7 +14,7 @@ from evented import EventedNode
 
 
 def filled(count: int = 5, **settings: Any) -> EventedNode:
-    """A node with so many readable events."""
+    """Return a node with this number of readable events."""
     node = EventedNode(**settings)
     for number in range(count):
         node.wait_for("ADDJOB", "q", f"body {number}", 0)
@@ -53,11 +53,11 @@ def test_block_waits_for_the_next_event_to_be_on_disk():
     node = filled(4)
     log = node.service.log
     node.wait_for("ADDJOB", "q", "body", 0)
-    node.settle()  # Synced at once: the last time is long ago.
+    node.settle()  # Synced immediately, because the last sync is long ago.
     assert node.ask("EVENTS", "READ", log.log_id, 6, "BLOCK", 5_000) == []
     node.ask("ADDJOB", "q", "body", 0, client=1)
     node.settle(500)
-    assert node.taken() == []  # Written, and not synced.
+    assert node.taken() == []  # The event is written, but not synced.
     node.settle(1_000)
     assert seqs(node.taken()[0]) == [6]
 
@@ -110,7 +110,7 @@ def test_tail_sends_events_that_become_readable_from_now_on():
     header, *lines, end = b"".join(client.out).split(b"\r\n")
     assert (int(header[1:]), end) == (len(lines[0]), b"")
     assert seqs(lines[0]) == [6]
-    assert client.is_monitor  # The limits of that class are its.
+    assert client.is_monitor  # So the output limits of monitors apply.
     client.out.clear()
     ask_parsed(node.broker, client, "RESET")
     node.wait_for("ADDJOB", "q", "body", 0)
@@ -158,7 +158,7 @@ def test_without_a_log_every_form_says_so(words):
 
 
 def restrict(node: EventedNode, client: Client, *rules: str) -> None:
-    """Make a user of these rules, and the client one of it."""
+    """Make a user with these rules, and log the client in as this user."""
     assert ask(node.broker, make_client(node.broker), "ACL", "SETUSER", "ann", "on", "nopass", *rules) == b"+OK\r\n"
     assert ask(node.broker, client, "AUTH", "ann", "x") == b"+OK\r\n"
 

@@ -1,4 +1,4 @@
-"""Words of exclusive queues and of `assign quorum`, and their errors."""
+"""The options of exclusive queues and of `assign quorum`, and their errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_setting_that_can_not_be_is_refused(words, text):
 
 
 def test_type_exclusive_by_and_assign_are_one_field():
-    """Spec EX1: of two operators one wins with all three."""
+    """Spec EX1: if two operators set them at the same time, all three values are those of one operator."""
     world = voters("abc")
     for name in "bc":
         world.cut("a", name)

@@ -77,7 +77,7 @@ def test_a_large_count_is_sent_away_from_a_leaving_node():
 
 @pytest.mark.parametrize(("is_paused", "words"), [(True, ()), (False, ("LEASE", 9))])
 def test_with_the_disk_in_trouble_a_getjob_without_a_fitting_job_waits(is_paused, words):
-    """-MISCONF means that the disk holds jobs back. Here no job would be delivered anyway."""
+    """-MISCONF means that jobs are withheld because of the disk. Here, no job would be delivered anyway."""
     broker, client = start()
     hold_queued(broker, retry_s=30 if is_paused else 0)
     if is_paused:

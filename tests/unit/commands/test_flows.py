@@ -54,7 +54,7 @@ def test_progress_refuses_bad_words(words, text):
 
 
 def test_a_text_may_be_any_word():
-    """Spec RW4: the number of words says whether there is one."""
+    """Spec RW4: the number of words determines whether there is a text."""
     broker, client = start()
     job = deliver(broker)
     assert ask(broker, client, "PROGRESS", job.id, 7, "ATTEMPT", "ATTEMPT", 1) == b"+OK\r\n"

@@ -15,7 +15,7 @@ def test_hello_lists_every_node_with_a_priority():
 
 
 def test_a_later_reason_overrides_an_earlier_one():
-    """5 without a link, 10 suspected, 100 failed or leaving; ourselves need no link."""
+    """The priority is 5 without a link, 10 if suspected, 100 if failed or leaving. The node itself needs no link."""
     broker = make_broker()
     node = add_node(broker, 2, is_linked=False)
 
@@ -121,7 +121,7 @@ def test_versions_that_do_not_exist():
 
 
 def test_hello_names_the_port_of_the_kind_that_asks():
-    """A client that uses TLS reaches other nodes over TLS. A node without a TLS port names its only port."""
+    """So a client that uses TLS connects to other nodes over TLS. A node without a TLS port names its only port."""
     broker = make_broker()
     add_node(broker, 2).tls_port = 7801
     broker.me.tls_port = 7800

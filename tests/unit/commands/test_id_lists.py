@@ -1,4 +1,4 @@
-"""commands/id_lists.py: commands that do the same to each job of a list."""
+"""commands/id_lists.py: commands that treat each job of a list in the same way."""
 
 from __future__ import annotations
 

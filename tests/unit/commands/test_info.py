@@ -126,7 +126,7 @@ def test_a_reason_becomes_a_word():
 
 
 def test_every_field_is_explained_in_the_docs():
-    """docs/info.md names each field of every section, and of CLUSTER INFO on a leaving node."""
+    """docs/info.md has each field of every section, and each field of CLUSTER INFO on a leaving node."""
     text = (Path(__file__).resolve().parents[3] / "docs" / "info.md").read_text(encoding="utf-8")
     broker = make_broker()
     broker.host.fields.append(("disque_build_id", "c0ffee"))

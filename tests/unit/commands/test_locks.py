@@ -38,7 +38,7 @@ def test_another_owner_gets_nil_at_once_or_after_its_time():
 
 
 def test_a_worker_that_waits_hears_that_it_may_no_longer():
-    """Spec US8. The lock that it waited for goes to another owner."""
+    """Spec US8. Another owner gets the lock for which the worker waited."""
     world = voters("abc")
     fence = acquire(world, "a", "one")[0]
     world.ask("b", "ACL", "SETUSER", "ann", "on", "nopass", "~*", "+@consume")
@@ -150,7 +150,7 @@ def test_an_invented_fence_gets_nothing():
 
 
 def test_the_word_of_one_voter_ends_no_work():
-    """Spec CL9: the end was not confirmed by a majority."""
+    """Spec CL9: no majority has confirmed the end of the work."""
     world = voters("abc")
     item = (b"Ll", b"one", 5, 0, 5, 0, 0, 0, 60_000, False, False)
     world["a"].claims.memory.grants.put(item, world["a"].now_ms)

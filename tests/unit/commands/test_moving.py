@@ -1,4 +1,4 @@
-"""commands/moving.py: words and errors of PROMOTE, RESCHEDULE and MOVEJOB."""
+"""commands/moving.py: options and errors of PROMOTE, RESCHEDULE and MOVEJOB."""
 
 from __future__ import annotations
 

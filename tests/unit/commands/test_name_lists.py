@@ -1,4 +1,4 @@
-"""commands/name_lists.py: LIST [pattern] of names that all nodes know."""
+"""commands/name_lists.py: LIST [pattern], for names that all nodes know."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = [b"q%d" % at for at in range(3 * NAMES_PER_PART + 7)]
 
 @pytest.mark.parametrize("pattern", [(), ("q*",), ("*9",)])
 def test_many_names_are_listed_a_part_at_a_time(pattern):
-    """In order, as ever."""
+    """The names are in order nevertheless."""
     broker = make_broker()
     client = make_client(broker)
     settings_sync.start(broker, [(name, b"lease", b"5", 1, b"\x02" * 20) for name in NAMES])
@@ -33,7 +33,7 @@ def test_parts_are_compared_first_and_merged_then():
 
 @pytest.mark.parametrize("command", ["QUEUE", "SCHEDULE", "BATCH"])
 def test_a_pattern_is_of_bounded_length(command):
-    """So that a part of the work is."""
+    """This bounds the work of one part of the list."""
     broker = make_broker()
     client = make_client(broker)
     assert ask(broker, client, command, "LIST", "x" * PATTERN_BYTES_MAX) == b"*0\r\n"

@@ -1,4 +1,4 @@
-"""The rows of permissions, against the table of commands."""
+"""The rows of permissions agree with the table of commands."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_options_of_getjob_are_read_as_getjob_reads_them():
     ],
 )
 def test_names_of_a_request(request_, names):
-    """Words too many are allowed where a reader can't be sure, names too few never. Spec US4."""
+    """If the names can't be determined exactly, there may be too many, but never too few. Spec US4."""
     argv = words(request_)
     found = access_of(argv[0].lower().decode()).unit(argv).names(argv)
     assert set(words(names)) <= set(found)
@@ -106,6 +106,6 @@ def test_names_of_a_request(request_, names):
 
 
 def test_tokens_of_a_getjob():
-    """A client that knows a token gets the jobs again, so their queues count. Spec US4."""
+    """A client that knows a token gets the same jobs again, so it needs permission for their queues. Spec US4."""
     unit = BY_NAME["getjob"]
     assert unit.tokens(words("GETJOB TOKEN t FROM a TOKEN b")) == [b"t"]

@@ -29,7 +29,7 @@ def say(pair, *words):
 
 
 def added(pair, *words):
-    """The job that an ADDJOB makes."""
+    """Send an ADDJOB, and return its job."""
     broker, client = pair
     reply = ask(broker, client, "ADDJOB", *words)
     assert reply.startswith(b"+"), reply
@@ -64,7 +64,7 @@ def test_queues_with_settings_are_listed_in_order():
 
 @pytest.mark.parametrize("words", [("SET", "q", "lease", 9), ("RESET", "q")])
 def test_settings_of_the_highest_version_are_not_changed(words):
-    """Two values would have one version. Spec QS1."""
+    """There is no higher version, so two values would have the same one. Spec QS1."""
     broker, client = pair = make_pair()
     settings_sync.start(broker, [(b"q", b"lease", b"5", queue_settings.COUNTER_MAX, b"\x02" * 20)])
     assert error_of(broker, client, "QUEUE", *words) == queue_settings.NO_VERSION
@@ -155,7 +155,7 @@ def test_options_that_a_job_lacks_are_filled_in():
 
 
 def test_a_lease_of_milliseconds_is_shown_in_seconds_rounded_up():
-    """0 would say that the job is delivered at most once."""
+    """A RETRY of 0 would mean that the job is delivered at most once."""
     pair = make_pair()
     say(pair, "SET", "q", "lease", "500ms", "delay", "1ms")
     shown = ask_parsed(*pair, "SHOW", added(pair, "q", "body", 0).id)
@@ -242,7 +242,7 @@ def test_both_maxlens_must_allow_a_job():
 
 
 def test_a_job_that_its_key_names_is_found_whatever_the_limits():
-    """Limits hold for new jobs: a producer that repeats its ADDJOB is told the id."""
+    """Limits apply to new jobs only. A producer that repeats its ADDJOB gets the id of its job."""
     pair = make_pair()
     job = added(pair, "q", "body", 0, "KEY", "k")
     say(pair, "SET", "q", "maxsize", 1, "maxlen", 1, "require-meta", "m")
@@ -251,7 +251,7 @@ def test_a_job_that_its_key_names_is_found_whatever_the_limits():
 
 
 def test_queues_without_settings_cost_one_look():
-    """The table of settings in force is empty, and no ADDJOB looks further."""
+    """The table of settings in force is empty, so an ADDJOB stops there."""
     pair = make_pair()
     say(pair, "SET", "q", "lease", 5)
     say(pair, "RESET", "q")

@@ -11,7 +11,7 @@ from disque_py.node import dispatch
 
 
 def ask_in_parts(broker, client, *words):
-    """A walk may take several turns; its reply."""
+    """Send a scan, which may take several turns, and return its reply."""
     reader = hiredis.Reader()
     reader.feed(ask(broker, client, *words))
     while (reply := reader.gets()) is False:
@@ -130,7 +130,7 @@ def test_qscan_filters_by_length():
 
 
 def test_count_is_a_target_for_queues_that_match():
-    """As for jobs: a filter that takes few must not cost a call per four queues (spec R11)."""
+    """A filter that few queues match must not need a call for every few queues. JSCAN has the same rule (spec R11)."""
     broker, client, _ = start()
     for number in range(40):
         broker.queue(b"empty %d" % number)

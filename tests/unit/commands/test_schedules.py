@@ -1,4 +1,4 @@
-"""commands/schedules.py: the words of SCHEDULE."""
+"""commands/schedules.py: the subcommands and options of SCHEDULE."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def client(broker):
 
 
 def shown(broker, client, name):
-    """The pairs of SCHEDULE GET."""
+    """Return the pairs of SCHEDULE GET."""
     parts = ask_parsed(broker, client, "SCHEDULE", "GET", name)
     return dict(zip([each.decode() for each in parts[::2]], parts[1::2], strict=True))
 
@@ -43,7 +43,7 @@ def test_a_schedule_is_shown_as_it_was_set(broker, client):
 
 
 def test_every_is_shown_as_a_time(broker, client):
-    """Spec SD3, SD10: its ticks are multiples from Unix time 0."""
+    """Spec SD3, SD10: its ticks are multiples of the span, counted from Unix time 0."""
     ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q")
     found = shown(broker, client, "s")
     assert [found["cron"], found["every"], found["tz"], found["catchup"]] == [None, b"3600", b"UTC", b"last"]
@@ -101,7 +101,7 @@ def test_unknown_names(broker, client):
 
 
 def test_next_tells_the_ticks_to_come(broker, client):
-    """Also those of a paused schedule, which does not fire them. Spec SD10."""
+    """NEXT also shows those of a paused schedule, which does not fire. Spec SD10."""
     ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q")
     first = (WALL_MS // HOUR_MS + 1) * HOUR_MS
     assert ask_parsed(broker, client, "SCHEDULE", "NEXT", "s", "COUNT", 3) == [
@@ -126,7 +126,7 @@ def test_list_takes_a_pattern(broker, client):
 
 
 def test_run_makes_a_job_outside_the_ticks(broker, client):
-    """Spec SD10: with the schedule's name in its META, and without a tick."""
+    """Spec SD10: the job has the schedule's name in its META, and does not count as a tick."""
     ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q", "BODY", "b", "META", "a", "1")
     reply = ask(broker, client, "SCHEDULE", "RUN", "s")
     assert reply.startswith(b"+D-")
@@ -137,7 +137,7 @@ def test_run_makes_a_job_outside_the_ticks(broker, client):
 
 
 def test_a_set_begins_anew(broker, client):
-    """Spec SD5: its generation is another one, also within the same millisecond."""
+    """Spec SD5: the schedule has another generation, even within the same millisecond."""
     ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q")
     before = broker.recurring.known[b"s"].definition.generation
     ask(broker, client, "SCHEDULE", "PAUSE", "s")
@@ -147,7 +147,7 @@ def test_a_set_begins_anew(broker, client):
 
 
 def test_a_change_survives_a_full_disk_in_words(broker, client):
-    """Spec QS3: the client hears that it was not saved."""
+    """Spec QS3: the error tells the client that the change was not saved."""
     from tests.support.brokers import host_of
 
     host_of(broker).failures["write_queue_settings"] = OSError(28, "No space left on device")

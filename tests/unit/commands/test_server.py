@@ -18,7 +18,7 @@ def test_shutdown_has_no_reply():
 
 
 def test_a_shutdown_that_would_lose_something_is_refused():
-    """The server goes on, and its log says why."""
+    """The server continues, and its log has the reason."""
     broker = make_broker()
     client = make_client(broker)
     host_of(broker).refusal = "the disk is full"

@@ -28,7 +28,7 @@ def test_a_change_is_in_force_and_answered_when_it_is_saved():
 
 
 def test_the_highest_version_is_not_changed():
-    """Two values would have one version. Spec QS1."""
+    """There is no higher version, so two values would have the same one. Spec QS1."""
     broker = make_broker()
     settings_sync.start(broker, [(b"q", b"lease", b"9", queue_settings.COUNTER_MAX, b"\x02" * 20)])
     with pytest.raises(CommandError, match="ERR the highest version"):

@@ -1,4 +1,4 @@
-"""commands/shares.py: the part of one node in an answer, and the sum of all."""
+"""commands/shares.py: the share of each node in an answer, and the sum of all shares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def start(count=0):
 
 
 def whole(share):
-    """Return what a share returns at its end."""
+    """Run a share to its end, and return its result."""
     while True:
         try:
             next(share)
@@ -124,7 +124,7 @@ def test_a_share_of_many_jobs_has_few_enough_values_for_a_frame(pairs):
 
 
 def test_jobs_of_all_nodes_end_where_the_share_of_one_may_have_ended():
-    """Its later jobs would be missing between those of the other node."""
+    """Behind that point, the answer would lack jobs of this node among those of the other node."""
     cut = [shares.Peeked(b"D-%d" % at, at, at, b"", []) for at in range(5_000)]
     late = shares.Peeked(b"D-late", 6_000, 6_000, b"", [])
     assert whole(shares.best_of([cut, [late]], 20_000, 1)) == cut
@@ -151,7 +151,7 @@ def test_the_first_of_very_many_jobs_are_found_part_by_part(count):
 
 
 def test_depths_are_counted_in_parts_while_groups_come_and_go():
-    """Each value that stays is counted once."""
+    """Each value that has jobs all the time is counted once."""
     broker, client, _ = start()
     for number in range(2 * shares.DEPTH_PART):
         ask(broker, client, "ADDJOB", "q", "x", 0, "META", "t", str(number))

@@ -1,4 +1,4 @@
-"""commands/table.py: all commands on one screen, as the original reports them."""
+"""commands/table.py: the table of all commands, as the original reports them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ deljob -1 write fast|show 2 readonly fast|loadjob 2 write|bgrewriteaof 1 readonl
 qpeek 3 readonly|qstat 2 readonly fast|qscan -1 readonly|jscan -1 readonly|enqueue -1 write denyoom fast
 nack -1 write denyoom fast|dequeue -1 write fast|working 2 write fast|pause -3 readonly fast
 """
-# Since Redis clients log in with a user name, HELLO agrees on a protocol, and a worker may say for how long it works,
-# these take more words. QLEN and QPEEK take WHERE, and these two, QSTAT and SHOW take CLUSTER.
+# Commands that take more words than the original's. AUTH takes a user name, HELLO a protocol version, and WORKING a
+# span. QLEN and QPEEK take WHERE. QLEN, QPEEK, QSTAT and SHOW take CLUSTER.
 WIDENED = {"auth": -2, "hello": -1, "qlen": -2, "qpeek": -3, "qstat": -2, "show": -2, "working": -2}
 
 
@@ -50,7 +50,7 @@ def test_every_command_says_what_it_is_for(row):
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
 def test_syntax_and_arity_say_the_same(row):
-    """The arity counts the name and the required words. For GETJOB the original's handler checks the rest."""
+    """The arity counts the name and the required words. For GETJOB it is less by one, as in the original."""
     forms = []
     for form in row.syntax.split("\n"):
         depth, words = 0, 0

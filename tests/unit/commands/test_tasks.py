@@ -1,4 +1,4 @@
-"""commands/tasks.py: words and errors of QPURGE, QMOVE, QREDRIVE and QTASK."""
+"""commands/tasks.py: options and errors of QPURGE, QMOVE, QREDRIVE and QTASK."""
 
 from __future__ import annotations
 

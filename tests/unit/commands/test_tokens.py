@@ -153,7 +153,7 @@ def test_at_most_once_jobs_are_skipped_and_stay_in_their_queue(words):
 
 
 def test_skipping_at_most_once_jobs_costs_nothing_per_job():
-    """They are in a priority queue of their own, so none of them is looked at."""
+    """At-most-once jobs are in a separate priority queue, so none of them is examined."""
     broker, client = start(50, retry_s=0)
     queue = broker.queues[b"q"]
     get(broker, client, "TOKEN", "t")

@@ -1,4 +1,4 @@
-"""Changes of users: in the ACL file, and in the cluster."""
+"""Changes of users, which are stored in the ACL file or in the cluster."""
 
 from __future__ import annotations
 

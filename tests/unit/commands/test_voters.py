@@ -55,7 +55,7 @@ def test_a_leaving_voter_says_that_it_is_one():
 
 
 def test_the_list_is_not_changed_while_a_known_node_would_not_vote():
-    """Spec Y1. The older node does not know the words between voters."""
+    """Spec Y1. The older node does not know the messages between voters."""
     world = World("ab")
     world.join()
     (node,) = world["a"].cluster.linked

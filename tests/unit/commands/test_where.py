@@ -1,4 +1,4 @@
-"""commands/where.py: the pairs behind WHERE."""
+"""commands/where.py: the pairs that follow WHERE."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_the_environment_wins_over_the_file_and_the_command_line_over_both():
 
 
 def test_every_directive_has_a_variable():
-    """The text of a directive's value is accepted from its variable."""
+    """A variable accepts the text of its directive's value."""
     for directive in DIRECTIVES:
         lines = [" ".join(map(quote_text, words)) for words in directive.kind.lines(directive.default)]
         value = "\n".join(lines) if directive.kind.takes_many_words else directive.kind.text(directive.default)
@@ -234,7 +234,7 @@ def test_variables_of_others_are_ignored_and_named():
 
 
 def test_our_own_variables_are_no_directives():
-    """Those that the sources name, and those of completions."""
+    """These are the variables that the sources name, and those of shell completion."""
     root = Path(__file__).resolve().parents[3]
     files = [*root.glob("bin/*"), root / "setup.py", *root.glob("disque_py/**/*.py")]
     named = {name for file in files for name in re.findall(r"\bDISQUE_[A-Z_]+[A-Z]\b", file.read_text("utf-8"))}
@@ -244,7 +244,7 @@ def test_our_own_variables_are_no_directives():
 
 
 def test_a_service_of_kubernetes_that_is_called_disque_is_no_configuration():
-    """It sets DISQUE_PORT to the address of the service in each container beside it."""
+    """Kubernetes sets DISQUE_PORT to the service's address in the containers of its namespace."""
     service = {
         "DISQUE_SERVICE_HOST": "10.0.0.7",
         "DISQUE_SERVICE_PORT": "7711",

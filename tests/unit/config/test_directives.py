@@ -1,4 +1,4 @@
-"""The table of directives: what operators of Disque rely on."""
+"""The table of directives: names and values on which operators of Disque rely."""
 
 from __future__ import annotations
 

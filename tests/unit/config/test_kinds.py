@@ -1,4 +1,4 @@
-"""Kinds of values: what they accept, and that their lines give the value back."""
+"""Kinds of values: the values that they accept, and the lines, which give the value back."""
 
 from __future__ import annotations
 

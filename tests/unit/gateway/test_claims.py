@@ -1,4 +1,4 @@
-"""Claims of tokens, and the grants that rules make of them."""
+"""Claims of tokens, and the grants that rules give for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of the broker and of the client library as refusals."""
+"""Errors of the broker and of the client library, which the gateway turns into refusals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_first_word_of_an_error_gives_the_status(reply, http):
 
 
 def test_a_code_of_the_gateway_can_not_come_from_a_broker():
-    """A broker that says FAULT is not this gateway's error."""
+    """If a broker's error has the code FAULT, that is not an error of the gateway."""
     assert refusal_of(from_reply("FAULT of the node")).code == "ERR"
 
 

@@ -59,7 +59,7 @@ def test_times_of_settings_are_milliseconds():
 
 
 def test_caps_are_among_the_further_settings():
-    """They are shown by the names under which PUT takes them."""
+    """They have the names under which PUT accepts them."""
     pairs = {"rate": "100/10", "max-running": "3", "max-running-by": "host", "result-retention": "60", "later": "x"}
     flat = [word.encode() for pair in pairs.items() for word in pair]
     more = shapes.settings(queue_settings(flat))["more"]

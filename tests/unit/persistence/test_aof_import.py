@@ -1,4 +1,4 @@
-"""persistence/aof_import.py: the original's file (spec J6)."""
+"""persistence/aof_import.py: import of the original's file (spec J6)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read(*pieces: bytes) -> AofReader:
 
 
 def test_a_record_has_the_size_that_the_original_writes():
-    """Spec J6: a queue and a body of one byte and one holder make 151 bytes, a DELJOB 63."""
+    """Spec J6: a job has 151 bytes, if its queue and its body have one byte and it has one holder. A DELJOB has 63."""
     assert len(loadjob()) == 151
     assert len(record(b"DELJOB", job_id(1))) == 63
 
@@ -105,7 +105,7 @@ def test_a_copy_waits_for_its_retry_and_copies_do_not_all_come_at_once():
 
 
 def test_a_delay_is_counted_from_the_creation():
-    """Not from the import, as the original does at every start (spec Q22)."""
+    """It is not counted from the import. The original counted it from every start (spec Q22)."""
     early = (WALL_MS - 4000) * 1_000_000
     found = known(state=1, delay=10, ctime=early)
     assert found is not None

@@ -1,4 +1,4 @@
-"""persistence/backup.py: the journal of one moment, while it goes on being written."""
+"""persistence/backup.py: copies the journal as it is at one moment, while the node goes on writing."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_backup_says_its_node_and_its_end():
 
 
 def test_a_backup_is_of_one_moment_while_segments_are_rewritten_and_dropped():
-    """Segments dropped during the backup stay until the links are made, and then go."""
+    """Segments that are dropped during the backup are removed after the links are made."""
     node = running_node()
     add(node, *(f"{number:03d}" * 50 for number in range(30)))
     node.ask("GETJOB", "NOHANG", "COUNT", 20, "FROM", "q")
@@ -100,7 +100,7 @@ def test_a_backup_is_of_one_moment_while_segments_are_rewritten_and_dropped():
 
 @pytest.mark.parametrize("order", [(READING, WRITING), (WRITING, READING)])
 def test_a_flush_meanwhile_takes_nothing_from_the_backup(order):
-    """The old files wait for the links, in whichever order the lanes work."""
+    """The old files are removed after the links are made, whichever lane works first."""
     node = running_node()
     add(node, "a", "b")
     node.ask("JOURNAL", "BACKUP", "one")
@@ -139,7 +139,7 @@ def test_remains_of_a_backup_that_was_cut_short_are_cleared_away():
 
 @pytest.mark.parametrize("nth", range(1, 6))
 def test_a_backup_that_fails_leaves_nothing_behind(nth):
-    """Any link or file may fail; the node goes on, and the next backup works."""
+    """If any link or file fails, the node goes on, and the next backup works."""
     node = running_node()
     add(node, "a")
     node.folder.fail("link store stored", errno.EIO, nth=nth)
@@ -213,9 +213,10 @@ def test_an_incomplete_copy_is_refused():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_on_any_day_a_backup_has_what_the_node_promised_at_one_moment(seed):
-    """Jobs of both kinds, other nodes, rewrites, policies, FLUSHALL; the disk fails now and then.
+    """A day has jobs of both kinds, other nodes, rewrites, changes of policy, FLUSHALL, and failures of the disk.
 
-    The moment is not before the backup was asked for: it contains all that a client has read by then.
+    The moment is not before the request for the backup. So the backup contains everything that a client has read by
+    then.
     """
     rng = Random(seed)
     node = running_node(segment_bytes=rng.choice((600, 1500, 6000)))

@@ -16,7 +16,7 @@ from persistence.recovery import DamagedJournalError
 
 
 def worked_node() -> JournaledNode:
-    """Return a node on which two jobs live, one is leased, one is gone, and a queue is paused."""
+    """Return a node with three living jobs, of which one is leased, a job that is gone, and a paused queue."""
     node = JournaledNode()
     node.settle()
     for body in ("a", "b", "c"):
@@ -72,7 +72,7 @@ def test_collected_jobs_are_the_jobs_of_the_node():
 
 
 def test_an_at_most_once_job_is_as_certain_as_after_a_restart():
-    """Under `always` and whole, it is certain. With a torn tail it may have been delivered."""
+    """In a whole journal under `always`, the job is certain. With a torn tail, it may have been delivered."""
     node = worked_node()
     collector = JobCollector()
     read(node.folder, collector)

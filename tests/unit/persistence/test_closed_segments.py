@@ -14,7 +14,7 @@ FILES = (Part(1, 0, 0, 10), Part(2, 0, 10, 30), Part(2, 1, 30, 60), Part(3, 0, 6
 
 
 def make() -> tuple[Chain, InlineDisk, list[OSError | None]]:
-    """Return a chain of four files, which exist, and a list of the outcomes of removals."""
+    """Return a chain of four existing files, their disk, and a list that gets the outcomes of removals."""
     disk = InlineDisk(SimFolder(Random(1)))
     for file in FILES:
         disk.folder.create(file_name(file.number, file.part), b"x")
@@ -68,7 +68,7 @@ def test_a_record_names_the_other_gone_segments_that_the_newest_header_names():
 
 
 def test_a_new_part_has_a_name_that_nothing_has():
-    """Remains of a failed try count, too."""
+    """The names of files that a failed attempt left behind count, too."""
     chain, _, _ = make()
     assert [chain.next_part(number) for number in (1, 2, 4)] == [1, 2, 0]
     chain.took(4, 0)

@@ -1,4 +1,4 @@
-"""persistence/descriptors.py: kept, limited in number, and never closed while a call uses them."""
+"""persistence/descriptors.py: descriptors are kept, limited in number, and never closed while a call uses them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_reading_opens_for_reading_alone(tmp_path: Path):
 
 
 def test_a_forgotten_descriptor_is_closed_by_its_last_user(tmp_path: Path):
-    """If it were closed earlier, its number could be another file's when the call is made."""
+    """If it were closed earlier, another file could get its number before the call is made."""
     descriptors, path = Descriptors(), path_of(tmp_path, "a")
     one, two = descriptors.take_for_writing("a", path), descriptors.take_for_writing("a", path)
     descriptors.forget("a")
@@ -81,7 +81,7 @@ def test_one_in_use_makes_room_when_its_user_is_done(tmp_path: Path):
 
 
 def test_of_two_that_open_at_once_one_is_kept_and_the_other_closed_after_use(tmp_path: Path):
-    """The file is a pipe: opening it for reading waits for its writer, so both threads are in the middle of it."""
+    """The file is a pipe. Opening it for reading waits for a writer, so both threads open it at the same time."""
     descriptors, path = Descriptors(), str(tmp_path / "pipe")
     os.mkfifo(path)
     before = len(os.listdir("/proc/self/fd"))

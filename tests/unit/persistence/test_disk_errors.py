@@ -1,4 +1,4 @@
-"""persistence/disk_errors.py: how much is refused after errors of the disk."""
+"""persistence/disk_errors.py: the requests that are refused after errors of the disk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from persistence.disk_errors import FINE, NO_ACKS, NO_ADDS, NO_WRITES
 
 
 def test_each_level_includes_those_before():
-    """Comparisons rely on the order."""
+    """Comparisons of levels rely on their order."""
     assert FINE < NO_ADDS < NO_ACKS < NO_WRITES
     assert not FINE

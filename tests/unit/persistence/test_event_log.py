@@ -65,7 +65,7 @@ def test_a_position_is_ready_when_it_is_written_and_events_when_they_are_synced(
 
 
 def test_before_there_is_a_file_the_oldest_event_is_the_first_that_can_be_read():
-    """Events that wait for the file can't be read. First 2 and next 1 would be a wrong answer to EVENTS INFO."""
+    """Events that wait for the file can't be read yet. EVENTS INFO must not answer with first 2 and next 1."""
     log, _, _ = start()
     log.append([["a"]])
     assert (log.first_seq, log.durable_seq, log.next_seq) == (1, 1, 2)
@@ -90,7 +90,7 @@ def test_a_turn_with_very_many_events_makes_several_blocks():
 
 
 def test_a_block_that_fits_into_ready_bytes_is_written_at_once():
-    """The disk is not needed: the death of the process does not lose the block."""
+    """The block survives the death of the process without any work of the disk."""
     log, disk, folder = start()
     disk.run()
     log.append([["a"], ["b"]])
@@ -220,7 +220,7 @@ def test_no_reply_waits_for_the_end_of_a_segment_to_be_on_disk():
 
 
 def test_a_segment_is_synced_by_one_at_a_time():
-    """With two, an error would reach only one of them."""
+    """If two synced it, the system would report an error to only one of them."""
     log, disk, _ = start(segment_bytes=200)
     disk.run()
     while not disk.waiting:
@@ -246,7 +246,7 @@ def test_a_segment_that_is_on_its_way_to_the_disk_stays():
 
 
 def test_a_segment_whose_end_is_cut_off_stays_until_then():
-    """All its blocks are on disk, and the disk is about to cut what was prepared behind them."""
+    """All its blocks are on disk, and the disk is about to cut off the bytes that were prepared behind them."""
     log, disk, _ = start(segment_bytes=500, bytes_max=600)
     log.append([["a", b"x" * 900]])
     disk.run(WRITING)
@@ -256,7 +256,7 @@ def test_a_segment_whose_end_is_cut_off_stays_until_then():
     disk.run(WRITING)
     assert [segment.durable_end == segment.end for segment in log.segments] == [True, False]
     log.trim()
-    disk.run(READING)  # Removals have a thread of their own.
+    disk.run(READING)  # Removals have a separate thread.
     disk.run()
     assert not log.is_closed
     log.trim()
@@ -317,7 +317,7 @@ def test_a_write_that_takes_too_long_closes_the_log_and_its_late_result_is_ignor
 
 
 def test_a_process_that_stood_still_does_not_blame_the_disk():
-    """After SIGSTOP, or a sleep of the machine, the time of the write in flight counts from the next tick on."""
+    """After SIGSTOP or a sleep of the machine, the time of a write in flight is counted from the next tick."""
     log, disk, _ = start()
     disk.run()
     log.append([["a"]])
@@ -370,7 +370,7 @@ def test_a_failed_log_closes_at_once():
     power=st.booleans(),
 )
 def test_with_any_disk_and_any_end_a_whole_beginning_is_left(turns, work, seed, power):
-    """Turns append, the disk works in any steps, the process dies: the first events are left, in order."""
+    """Turns append, the disk works in any steps, and the process dies. The first events are left, in order."""
     size = Random(seed).choice((200, 20_000))
     has_windows = seed % 3 > 0
     log, disk, folder = start(SimFolder(Random(seed)), has_windows=has_windows, segment_bytes=size)

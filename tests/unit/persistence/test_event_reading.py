@@ -1,4 +1,4 @@
-"""persistence/event_reading.py: the log at a start, and blocks by number and by moment."""
+"""persistence/event_reading.py: opens the log at a start, and finds blocks by number and by moment."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_broken_block_before_others_that_were_not_synced_either_is_a_torn_tail
 
 
 def test_behind_an_end_that_a_power_cut_took_nothing_counts():
-    """A segment goes to the disk while the next is written already."""
+    """The next segment is already written while the disk still syncs the one before it."""
     folder = folder_with([block(1), block(2)], [block(4), block(5)], firsts=(1, 4))
     found = open_log(folder, "new", b"n" * 20)
     assert (found.log_id, found.next_seq, [segment.first_seq for segment in found.segments]) == (LOG_ID, 3, [1])
@@ -121,7 +121,7 @@ def test_segments_of_another_log_and_files_without_a_header_are_removed():
 
 
 def test_a_log_of_another_node_is_not_continued():
-    """The nodes file was moved away to start as a new node: readers would take the old events for the new one's."""
+    """An operator moved the nodes file away to start a new node. Readers would take the old events for its events."""
     folder = folder_with([block(1)])
     found = open_log(folder, "new", b"m" * 20)
     assert (found.log_id, found.next_seq, found.segments) == ("new", 1, [])
@@ -144,7 +144,7 @@ def test_a_later_format_is_not_touched():
 
 
 def long_segment() -> tuple[SimFolder, Segment, int]:
-    """Return a folder, a segment as found at a start, without marks, and its end."""
+    """Return a folder, a segment in it as found at a start, which has no marks, and the segment's end."""
     folder = folder_with([block(seq, 2, size=400) for seq in range(1, 801, 2)])
     segment = Segment(1, WALL_MS, len(encode_header(LOG_ID, 1, b"n" * 20, WALL_MS + 1)))
     return folder, segment, folder.size(file_name(1))

@@ -1,4 +1,4 @@
-"""persistence/event_records.py: headers and blocks of an event log are read back, and nothing else is."""
+"""persistence/event_records.py: headers and blocks of an event log are read back, and other bytes are refused."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_later_format_is_left_alone():
 
 
 def test_the_first_format_is_read():
-    """It has no gaps; all else is the same."""
+    """The first format has no gaps between blocks. Everything else is the same."""
     assert decode_header("x", HEADER[:8] + b"\1" + HEADER[9:]) == decode_header("x", HEADER)
 
 

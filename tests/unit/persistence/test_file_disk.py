@@ -21,7 +21,7 @@ from persistence.files import Files
 
 
 def on_a_loop(story: Callable[[FileDisk, asyncio.AbstractEventLoop], Any]) -> None:
-    """Run the coroutine that `story` makes, with a disk on a folder in memory."""
+    """Run the coroutine that `story` returns, with a disk on a folder in memory."""
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ def test_results_that_came_together_are_handed_over_in_one_call():
 
 
 def test_closing_hands_over_started_work_and_the_work_that_it_starts():
-    """The mark of a clean end may follow the last batch."""
+    """For example, the end of the last batch starts the write of the clean mark."""
     heard: list[str] = []
     disk = FileDisk(SimFolder(Random(1)), lambda call: None)
     disk.start(
@@ -118,7 +118,7 @@ def test_closing_hands_over_started_work_and_the_work_that_it_starts():
 
 
 def test_closing_does_not_wait_for_ever_and_later_results_are_dropped():
-    """A call that the loop still has to make does not report it either."""
+    """A call that is already scheduled on the loop drops them, too."""
     heard: list[Any] = []
     calls: list[Callable[[], None]] = []
     gate, before = threading.Event(), set(threading.enumerate())
@@ -156,7 +156,7 @@ def test_a_disk_that_hangs_does_not_keep_the_process_alive():
 
 
 def test_lanes_may_use_real_files_at_once(tmp_path: Path):
-    """One lane writes and syncs while another removes: no descriptor is closed under a call."""
+    """One lane writes and syncs while another one removes. No descriptor is closed while a call uses it."""
     files = Files(str(tmp_path))
     heard: list[Any] = []
     disk = FileDisk(files, lambda call: None)
@@ -177,7 +177,7 @@ def test_lanes_may_use_real_files_at_once(tmp_path: Path):
 
 
 def test_results_after_the_loop_was_closed_are_dropped(tmp_path):
-    """A node that could not start ends at once, with work in flight; its thread ends silently."""
+    """A node that can't start ends immediately, with work in flight. Its thread must end without an error."""
 
     def closed(call):
         raise RuntimeError("Event loop is closed")

@@ -1,4 +1,4 @@
-"""persistence/files.py: one owner, all or nothing, and errors that stay errors."""
+"""persistence/files.py: a directory has one owner, a replaced file is whole, and a failed sync stays an error."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_any_process_may_look_and_only_the_owner_write(files: Files):
 
 
 def test_writing_does_not_make_a_file(files: Files):
-    """The journal makes its files with `create`: their names survive a power cut."""
+    """The journal creates its files with `create`, so that their names survive a power cut."""
     with pytest.raises(FileNotFoundError):
         files.write("a", 0, [b"x"])
     assert files.names() == []
@@ -114,7 +114,7 @@ def test_a_link_keeps_a_removed_file(files: Files, tmp_path: Path):
 
 
 def test_a_copy_is_made_of_links_and_small_files_and_can_be_discarded(files: Files, tmp_path: Path):
-    """Two levels of directories are made; `discard` leaves the upper one."""
+    """Two levels of directories are made. `discard` removes the lower one only."""
     directory = str(tmp_path / "backups" / "one")
     assert files.stored(directory) == []
     files.create("a", b"kept")
@@ -155,7 +155,7 @@ def test_a_second_owner_is_told_which_process_holds_the_directory(files: Files):
 
 
 def test_another_process_is_refused_and_the_lock_ends_with_its_holder(tmp_path: Path):
-    """A killed server leaves the file behind; the system has released the lock."""
+    """A killed server leaves its lock file behind, but the system has released the lock."""
     code = (
         f"import time; from persistence.files import Files; Files({str(tmp_path)!r}); print(flush=True); time.sleep(60)"
     )
@@ -185,7 +185,7 @@ def test_a_readonly_user_makes_no_directory(tmp_path: Path):
 
 
 def test_a_directory_without_a_parent_is_not_made(tmp_path: Path):
-    """A typing error in the configuration makes no tree of directories."""
+    """So a typing error in the configuration makes no tree of directories."""
     with pytest.raises(FileNotFoundError):
         Files(str(tmp_path / "tpyo" / "journal"))
 
@@ -208,7 +208,7 @@ def test_a_file_that_a_crash_left_half_made_is_removed(tmp_path: Path):
 
 
 def test_a_short_write_goes_on_and_ends_with_the_systems_reason(files: Files):
-    """The system takes the bytes that fit under the limit, then says why it takes no more."""
+    """The system accepts the bytes below the limit. The next write fails with the reason."""
     files.create("a", b"")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
@@ -233,7 +233,7 @@ def test_a_full_disk_says_so(files: Files):
 
 
 def test_a_sync_that_failed_is_not_taken_for_done_when_tried_again(files: Files):
-    """The second fsync of a lost page succeeds. The file stays suspect until it is made anew."""
+    """The second fsync of a lost page succeeds. So syncs of the file fail until its content is replaced."""
     os.symlink("/dev/full", f"{files.directory}/a")
     for _ in range(2):
         with pytest.raises(OSError, match="Invalid argument"):
@@ -245,7 +245,7 @@ def test_a_sync_that_failed_is_not_taken_for_done_when_tried_again(files: Files)
 
 
 def test_renaming_syncs_the_file_first(files: Files):
-    """Otherwise the new name would survive a power cut, and lead to nothing."""
+    """Otherwise, after a power cut, the new name could exist without the content."""
     os.symlink("/dev/full", f"{files.directory}/a")
     with pytest.raises(OSError, match="Invalid argument"):
         files.rename("a", "b")
@@ -253,7 +253,7 @@ def test_renaming_syncs_the_file_first(files: Files):
 
 
 def test_writing_into_a_directory_that_is_gone_is_an_error(files: Files):
-    """The open descriptor would take everything, and all of it would be lost."""
+    """The open descriptor would accept all writes, and they would be lost."""
     files.create("a", b"")
     files.write("a", 0, [b"x"])
     shutil.rmtree(files.directory)
@@ -302,7 +302,7 @@ def test_after_closing_the_directory_is_free(files: Files):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(OPERATION, max_size=12))
 def test_the_simulated_folder_behaves_like_the_real_one(operations):
-    """The simulator's findings about the journal hold on a disk."""
+    """So the simulator's results about the journal are valid for real disks."""
     with tempfile.TemporaryDirectory() as directory:
         real, simulated = Files(directory), SimFolder(Random(1))
         for operation in operations:

@@ -1,4 +1,4 @@
-"""persistence/install.py: a whole journal or nothing."""
+"""persistence/install.py: installs a whole journal or changes nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_journal_in_use_is_left_alone(tmp_path):
 
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path):
-    """The operator has named the wrong one."""
+    """The operator has named the wrong directory."""
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a").touch()
     for moves_aside in (False, True):

@@ -16,7 +16,7 @@ def test_ids_are_as_long_as_the_brokers():
 
 
 def test_facts_come_back_from_a_base():
-    """They are written now and read an hour later: moments stay, spans are counted from the block's clock."""
+    """A base may be read long after it was written. So moments stay, and spans count from the block's wall clock."""
     said = facts(
         holders=(ME, OTHER), nacks=2, deliveries=3, attempt=4, flags=layouts.IS_DELIVERED, due_at_ms=WALL_MS + 5
     )

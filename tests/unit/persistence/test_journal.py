@@ -39,7 +39,7 @@ def test_no_leaves_it_to_the_system():
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_nothing_goes_ahead_of_records_that_are_not_even_written(policy):
-    """A killed process loses them. On a busy machine the thread that writes may wait for long."""
+    """A killed process loses such records. On a busy machine, the writing thread may wait for long."""
     journal, disk = make(policy, has_windows=False)
     position = journal.append(RECORD)
     for _ in range(LATE_MS // 100):
@@ -65,7 +65,7 @@ def test_under_no_a_disk_that_hangs_refuses_after_a_while():
 
 
 def test_under_everysec_nothing_goes_ahead_of_a_disk_that_is_two_seconds_late():
-    """A power cut loses no more (spec P4). After five seconds no new promise is made."""
+    """So a power cut loses at most two seconds (spec P4). After five seconds, no new promise is made."""
     journal, disk = make("everysec")
     journal.append(RECORD)
     disk.run(WRITING)
@@ -97,7 +97,7 @@ def test_a_closed_segment_can_be_dropped_once_the_record_of_that_is_on_disk():
 
 
 def test_a_dropped_segment_stays_until_the_record_of_that_is_synced():
-    """Otherwise, after a power cut, the journal would name a file that is gone, and no record would say why."""
+    """Otherwise, after a power cut, the journal would name a missing file, without a record that it was dropped."""
     journal, disk = make("everysec", segment_bytes=100)
     for _ in range(3):
         journal.append(RECORD)
@@ -112,7 +112,7 @@ def test_a_dropped_segment_stays_until_the_record_of_that_is_synced():
 
 
 def test_a_drop_is_recorded_again_while_the_newest_header_names_the_segment():
-    """The first record about it may be in a segment that is dropped itself."""
+    """The segment with the first DROPPED record may itself be dropped."""
     journal, disk = make(segment_bytes=100)
     while journal.number < 4:
         journal.append(RECORD)
@@ -195,7 +195,7 @@ def test_an_end_without_a_mark_says_that_nothing_is_known_of_what_follows():
 
 
 def test_removing_that_fails_leaves_the_file_in_the_chain():
-    """Jobs that ended in that segment must stay known as gone."""
+    """The records of the ends of its jobs must be kept as long as the file exists."""
     journal, disk = make(segment_bytes=100)
     for _ in range(3):
         journal.append(RECORD)
@@ -207,7 +207,7 @@ def test_removing_that_fails_leaves_the_file_in_the_chain():
 
 
 def test_a_segment_whose_blocks_have_no_file_yet_is_there():
-    """On a slow disk the journal is in the third segment before the first is written (simulator, seed 34)."""
+    """On a slow disk, the journal may be in the third segment before the first one is written (simulator, seed 34)."""
     journal, disk = make(segment_bytes=100)
     while journal.number < 4:
         journal.append(RECORD)

@@ -1,4 +1,4 @@
-"""persistence/journal.py with windows: bytes are copied to a file's memory, and synced beside it."""
+"""persistence/journal.py with windows: blocks are copied to a file's mapped memory. A thread syncs the file."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_a_policy_that_changes_finds_all_in_its_place():
     power=st.booleans(),
 )
 def test_with_any_disk_and_any_end_a_whole_beginning_is_left(turns, seed, power):
-    """Turns append little or much, the disk works in any steps and fails now and then, the process dies."""
+    """Turns append little or much, the disk works in any steps and fails now and then, and the process dies."""
     rng = Random(seed)
     journal, disk = windowed(rng.choice(("everysec", "no")), segment_bytes=rng.choice((3_000, 200_000)))
     for kind, steps, pause in turns:

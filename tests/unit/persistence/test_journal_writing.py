@@ -1,4 +1,4 @@
-"""persistence/journal.py, writing: blocks become files on the disk, and a failed write is done again."""
+"""persistence/journal.py, writing: blocks are written to files, and failed writes are repeated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_failed_write_is_written_again_into_another_file():
 
 
 def test_after_a_failed_fsync_nothing_of_it_is_believed():
-    """A second fsync that succeeds proves nothing: all that was not known to be on disk is written anew."""
+    """A second fsync that succeeds proves nothing. So all blocks that are not known to be on disk are written again."""
     for policy in ("always", "everysec"):
         journal, disk = make(policy)
         good = journal.append(RECORD)
@@ -80,7 +80,7 @@ def test_with_no_a_failed_fsync_at_the_end_of_a_segment_loses_nothing_either():
 
 
 def test_a_reserved_file_that_could_not_be_taken_is_not_in_the_way():
-    """It already has its new name, but the header can't be written. So the next file needs another name."""
+    """The file already has its new name, but its header can't be written. So the next file needs another name."""
     journal, disk = make(reserve_bytes=4096)
     wait(journal, disk, RETRY_MS + 20)
     disk.folder.fail("write", errno.ENOSPC, times=2)
@@ -104,7 +104,7 @@ def on_reserve(policy):
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_a_reserved_file_that_is_used_up_keeps_its_records_and_gives_its_rest_back(policy):
-    """Replies went out when they were written: they must not wait for room in the next file."""
+    """Replies were sent when the records were written, so the records must not depend on room in the next file."""
     journal, disk = on_reserve(policy)
     answered = 0
     while journal.is_on_reserve:
@@ -179,7 +179,7 @@ def test_a_journal_that_can_not_be_closed_says_why_and_goes_on():
 
 
 def test_lanes_never_wait_for_each_other():
-    """Reading or removing never holds up a write."""
+    """A read or a removal never delays a write."""
     journal, disk = make(segment_bytes=100)
     for _ in range(3):
         journal.append(RECORD)

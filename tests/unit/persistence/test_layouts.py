@@ -1,4 +1,4 @@
-"""persistence/layouts.py: broker and tools keep to one table of positions."""
+"""persistence/layouts.py: the broker and the tools use the same table of positions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HERE = ("persistence", "disque_py/core/journaling.py", "disque_py/core/restoring
 
 
 def recorded():
-    """Return the id of a job, and kind → the last item of that kind that a broker records of the job's whole life."""
+    """Return a job's id, and by kind of record the last item that a broker records during the job's whole life."""
     broker = make_broker()
     broker.is_journaling = True
     broker.journal.first_place = broker.journal.place = 1

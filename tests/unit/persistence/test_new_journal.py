@@ -1,4 +1,4 @@
-"""persistence/new_journal.py: a journal that is written in one step."""
+"""persistence/new_journal.py: writes a whole journal in one step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from persistence.new_journal import FreshJournal
 
 
 def test_added_jobs_are_read_back():
-    """The journal has several segments, chained."""
+    """The journal is a chain of several segments."""
     place = folder()
     journal = FreshJournal(place, ME, WALL_MS, segment_bytes=1000)
     said = [facts(number, body=bytes(400_000)) for number in range(9)]
@@ -54,7 +54,7 @@ def test_at_most_once_jobs_are_queued_only_when_that_was_said():
 
 
 def test_queued_jobs_are_queued_at_once_when_the_operator_asks_for_it():
-    """aof-enqueue-jobs-once is for an import without waiting for RETRY."""
+    """With aof-enqueue-jobs-once, imported jobs don't wait for their RETRY."""
     place = folder()
     journal = FreshJournal(place, ME, WALL_MS)
     journal.add(facts(1))

@@ -1,4 +1,4 @@
-"""persistence/pages.py: the loop writes bytes that were prepared a moment ago and are not being synced."""
+"""persistence/pages.py: the loop writes only to bytes that were prepared recently and are not being synced."""
 
 from __future__ import annotations
 

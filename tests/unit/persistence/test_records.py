@@ -1,4 +1,4 @@
-"""persistence/records.py: every byte of a segment file, and the treatment of wrong bytes."""
+"""persistence/records.py: the bytes of a segment file, and the treatment of wrong bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NODE = bytes(range(20))
 
 
 def test_kinds_are_these_numbers():
-    """They are on disks. A new kind gets a new number, and none is used again."""
+    """Disks have these numbers. A new kind gets a new number, and no number is used again."""
     older = {1: "job", 2: "state", 3: "gone", 4: "pause", 5: "dropped", 6: "token", 7: "key"}
     assert older | {10: "result", 11: "batch"} == KIND_NAMES
     assert (records.JOB, records.STATE, records.GONE, records.PAUSE, records.DROPPED) == (1, 2, 3, 4, 5)
@@ -59,7 +59,7 @@ def test_a_block_is_these_bytes():
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_writer_of_its_own_agrees_with_the_stored_files(version):
-    """tests/support/journal_files.py implements the format a second time; it writes the files of the repository."""
+    """tests/support/journal_files.py implements the format a second time. It has written the stored files."""
     assert (journal_files.JOURNALS / f"v{version}.seg").read_bytes() == journal_files.segment(version)
 
 
@@ -120,7 +120,7 @@ def test_a_malformed_header_is_named(data, text):
 
 
 def test_no_flipped_bit_of_a_header_goes_unnoticed():
-    """Except in its padding, and in two bytes that are reserved."""
+    """The padding and two reserved bytes are exceptions, because readers ignore them."""
     data = encode_header(1, 0, 0, [Part(0, 0, 0, 9)], NODE, 17)
     for at in range(len(data.rstrip(b"\0")) - 1):
         if at in (10, 11):
@@ -137,7 +137,7 @@ def test_a_description_that_is_no_description_is_damage():
 
 
 def test_fields_that_a_later_version_adds_are_skipped():
-    """They may be in a header, and in its entry for a file."""
+    """Such fields may be in a header, and in the entries of a header for files."""
     header = decode_header("x", journal_files.header(2, [2, 0, 9, [[1, 0, 0, 9, "new"]], NODE, 17, {"more": 1}]))
     assert header.before == (Part(1, 0, 0, 9),)
 
@@ -165,7 +165,7 @@ def test_a_block_that_lacks_a_byte_or_has_a_wrong_bit_is_none(runs, data):
 
 
 def test_a_block_of_another_place_is_none():
-    """A piece of an old file, or of another journal, does not continue this one."""
+    """A block from an old file or from another journal does not continue this journal."""
     data = encode_block([], 512, 0, 17, 0)
     assert decode_block(data, 0, 513) is None
     assert block_size(data, 0, 513) == 0

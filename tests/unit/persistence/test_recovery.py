@@ -1,4 +1,4 @@
-"""persistence/recovery.py: records in order up to a torn tail; all other damage is named and refused."""
+"""persistence/recovery.py: reads records in order up to a torn tail. Other damage is refused, with its place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODE = bytes(20)
 
 
 def written(count=6, *, segment_bytes=200, policy="always", bytes_each=40):
-    """Return a folder with a journal of so many blocks."""
+    """Return a folder with a journal of `count` blocks, and the journal."""
     disk = InlineDisk(SimFolder(Random(1)))
     journal = Journal(disk, NODE, policy, lambda: None, segment_bytes=segment_bytes, reserve_bytes=0)
     journal.begin()
@@ -38,7 +38,7 @@ def read(folder):
 
 
 def rewrite_file(folder, name, data):
-    """Give the file this content."""
+    """Replace the content of a file."""
     folder.replace(name, data)
 
 
@@ -71,7 +71,7 @@ def test_a_block_of_several_pieces_is_put_together():
 
 
 def test_the_last_file_may_end_anywhere():
-    """It is cut at each byte: whole blocks are read, the rest is a torn tail, and after a repair it reads the same."""
+    """It is cut at each byte. Whole blocks are read, the rest is a torn tail, and a repaired journal reads the same."""
     folder, _ = written(4, segment_bytes=1 << 30)
     (name,) = segments(folder)
     data = content(folder, name)
@@ -90,7 +90,7 @@ def test_the_last_file_may_end_anywhere():
 
 
 def test_a_torn_journal_does_not_look_whole_once_it_is_cut():
-    """The next reader must be as careful with its at-most-once jobs. Spec J3."""
+    """The next reader must be just as careful with the at-most-once jobs. Spec J3."""
     folder, _ = written(2, segment_bytes=1 << 30)
     (name,) = segments(folder)
     rewrite_file(folder, name, content(folder, name)[:-1])
@@ -108,7 +108,7 @@ def test_zeros_behind_the_last_block_are_a_reserved_file():
 
 
 def test_a_file_that_was_being_made_is_left_over():
-    """Its header is synced before the first block is written, so no record is lost with it."""
+    """The header of a file is synced before its first block is written. So a file without a header has no record."""
     folder, _ = written(2)
     for data in (b"", b"DISQ", encode_header(9, 0, 0, [], NODE, 17)[:40], bytes(HEADER_ALIGN)):
         folder.create("0000000009.seg", data)
@@ -145,7 +145,7 @@ def test_a_closed_file_that_lacks_its_end_is_damage():
 
 
 def test_a_broken_place_that_a_later_block_knows_as_synced_is_damage_and_named():
-    """Later blocks prove it, so it is not a torn tail, in any file."""
+    """The later block proves that the place was on disk. So it is not a torn tail, in whichever file."""
     folder, _ = written(4, segment_bytes=1 << 30)
     (name,) = segments(folder)
     data = bytearray(content(folder, name))
@@ -156,7 +156,7 @@ def test_a_broken_place_that_a_later_block_knows_as_synced_is_damage_and_named()
 
 
 def test_blocks_behind_a_broken_place_not_known_as_synced_are_a_torn_tail():
-    """Sectors reach a disk in any order: without an fsync a later one may be there alone."""
+    """Sectors reach a disk in any order. Without an fsync, a later block may be there and an earlier one not."""
     folder, _ = written(4, segment_bytes=1 << 30, policy="no")
     (name,) = segments(folder)
     data = bytearray(content(folder, name))
@@ -220,7 +220,7 @@ def test_repair_takes_the_mark_away_first():
 
 
 def test_repair_syncs_the_last_file():
-    """The next header will say that it is whole; but its writer may have been killed before its fsync."""
+    """The next header will name the file as whole, but its writer may have been killed before the fsync."""
     folder, _ = written(3, segment_bytes=1 << 30, policy="no")
     _, recovery = read(folder)
     recovery.repair()
@@ -231,7 +231,7 @@ def test_repair_syncs_the_last_file():
 
 
 def test_a_backup_is_known_by_its_mark():
-    """An empty mark means any journal. With a number it means those that end before that segment does."""
+    """An empty mark applies to any journal. A number is that of the last segment to which the mark applies."""
     folder, _ = written(2, segment_bytes=1 << 30)
     folder.create(RESTORED_NAME, b"")
     assert read(folder)[1].is_restored
@@ -241,10 +241,10 @@ def test_a_backup_is_known_by_its_mark():
 
 
 def test_bytes_that_the_system_only_believes_to_have_written_are_written_again():
-    """The last process was told that an fsync failed, and died.
+    """The last process got an error from fsync, and died.
 
-    Its block is read from the system's memory, and another fsync of it succeeds without writing anything. A header that
-    claims it then would be a lie (simulator, seed 88).
+    The block is then read from the system's memory, and another fsync succeeds without writing it. So a header must not
+    name the block as synced before it is written again (simulator, seed 88).
     """
     folder, _ = written(2, segment_bytes=1 << 30, policy="no")
     name = read(folder)[1].files[-1][0]
@@ -261,7 +261,7 @@ def test_bytes_that_the_system_only_believes_to_have_written_are_written_again()
 
 
 def closed(count=6):
-    """Return a journal of several segments that was closed."""
+    """Return a folder and its journal of several segments, which was closed."""
     folder, journal = written(count)
     disk = journal._disk
     journal.close(lambda _: None, leave_mark=True)
@@ -271,7 +271,7 @@ def closed(count=6):
 
 
 def test_a_last_file_that_went_after_a_clean_stop_is_missing():
-    """Nothing else names the newest file; its records were acknowledged."""
+    """No other file names the newest one, and clients got replies for its records."""
     folder, _ = closed()
     name = [name for name in folder.names() if name.endswith(".seg")][-1]
     folder.remove(name)

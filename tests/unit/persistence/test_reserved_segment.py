@@ -1,4 +1,4 @@
-"""persistence/reserved_segment.py: a file whose blocks were allocated in good times."""
+"""persistence/reserved_segment.py: a file whose disk space was allocated before the disk was full."""
 
 from __future__ import annotations
 

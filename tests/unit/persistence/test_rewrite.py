@@ -1,4 +1,4 @@
-"""persistence/rewrite.py: segments are read, living records are handed to the caller, and the segments go."""
+"""persistence/rewrite.py: reads segments, passes live records to the caller, and drops the segments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from persistence.rewrite import Rewrite, chosen, unread_prefix
 
 
 def make(turns, *, segment_bytes=100):
-    """Return a journal with these runs, one per turn, each in a segment of its own."""
+    """Return a journal in which the runs of each turn are in a separate segment, and its disk."""
     disk = InlineDisk(SimFolder(Random(1)))
     journal = Journal(disk, bytes(20), "always", lambda: None, segment_bytes=segment_bytes, reserve_bytes=0)
     journal.begin()
@@ -26,7 +26,7 @@ def make(turns, *, segment_bytes=100):
 
 
 def rewrite(journal, disk, numbers, *, stale=frozenset()):
-    """Run a rewrite until it is over; return the records that the caller got."""
+    """Run a rewrite until it is over. Return the records that the caller got, and the rewrite."""
     heard = []
     work = Rewrite(
         journal,
@@ -51,14 +51,14 @@ def test_every_record_is_handed_over_in_order_and_then_the_segment_goes():
 
 
 def test_an_end_matters_as_long_as_a_file_may_hold_a_base_of_it():
-    """The record's own segment does not count, because it will be dropped."""
+    """The segment of the end's own record does not count, because it will be dropped."""
     journal, disk = make([[[JOB, "a"]], [], [[GONE, ["a", 1], ["b", 3], ["c", 77]]]])
     heard, _ = rewrite(journal, disk, [3])
     assert [(item[0], may_matter) for _, _, item, may_matter in heard] == [("a", True), ("b", False), ("c", False)]
 
 
 def test_an_end_matters_while_an_older_segment_is_stale():
-    """An interrupted copying may have left an older base of it there."""
+    """An interrupted rewrite may have left an older base of the job there."""
     journal, disk = make([[[JOB, "a"]], [], [[GONE, ["a", 77]]]])
     heard, _ = rewrite(journal, disk, [3], stale={1})
     assert heard[0][3] is True
@@ -86,7 +86,7 @@ def test_a_large_block_is_read_in_pieces():
 
 
 def test_a_segment_that_can_not_be_read_stays_and_is_stale_from_then_on():
-    """Some of its bases were replaced already, and the end of those jobs must stay known."""
+    """Some of its bases were already replaced by newer ones, so the ends of these jobs must be kept."""
     journal, disk = make([[[JOB, "a"]], [[JOB, "b"]]])
     disk.folder.fail("read", errno.EIO)
     stale = set()

@@ -1,4 +1,4 @@
-"""persistence/search.py: some jobs' bases in one segment."""
+"""persistence/search.py: finds the bases of some jobs in one segment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def base(job_id, body):
 
 
 def make(*turns, is_written=True):
-    """Return a journal of one segment, each turn a block with these bases, and its folder."""
+    """Return a journal of one segment and its folder. Each turn is a block with the given bases."""
     folder = SimFolder(Random(1))
     disk = InlineDisk(folder)
     journal = Journal(disk, bytes(20), "always", lambda: None, reserve_bytes=0)
@@ -60,7 +60,7 @@ def test_unwritten_blocks_are_not_read():
 
 
 def test_bases_in_several_files_of_a_segment_are_all_found():
-    """After an error a segment goes on in another file."""
+    """After an error, a segment continues in another file."""
     journal, folder = make([base(b"a", b"1")])
     folder.fail("write", errno.EIO)
     journal.append([[JOB, base(b"b", b"2")]])

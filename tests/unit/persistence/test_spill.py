@@ -1,4 +1,4 @@
-"""persistence/spill.py: files for bodies that left memory."""
+"""persistence/spill.py: files with the bodies that were moved out of memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make(file_bytes=1_000):
 
 
 def write(store, disk, *bodies):
-    """Return the places of these bodies, or the error."""
+    """Write these bodies. Return their places, or the error."""
     said = []
     store.write([(KEYS[index], body) for index, body in enumerate(bodies)], said.append)
     disk.run()
@@ -41,7 +41,7 @@ def test_a_written_body_is_read_back():
 
 
 def test_golden_bytes_of_a_head():
-    """A head is crc32 of key and body, length, key; the body follows."""
+    """A head has the crc32 of key and body, the length of the body, and the key. The body follows."""
     store, disk = make()
     write(store, disk, b"body")
     content = disk.folder.read(file_name(1), 0, 100)
@@ -104,7 +104,7 @@ def test_adjacent_bodies_are_read_in_one_step():
 
 
 def test_one_bad_spot_costs_one_body():
-    """A read of many that fails is done again for each."""
+    """If a read of many bodies fails, each body is read again separately."""
     store, disk = make(FILE_BYTES)
     places = write(store, disk, b"one", b"two", b"three")
     disk.folder.fail("read", errno.EIO, times=2)

@@ -1,4 +1,4 @@
-"""persistence/window.py: bytes put into a real file as memory are in the file, which is as long as was prepared."""
+"""persistence/window.py: bytes that are put into a mapped file are in the file, whose length was prepared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from persistence.files import Files
 from persistence.window import FileWindow
 
 SIZE = 64 * 1024
-PROC = 0x9FA0  # The number of /proc in statfs(2).
+PROC = 0x9FA0  # The type of the file system /proc, from statfs(2).
 
 KILLED = """
 import os, sys

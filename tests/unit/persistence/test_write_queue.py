@@ -1,4 +1,4 @@
-"""persistence/write_queue.py: blocks on their way to the disk, and how long they have been on it."""
+"""persistence/write_queue.py: blocks on their way to the disk, and the time since they were added."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from persistence.write_queue import Waiting, WriteQueue
 
 
 def with_blocks(*numbers: int) -> WriteQueue:
-    """Return a queue with blocks of ten bytes in these segments, a second apart."""
+    """Return a queue with a block of ten bytes for each of these segments. The blocks are added a second apart."""
     write_queue = WriteQueue()
     for index, number in enumerate(numbers):
         write_queue.add(Waiting(number, 10 * index, 10 * index + 10, b"%010d" % index), 1_000 * index)

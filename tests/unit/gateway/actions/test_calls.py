@@ -1,4 +1,4 @@
-"""Pages of lists, and lists that the gateway must not make."""
+"""Pages of lists, and lists that the gateway refuses to build."""
 
 from __future__ import annotations
 

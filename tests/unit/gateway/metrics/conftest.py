@@ -1,4 +1,4 @@
-"""A scripted node that answers what the exporter asks, and an HTTP server on it."""
+"""Fixtures: watchers of scripted nodes, which answer the exporter's commands, and an HTTP server for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metrics_nodes import ANSWERS
 
 @pytest.fixture
 def made(scripted):
-    """Make watchers of scripted nodes: made(answers, …, limit=…)."""
+    """A function that makes watchers of scripted nodes: made(answers, …, limit=…)."""
 
     watchers = []
 
@@ -33,7 +33,7 @@ def made(scripted):
 
 @pytest.fixture
 def served():
-    """Serve watchers over HTTP: served(watchers) → address."""
+    """A function that serves watchers over HTTP and returns the address: served(watchers)."""
     pytest.importorskip("prometheus_client", reason="the extra disque-py[metrics] is not installed")
     from disque_py.gateway.metrics.web import MetricsServer
 

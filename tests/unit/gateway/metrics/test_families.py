@@ -86,7 +86,7 @@ def test_a_node_is_described_by_labels():
 
 
 def test_names_of_queues_spoil_nothing():
-    """Producers choose them."""
+    """Producers choose the names, so they may have any bytes."""
     names = ['a"b\\c\n', "\x00", "käse", "# HELP x"]
     found = samples_of(seen(stats=[stat(name) for name in names]))
     assert {key[1] for key in found if key[0] == "disque_queue_waiting_consumers"} == set(names)

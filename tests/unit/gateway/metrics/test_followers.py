@@ -1,4 +1,4 @@
-"""gateway/metrics/followers.py: packed events are read; the tests in tests/gateway read them from real nodes."""
+"""gateway/metrics/followers.py: reads packed events. The tests in tests/gateway read them from real nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_blocks_tell_the_next_event_and_the_moment():
 
 
 def test_events_before_the_wanted_one_are_left_out():
-    """Blocks are whole, so the first may begin earlier."""
+    """A node sends whole blocks, so the first block may begin with earlier events."""
     assert list(blocks_of(PACKED_MARK + block(5, (1, b"a"), (2, b"b")), 6)) == [(7, 1_700, ((2, b"b"),))]
 
 
@@ -36,6 +36,6 @@ def test_lines_are_refused():
 
 
 def test_the_name_of_a_reader_is_one_that_nodes_take(monkeypatch):
-    """READER takes 64 letters, digits and few others."""
+    """READER accepts up to 64 characters: letters, digits and a few others."""
     monkeypatch.setattr("socket.gethostname", lambda: 90 * "ä")
     assert reader_name(65_535) == "metrics-" + 48 * "-" + "-65535"

@@ -14,7 +14,7 @@ from scripted_queues import STAT, reply
 
 @pytest.fixture
 def look(scripted):
-    """Look at a node with other answers; returns the look and the commands that it got."""
+    """Look at a node with changed answers. Return the look, and the commands that the node got."""
 
     def go(**answers):
         node = scripted({**ANSWERS, **answers})
@@ -26,7 +26,7 @@ def look(scripted):
 
 
 def test_a_scrape_sends_few_commands_and_no_heavy_one(look):
-    """The cost of a scrape: docs/metrics.md."""
+    """docs/metrics.md states the cost of a scrape."""
     found, sent = look()
     assert sent == [
         "INFO",

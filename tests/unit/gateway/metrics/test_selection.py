@@ -1,4 +1,4 @@
-"""gateway/metrics/selection.py: a bounded number of queues has labels."""
+"""gateway/metrics/selection.py: only a limited number of queues has labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_first_queues_keep_their_places():
 
 
 def test_nodes_share_the_places():
-    """The same queues are shown of each node, so that sums over nodes are true."""
+    """Each node shows the same queues, so that sums over nodes are right."""
     selection = Selection(limit=1)
     assert selection.choose("a", ["m"]) == ["m"]
     assert selection.choose("b", ["a", "m"]) == ["m"]

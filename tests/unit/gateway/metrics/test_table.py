@@ -1,4 +1,4 @@
-"""gateway/metrics/table.py: every metric once, by Prometheus' rules, with a source that exists."""
+"""gateway/metrics/table.py: each metric is there once, obeys the rules of Prometheus, and has a source that exists."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_metric_follows_the_rules_of_prometheus(metric):
 
 @pytest.mark.parametrize("metric", INFO_METRICS, ids=lambda metric: metric.name)
 def test_a_field_of_info_is_explained_in_its_page(metric):
-    """An invented figure is a defect."""
+    """So no metric has an invented source."""
     names = [field.name for field in metric.fields] or [
         f"{metric.prefix}<{metric.labels[1]}>".replace("reader>", "name>")
     ]

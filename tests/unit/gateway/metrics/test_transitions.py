@@ -1,4 +1,4 @@
-"""gateway/metrics/transitions.py: events become counters and durations of queues."""
+"""gateway/metrics/transitions.py: turns events into counters and durations of queues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from disque_py.gateway.metrics.transitions import COUNTED, RUNS, Tally
 
 
 def change(code, queue=b"mail", job=b"D-1", left=events.UNKNOWN, since_ms=0):
-    """An event with all fields."""
+    """Return an event with all fields."""
     return code, job, 2, left, since_ms, 1, 0, 0, 10**18, queue, 4
 
 
@@ -43,7 +43,7 @@ def test_each_transition_has_its_counter(tally):
 
 
 def test_an_end_that_several_holders_tell_counts_once(tally):
-    """Each copy of a job expires, and the job is one."""
+    """Each copy of a job expires, but they are one job."""
     tally.count(5, [change(events.EXPIRED_EVENT)] * 3, 0)
     tally.count(5, [change(events.ACKED)], 0)
     found = samples_of(tally)
@@ -58,7 +58,7 @@ def test_old_ends_are_forgotten(tally, monkeypatch):
 
 
 def test_a_queue_has_all_counters_from_its_first_event_on(tally):
-    """So `increase` sees the first error."""
+    """So Prometheus' `increase` counts the first error, too."""
     tally.count(5, [(events.ADDED, b"D-1", 10**18, b"mail", 4)], 0)
     assert samples_of(tally)["disque_jobs_errored_total", "mail"] == 0
 
@@ -79,7 +79,7 @@ def test_waiting_and_running_are_durations(tally):
 
 
 def test_a_state_of_unknown_begin_has_no_duration(tally):
-    """After a restart of the node, and on a node that did not deliver the job."""
+    """The begin is unknown after a restart of the node, and on a node that did not deliver the job."""
     tally.count(5, [change(events.ACKED), change(events.ACKED, job=b"D-2", left=events.RUNNING)], 0)
     assert ("disque_queue_run_seconds_count", "mail") not in samples_of(tally)
 

@@ -1,4 +1,4 @@
-"""gateway/metrics/watching.py: all nodes are asked at once, and none waits for another."""
+"""gateway/metrics/watching.py: asks all nodes at the same time. A slow node does not delay the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_node_is_in_the_answer(made):
 @pytest.mark.parametrize("answer", [b"*1\r\n$1\r\nx\r\n", b":7\r\n", b"$-1\r\n"])
 @pytest.mark.parametrize("command", ["HELLO", "INFO", "CLUSTER", "QSCAN", "QSTAT"])
 def test_a_server_of_another_kind_spoils_nothing(made, command, answer):
-    """A port in the list of nodes may be wrong."""
+    """The list of nodes may have a wrong port."""
     seen = made({}, {command: answer}).scrape(2)
     assert len(seen) == 2
     assert any(each.look is not None for each in seen)
@@ -85,7 +85,7 @@ def test_scrapes_at_the_same_time_share_a_look(made, scripted):
 
 
 def test_a_connection_is_kept_and_a_lost_one_is_made_anew(made):
-    """A node that restarts, or ends idle connections, is not down because of it."""
+    """A node that restarts or closes idle connections does not count as down."""
     hung_up = iter([False, True, False])
     watchers = made({"INFO": lambda words: None if next(hung_up) else reply(INFO)})
     assert [watchers.scrape(2)[0].error for _ in range(2)] == ["", ""]

@@ -20,7 +20,7 @@ from disque_py.gateway.metrics.watching import Watchers
 
 
 def get(address, **headers):
-    """Return status, content type and text."""
+    """Send a GET. Return the status, the content type and the text."""
     request = urllib.request.Request(address, headers={name.replace("_", "-"): word for name, word in headers.items()})
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
@@ -32,7 +32,7 @@ def get(address, **headers):
 
 @pytest.fixture
 def down():
-    """Watchers of a node that is not there."""
+    """Return watchers of a node that does not exist."""
     return Watchers([Address("127.0.0.1", 1)], make_options((), {}), Selection())
 
 
@@ -43,7 +43,7 @@ def test_a_scrape_has_all_nodes(made, served):
 
 
 def test_a_scrape_succeeds_while_nodes_are_down(down, served):
-    """The target is the exporter. `disque_up` tells of the nodes."""
+    """The target of the scrape is the exporter. The state of the nodes is in `disque_up`."""
     status, _, text = get(served(down) + "/metrics")
     assert status == 200
     assert 'disque_up{node="127.0.0.1:1"} 0.0' in text
