@@ -74,7 +74,7 @@ def test_a_running_node_under_load_is_backed_up_and_restored_elsewhere(make_serv
     output = done("disque-cluster", "backup", f"127.0.0.1:{server.port}", "--to", tmp_path / "backup.tar.gz")
     until(lambda: len(load.acknowledged) > len(before) + 50)
     load.stop()
-    assert "Gathered" in output
+    assert "The copies are in" in output
     node_id = server.node_id
     server.kill()
     other = make_server(*JOURNAL)
