@@ -95,11 +95,14 @@ def accepts(server):
 
 
 def ballast(folder):
-    """Fill the rest of the disk with one file."""
+    """Fill the rest of the disk with one file. Files of a process that was killed may be freed a moment later."""
     path = folder / "ballast"
-    with path.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(4096))
+    with path.open("wb", buffering=0) as file:
+        for _ in range(3):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            time.sleep(0.1)
     return path
 
 
