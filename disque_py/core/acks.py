@@ -450,8 +450,10 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
     It has the job anew, because it had forgotten its jobs and took this one from a holder without the ack. Spec A5.
     """
     replication.on_holders(broker, sender, items)
-    for job_id, *_ in items:
-        job = broker.find(job_id)
+    shards = broker.shards
+    for item in items:
+        job_id: bytes = item[0]
+        job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         work = None if job is None else job.work
         if job is not None and isinstance(work, Collection) and sender in work.confirmed:
             work.confirmed = tuple([node for node in work.confirmed if node is not sender])
