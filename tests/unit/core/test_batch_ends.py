@@ -16,6 +16,15 @@ from kept_batches import ENTRY, KEY, add, start
 from lost_copies import forget
 
 
+def closing():
+    """A keeper, and another node, of a closed batch whose only job has just ended."""
+    broker, client, other = start(is_keeper=True)
+    job_id = add(broker, client)[1:-2]
+    ask(broker, make_client(broker), "BATCH", "CLOSE", "b")
+    ask(broker, client, "ACKJOB", job_id)
+    return broker, other
+
+
 def test_keepers_of_a_closed_batch_that_is_not_done_compare_again():
     """Spec BT3: a node that was a keeper gives its ids to one of the others only."""
     broker, _, other = start(is_keeper=True)
@@ -52,10 +61,7 @@ def test_a_question_about_reports_is_answered_behind_them():
 
 def test_a_question_about_reports_is_repeated_until_it_is_answered():
     """Spec BT4: a node that reads its journal hears none."""
-    broker, client, other = start(is_keeper=True)
-    job_id = add(broker, client)[1:-2]
-    ask(broker, make_client(broker), "BATCH", "CLOSE", "b")
-    ask(broker, client, "ACKJOB", job_id)
+    broker, other = closing()
     advance(broker, 2_500)
     questions = [item for _, item in sent_of(broker, BATCHFLUSH)]
     assert len(questions) >= 2
@@ -98,10 +104,7 @@ def test_a_question_about_reports_of_a_node_that_is_no_keeper_here_is_not_answer
 
 def test_a_node_that_is_primary_no_more_ends_its_question_about_reports():
     """Spec BT4: the others answer the new primary only."""
-    broker, client, other = start(is_keeper=True)
-    job_id = add(broker, client)[1:-2]
-    ask(broker, make_client(broker), "BATCH", "CLOSE", "b")
-    ask(broker, client, "ACKJOB", job_id)
+    broker, other = closing()
     advance(broker, 500)
     assert broker.batches.flushes
     say(broker, other, SETTING, (KEY, KEEPERS, other.id, 2, other.id))
@@ -125,10 +128,7 @@ def test_a_batch_without_any_keeper_left_gets_one_without_a_report():
 
 def test_a_node_that_is_not_linked_any_more_is_not_waited_for():
     """Spec BT4."""
-    broker, client, other = start(is_keeper=True)
-    job_id = add(broker, client)[1:-2]
-    ask(broker, make_client(broker), "BATCH", "CLOSE", "b")
-    ask(broker, client, "ACKJOB", job_id)
+    broker, other = closing()
     advance(broker, 500)
     broker.membership.links.back_off(other)
     broker.cluster.refresh()
