@@ -10,6 +10,10 @@ is moved. The next job is the smaller of the heads of run and parts.
 In the run, push and pop are O(1). In the parts, a push costs O(log n) comparisons. A pop needs no search, because the
 first entries of the first part are served next. No operation rebuilds the whole structure.
 
+A part is a list of jobs, and an array of their priorities. So an entry takes sixteen bytes. With millions of jobs in a
+random order, nearly every object that is read comes from main memory, so a search reads numbers, and looks at jobs
+only if their priorities are equal.
+
 An entry counts only while its job is QUEUED. queue.py keeps the counts, and reuses a dead entry when its job returns.
 It also inlines the path of push and pop that nearly every job takes.
 """
@@ -21,7 +25,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import merge
-from itertools import count, islice
+from itertools import islice
 from typing import Final
 
 from disque_py.core.job import CTIMES_PER_MS, QUEUED, Job
@@ -30,14 +34,10 @@ CHUNK: Final = 4096
 # The most entries of a part. A longer part is split. Moving this many references costs less than one comparison.
 PART_MAX: Final = 2048
 
-# Breaks ties between equal keys, so that jobs are never compared. An id may return while its dead entry is still there.
-_serials = count()
-
 Key = tuple[int, int, bytes]
-Entry = tuple[int, int, bytes, int, Job]
 
-# Replaces an entry that was taken from the first part. No code reads it.
-_TAKEN: Final[Entry] = (0, 0, b"", 0, None)  # type: ignore[assignment]  # Never read.
+# Replaces a job that was taken from the first part. No code reads it.
+_TAKEN: Final[Job] = None  # type: ignore[assignment]  # Never read.
 
 
 class PriorityQueue:
@@ -46,63 +46,78 @@ class PriorityQueue:
     head        the next jobs of the run, reversed: its last element is the first job of the run
     chunks, tail   the rest of the run
     last_ctime  the creation time of the run's last job
-    parts       the sorted entries of all other jobs; the first of them is parts[0][at]
-    ranks       the priorities of each part's entries; bisecting an array of numbers is faster than bisecting entries
-    lasts, last_ranks   the last entry of each part, and its priority
+    parts       all other jobs, sorted; the first of them is parts[0][at]
+    ranks       the priorities of each part's jobs
+    last_ranks  the priority of each part's last job
     """
 
-    __slots__ = ("at", "chunks", "head", "last_ctime", "last_ranks", "lasts", "parts", "ranks", "tail")
+    __slots__ = ("at", "chunks", "head", "last_ctime", "last_ranks", "parts", "ranks", "tail")
 
     def __init__(self) -> None:
         self.head: list[Job] = []
         self.chunks: deque[list[Job]] = deque()
         self.tail: list[Job] = []
         self.last_ctime = 0
-        self.parts: list[list[Entry]] = []
+        self.parts: list[list[Job]] = []
         self.ranks: list[array[int]] = []
-        self.lasts: list[Entry] = []
-        self.last_ranks: list[int] = []
+        self.last_ranks: array[int] = array("q")
         self.at = 0
 
     def push_aside(self, job: Job) -> None:
         """Insert a job that is out of the order of the run."""
         rank = job.priority
-        entry = (rank, job.ctime, job.id, next(_serials), job)
         parts = self.parts
-        lasts = self.lasts
-        if not parts or entry > lasts[-1]:
-            if not parts or len(parts[-1]) >= PART_MAX:
-                parts.append([entry])
-                self.ranks.append(array("q", (rank,)))
-                lasts.append(entry)
-                self.last_ranks.append(rank)
-            else:
-                parts[-1].append(entry)
-                self.ranks[-1].append(rank)
-                lasts[-1] = entry
-                self.last_ranks[-1] = rank
-            return
         last_ranks = self.last_ranks
-        number = bisect_left(last_ranks, rank)
-        if last_ranks[number] == rank:
-            number = bisect_left(lasts, entry, number, bisect_right(last_ranks, rank, number))
+        if not parts or rank > last_ranks[-1] or (rank == last_ranks[-1] and _is_before(parts[-1][-1], job)):
+            if not parts or len(parts[-1]) >= PART_MAX:
+                parts.append([job])
+                self.ranks.append(array("q", (rank,)))
+                last_ranks.append(rank)
+            else:
+                parts[-1].append(job)
+                self.ranks[-1].append(rank)
+                last_ranks[-1] = rank
+            return
+        number, place = self._place(rank, job)
         part = parts[number]
         ranks = self.ranks[number]
-        at = self.at if number == 0 else 0
-        place = bisect_left(ranks, rank, at)
-        if place < len(ranks) and ranks[place] == rank:
-            place = bisect_left(part, entry, place, bisect_right(ranks, rank, place))
-        if 0 < place == at:
-            self.at = at - 1
-            part[at - 1] = entry
-            ranks[at - 1] = rank
+        if number == 0 and 0 < place == self.at:
+            place -= 1
+            self.at = place
+            part[place] = job
+            ranks[place] = rank
             return
-        part.insert(place, entry)
+        part.insert(place, job)
         ranks.insert(place, rank)
         if len(part) > PART_MAX:
             self._split(number, part)
 
-    def _split(self, number: int, part: list[Entry]) -> None:
+    def _place(self, rank: int, job: Job) -> tuple[int, int]:
+        """Return the part and the index of the first entry that is not before this job. It must not be after all."""
+        last_ranks = self.last_ranks
+        number = bisect_left(last_ranks, rank)
+        if last_ranks[number] == rank:
+            end = bisect_right(last_ranks, rank, number)
+            while number < end:  # Parts end with this priority. Find the first whose last job is not before this one.
+                middle = (number + end) >> 1
+                if _is_before(self.parts[middle][-1], job):
+                    number = middle + 1
+                else:
+                    end = middle
+        ranks = self.ranks[number]
+        place = bisect_left(ranks, rank, self.at if number == 0 else 0)
+        if place < len(ranks) and ranks[place] == rank:
+            part = self.parts[number]
+            end = bisect_right(ranks, rank, place)
+            while place < end:
+                middle = (place + end) >> 1
+                if _is_before(part[middle], job):
+                    place = middle + 1
+                else:
+                    end = middle
+        return number, place
+
+    def _split(self, number: int, part: list[Job]) -> None:
         ranks = self.ranks[number]
         if number == 0:
             del part[: self.at]
@@ -110,26 +125,15 @@ class PriorityQueue:
             self.at = 0
         half = len(part) // 2
         if half:
-            self._put(number + 1, part[half:])
-            self._set(number, part[:half])
-
-    def _put(self, number: int, part: list[Entry]) -> None:
-        self.parts.insert(number, part)
-        self.ranks.insert(number, array("q"))
-        self.lasts.insert(number, part[-1])
-        self.last_ranks.insert(number, 0)
-        self._set(number, part)
-
-    def _set(self, number: int, part: list[Entry]) -> None:
-        self.parts[number] = part
-        self.ranks[number] = array("q", [entry[0] for entry in part])
-        self.lasts[number] = part[-1]
-        self.last_ranks[number] = part[-1][0]
+            self.parts.insert(number + 1, part[half:])
+            self.ranks.insert(number + 1, ranks[half:])
+            self.last_ranks.insert(number, ranks[half - 1])
+            del part[half:]
+            del ranks[half:]
 
     def _drop(self, number: int) -> None:
         del self.parts[number]
         del self.ranks[number]
-        del self.lasts[number]
         del self.last_ranks[number]
 
     def smallest(self) -> Job:
@@ -138,21 +142,23 @@ class PriorityQueue:
         At least one of them must have an entry. If the run has one, `head` must not be empty.
         """
         head = self.head
-        if not self.parts:
+        if not self.parts or (head and self._is_run_first(head[-1])):
             return head.pop()
         part = self.parts[0]
         at = self.at
-        entry = part[at]
-        if head and key_of(head[-1]) < entry[:3]:
-            return head.pop()
-        at += 1
-        if at < len(part):
-            part[at - 1] = _TAKEN
-            self.at = at
+        job = part[at]
+        if at + 1 < len(part):
+            part[at] = _TAKEN
+            self.at = at + 1
         else:
             self._drop(0)
             self.at = 0
-        return entry[4]
+        return job
+
+    def _is_run_first(self, job: Job) -> bool:
+        """Return whether this job, the first of the run, is before all parts. There must be a part."""
+        rank, first = job.priority, self.ranks[0][self.at]
+        return rank < first or (rank == first and _is_before(job, self.parts[0][self.at]))
 
     def remove(self, job: Job) -> bool:
         """Remove a job's entry, wherever it is. Return whether there was one."""
@@ -161,20 +167,21 @@ class PriorityQueue:
         for chunk in self.chunks:
             if chunk and chunk[-1].ctime >= job.ctime and _removed(chunk, job):
                 return True
-        key = key_of(job)
-        number = bisect_left(self.lasts, key)  # A key sorts before the longer entries that begin with it.
-        if number == len(self.lasts):
+        rank = job.priority
+        if not self.parts or rank > self.last_ranks[-1]:
             return False
+        if rank == self.last_ranks[-1] and _is_before(self.parts[-1][-1], job):
+            return False
+        number, place = self._place(rank, job)
         part = self.parts[number]
-        place = bisect_left(part, key, self.at if number == 0 else 0)
-        while place == len(part) or part[place][4] is not job:
+        while place == len(part) or part[place] is not job:
             # An earlier copy of the job may have left a dead entry with the same key.
             if place == len(part):
                 number, place = number + 1, -1
                 if number == len(self.parts):
                     return False
                 part = self.parts[number]
-            elif part[place][:3] != key:
+            elif part[place].id != job.id:
                 return False
             place += 1
         del part[place]
@@ -183,9 +190,9 @@ class PriorityQueue:
             if number == 0:
                 self.at = 0
         else:
-            del self.ranks[number][place]
-            self.lasts[number] = part[-1]
-            self.last_ranks[number] = part[-1][0]
+            ranks = self.ranks[number]
+            del ranks[place]
+            self.last_ranks[number] = ranks[-1]
         return True
 
     def next_chunk(self) -> list[Job]:
@@ -205,19 +212,15 @@ class PriorityQueue:
 
     def first_key(self) -> Key | None:
         """Return the key of the first entry, living or dead; None if there is none."""
-        head = self.head or self.next_chunk()
-        keys = [self.parts[0][self.at][:3]] if self.parts else []
-        if head:
-            keys.append(key_of(head[-1]))
-        return min(keys, default=None)
+        first = self.first()
+        return None if first is None else key_of(first)
 
     def first(self) -> Job | None:
         """Return the job of the first entry, living or dead; None if there is none."""
         head = self.head or self.next_chunk()
         if not self.parts:
             return head[-1] if head else None
-        entry = self.parts[0][self.at]
-        return head[-1] if head and key_of(head[-1]) < entry[:3] else entry[4]
+        return head[-1] if head and self._is_run_first(head[-1]) else self.parts[0][self.at]
 
     def sweep(self, keeps: Callable[[Job], bool]) -> Iterator[None]:
         """Drop the entries for which `keeps` is false, a part per step. Pushes and pops may happen between steps.
@@ -228,11 +231,18 @@ class PriorityQueue:
         number = 0
         while number < len(self.parts):
             at = self.at if number == 0 else 0
-            part = [entry for entry in islice(self.parts[number], at, None) if keeps(entry[4])]
+            part: list[Job] = []
+            ranks = array("q")
+            for job, rank in islice(zip(self.parts[number], self.ranks[number], strict=True), at, None):
+                if keeps(job):
+                    part.append(job)
+                    ranks.append(rank)
             if number == 0:
                 self.at = 0
             if part:
-                self._set(number, part)
+                self.parts[number] = part
+                self.ranks[number] = ranks
+                self.last_ranks[number] = ranks[-1]
                 number += 1
             else:
                 self._drop(number)
@@ -249,7 +259,7 @@ class PriorityQueue:
 
     def dismantle(self) -> Iterator[None]:
         """Free the memory of a dropped priority queue, a part per step."""
-        self.ranks, self.lasts, self.last_ranks = [], [], []
+        self.ranks, self.last_ranks = [], array("q")
         for part in (self.head, self.tail):
             while part:
                 del part[-CHUNK:]
@@ -270,7 +280,7 @@ class PriorityQueue:
         left = position + self.at
         for sorted_part in self.parts:
             if left < len(sorted_part):
-                found.append(sorted_part[left][:2])
+                found.append(key_of(sorted_part[left])[:2])
                 break
             left -= len(sorted_part)
         left = position
@@ -282,36 +292,20 @@ class PriorityQueue:
         return min(found, default=None)
 
     def jobs(self) -> Iterator[Job]:
-        """Yield living jobs, from first to last."""
-        if self.parts:
-            for entry in self.in_order():
-                yield entry[4]
-        else:
-            for job in self._run():
-                if job.state == QUEUED:
-                    yield job
+        """Yield living jobs, from first to last. The cost grows with the number of jobs taken."""
+        return _living(merge(self._run(), self._aside(), key=key_of) if self.parts else self._run())
+
+    def backwards(self) -> Iterator[Job]:
+        """Yield living jobs, from last to first."""
+        return _living(merge(self._run_backwards(), self._aside_backwards(), reverse=True, key=key_of))
 
     def first_lists(self, count: int) -> list[list[Job]]:
         """Return two ordered lists of up to `count` living jobs. Together they contain the first `count` jobs."""
-        return [list(islice(_living(self._run()), count)), list(islice(_living_aside(self._aside()), count))]
+        return [list(islice(_living(jobs), count)) for jobs in (self._run(), self._aside())]
 
     def last_lists(self, count: int) -> list[list[Job]]:
         """Return two lists of up to `count` living jobs, from last to first. Together they contain the last `count`."""
-        run = list(islice(_living(self._run_backwards()), count))
-        return [run, list(islice(_living_aside(self._aside_backwards()), count))]
-
-    def in_order(self) -> Iterator[Entry]:
-        """Yield living entries, from first to last. The cost grows with the number of entries taken."""
-        for entry in merge(map(_entry, self._run()), self._aside(), key=entry_key):
-            if entry[4].state == QUEUED:
-                yield entry
-
-    def backwards(self) -> Iterator[Entry]:
-        """Yield living entries, from last to first."""
-        run = map(_entry, self._run_backwards())
-        for entry in merge(run, self._aside_backwards(), reverse=True, key=entry_key):
-            if entry[4].state == QUEUED:
-                yield entry
+        return [list(islice(_living(jobs), count)) for jobs in (self._run_backwards(), self._aside_backwards())]
 
     def _run(self) -> Iterator[Job]:
         yield from reversed(self.head)
@@ -325,16 +319,21 @@ class PriorityQueue:
             yield from reversed(chunk)
         yield from self.head
 
-    def _aside(self) -> Iterator[Entry]:
+    def _aside(self) -> Iterator[Job]:
         at = self.at
         for part in self.parts:
             yield from islice(part, at, None)
             at = 0
 
-    def _aside_backwards(self) -> Iterator[Entry]:
+    def _aside_backwards(self) -> Iterator[Job]:
         for number in range(len(self.parts) - 1, -1, -1):
             part = self.parts[number]
             yield from islice(reversed(part), len(part) - (self.at if number == 0 else 0))
+
+
+def _is_before(one: Job, other: Job) -> bool:
+    """Return whether `one` comes before `other`, if both have the same priority."""
+    return one.ctime < other.ctime or (one.ctime == other.ctime and one.id < other.id)
 
 
 def _removed(jobs: list[Job], job: Job, *, is_reversed: bool = False) -> bool:
@@ -360,21 +359,6 @@ def _living(jobs: Iterator[Job]) -> Iterator[Job]:
             yield job
 
 
-def _living_aside(entries: Iterator[Entry]) -> Iterator[Job]:
-    for entry in entries:
-        if entry[4].state == QUEUED:
-            yield entry[4]
-
-
 def key_of(job: Job) -> Key:
     """Return the key by which a queue orders its jobs."""
     return (job.ctime // CTIMES_PER_MS if job.attributes is None else job.priority, job.ctime, job.id)
-
-
-def entry_key(entry: Entry) -> tuple[int, int, bytes, int]:
-    """Return the key by which entries are merged: all fields except the job."""
-    return entry[:4]
-
-
-def _entry(job: Job) -> Entry:
-    return (*key_of(job), -1, job)

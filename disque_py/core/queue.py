@@ -22,7 +22,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import QUEUED, Job
-from disque_py.core.priority_queue import CHUNK, Entry, Key, PriorityQueue, entry_key, key_of
+from disque_py.core.priority_queue import CHUNK, Key, PriorityQueue, key_of
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -360,23 +360,21 @@ class Queue:
 
     def oldest(self) -> Iterator[Job]:
         """Yield pending jobs in the order of delivery. Jobs that are set aside are included at their place."""
-        if not self.once_length:
-            jobs = self.retried.jobs()
-        else:
-            jobs = map(_job_of, merge(self.retried.in_order(), self.once.in_order(), key=entry_key))
+        jobs = self.retried.jobs()
+        if self.once_length:
+            jobs = merge(jobs, self.once.jobs(), key=key_of)
         if self.parking is None or not self.parking.length:
             return jobs
         return merge(jobs, map(_aside_of, self.parking.aside.in_order()), key=key_of)
 
     def newest(self, count_max: int) -> Iterator[Job]:
         """Yield up to `count_max` pending jobs, from last to first."""
-        ordered = self.retried.backwards()
+        jobs = self.retried.backwards()
         if self.once_length:
-            ordered = merge(ordered, self.once.backwards(), reverse=True, key=entry_key)
-        if self.parking is None or not self.parking.length:
-            return map(_job_of, islice(ordered, count_max))
-        aside = map(_aside_of, self.parking.aside.backwards())
-        return islice(merge(map(_job_of, ordered), aside, reverse=True, key=key_of), count_max)
+            jobs = merge(jobs, self.once.backwards(), reverse=True, key=key_of)
+        if self.parking is not None and self.parking.length:
+            jobs = merge(jobs, map(_aside_of, self.parking.aside.backwards()), reverse=True, key=key_of)
+        return islice(jobs, count_max)
 
     def first_lists(self, count: int) -> list[list[Job]]:
         """Return ordered lists of pending jobs. Together they contain the first `count` jobs of the queue.
@@ -403,10 +401,6 @@ class Queue:
         """Return about the (priority, creation time) of the job at `position` in the queue; None if there is none."""
         found = [jobs.key_at(position) for jobs in (self.retried, self.once)]
         return min([key for key in found if key is not None], default=None)
-
-
-def _job_of(entry: Entry) -> Job:
-    return entry[4]
 
 
 def _aside_of(item: tuple[Key, Job]) -> Job:

@@ -14,6 +14,7 @@ from journal import JOURNAL
 from latency import LATENCY
 from memory import MEMORY
 from one_node import ONE_NODE
+from priorities import PRIORITIES
 from repair import REPAIR
 from single import SINGLE
 from spill import SPILL
@@ -27,6 +28,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     LATENCY,
     IDLE,
     MEMORY,
+    PRIORITIES,
     FILTERS,
     TIMESTONE,
     CLAIMS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from random import Random
 
 import pytest
@@ -102,7 +103,7 @@ def test_a_swept_priority_queue_has_its_living_jobs_only():
     for _ in queue.sweep(lambda job: job in jobs[1:3]):
         pass
     assert list(queue.jobs()) == [jobs[2], jobs[1]]
-    assert [entry[4] for entry in queue.backwards()] == [jobs[1], jobs[2]]
+    assert list(queue.backwards()) == [jobs[1], jobs[2]]
 
 
 def test_a_dismantled_priority_queue_holds_nothing():
@@ -125,3 +126,26 @@ def test_any_entry_can_be_removed():
         assert queue.remove(job)
     assert not queue.remove(there[0])
     assert list(queue.jobs()) == sorted(there[4_000:], key=key_of)
+
+
+def test_any_mix_of_pushes_pops_and_removals_agrees_with_a_sorted_list():
+    """With few priorities, so that parts begin and end with equal ones; with jobs of one millisecond and one ctime."""
+    rng = Random(7)
+    queue, model = PriorityQueue(), []
+    for number in range(30_000):
+        job = make(number, ctime_ms=rng.randrange(1, 300), priority=rng.choice([-5, 0, 0, 7, 7, 7, rng.randrange(400)]))
+        queue.push_aside(job)
+        insort(model, job, key=key_of)
+        while model and rng.random() < 0.4:
+            if rng.random() < 0.5:
+                assert queue.smallest() is model.pop(0)
+            else:
+                assert queue.remove(model.pop(rng.randrange(len(model))))
+    assert len(model) > 4 * PART_MAX
+    assert list(queue.jobs()) == model
+    assert list(queue.backwards()) == model[::-1]
+    assert max(map(len, queue.parts)) <= PART_MAX
+    assert [ranks[-1] for ranks in queue.ranks] == list(queue.last_ranks)
+    for jobs, ranks in list(zip(queue.parts, queue.ranks, strict=True))[1:]:
+        assert [job.priority for job in jobs] == list(ranks)
+    assert [queue.smallest() for _ in model] == model
