@@ -24,6 +24,7 @@ from disque_py.core import (
     keys,
     lifecycle,
     memory,
+    producer_waits,
     replication,
     settings_sync,
     shared_copies,
@@ -317,7 +318,7 @@ def _added(broker: Broker, client: Client, job: Job, slot: list[bytes | None] | 
     if job.attributes is None or not broker.batches.is_pending(job):
         return reply
     if slot is None:
-        slot = replication.wait_for_copies(client, job)
+        slot = producer_waits.wait_for_copies(client, job)
         broker.waits.blocked_count += 1
     broker.batches.hold(client, job, slot, reply)
     return None

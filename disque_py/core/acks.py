@@ -38,7 +38,7 @@ from typing import Any, Final
 from cluster_bus.messages import DELJOB, GOTACK, SETACK
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py import event_format
-from disque_py.core import changing, events, lifecycle, replication, results, windows
+from disque_py.core import changing, events, holding, lifecycle, producer_waits, replication, results, windows
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.broker_parts import ACK_ASKED_MS
 from disque_py.core.changing import OUTCOME_CANCELED, OUTCOME_DOUBTED, OUTCOME_REPLACED, UNTOLD
@@ -88,16 +88,16 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
             # We keep no copy. The nodes that have one have heard of the ack, or will hear of it.
             lifecycle.achieve(broker, job)
             events.added(broker, job, event_format.ADDED_INVISIBLE)
-            replication.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
+            producer_waits.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
         elif isinstance(work, Replication):
             # A consumer got the job from a replica, so the job exists and was processed (spec Q11).
             reply = b"+%b\r\n" % job.id
             lifecycle.achieve(broker, job)
             events.added(broker, job, event_format.ADDED)
             broker.stats.jobs_added += 1
-            replication.answer(broker, work.client, job, work.slot, reply)
+            producer_waits.answer(broker, work.client, job, work.slot, reply)
     elif job.work is not None:
-        replication.tell_taken(broker, job)  # The consumer got it from the node that took it.
+        producer_waits.tell_taken(broker, job)  # The consumer got it from the node that took it.
     if is_canceled:
         if is_news:
             events.canceled(broker, job, windows.replacement(job))
@@ -449,7 +449,7 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
 
     It has the job anew, because it had forgotten its jobs and took this one from a holder without the ack. Spec A5.
     """
-    replication.on_holders(broker, sender, items)
+    holding.on_holders(broker, sender, items)
     shards = broker.shards
     for item in items:
         job_id: bytes = item[0]
@@ -475,7 +475,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if packed is None:
             if job.state == WAIT_REPL:
-                replication.give_up(broker, job, replication.NOREPL_REMOVED)
+                replication.give_up(broker, job, producer_waits.NOREPL_REMOVED)
             else:
                 flag = item[2] if len(item) > 2 else 0
                 if flag == IS_DONE:

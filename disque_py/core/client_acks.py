@@ -22,7 +22,7 @@ from typing import Any, Final
 from cluster_bus.messages import ACKATTEMPT, DELJOB, RESULT, SETACK
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import events, lifecycle, replication, results
+from disque_py.core import events, lifecycle, producer_waits, replication, results
 from disque_py.core.acks import IS_DONE, acknowledge, may_remember, try_collect
 from disque_py.core.broker import Broker
 from disque_py.core.changing import OUTCOME_CANCELED, UNTOLD
@@ -200,7 +200,7 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
         return 0
     others = broker.sets.others(job.holders)
     if job.state == WAIT_REPL:
-        replication.give_up(broker, job, replication.NOREPL_REMOVED)
+        replication.give_up(broker, job, producer_waits.NOREPL_REMOVED)
         return 1
     if others:
         broker.send(others, DELJOB, (job_id, None))

@@ -20,6 +20,7 @@ from disque_py.core import (
     keying,
     lifecycle,
     ordering,
+    producer_waits,
     pulls,
     replication,
     requeue,
@@ -544,7 +545,7 @@ def send_away(broker: Broker) -> None:
             stop_waiting(broker, client)
             send(broker, client, LEAVING_REPLY)
         elif client.waiting_jobs:
-            replication.drop_client(broker, client, replication.LEAVING_REPLY)
+            replication.drop_client(broker, client, producer_waits.LEAVING_REPLY)
 
 
 def release_all(broker: Broker) -> None:

@@ -14,7 +14,7 @@ their copies in one message, and they share one wait (shared_copies.py). If some
 are separated, and the fan-out continues as if they had been made one by one.
 
 Each job has a slot for its reply that no client sees. So replication.py and keying.py treat it like every other job.
-`replication.answer` notes the fan-out in `fans_due`, and `settle` continues it at the end of the turn.
+`producer_waits.answer` notes the fan-out in `fans_due`, and `settle` continues it at the end of the turn.
 Spec TP8, TP9.
 """
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from disque_py.core import keying, lifecycle, replication, shared_copies
+from disque_py.core import keying, lifecycle, producer_waits, replication, shared_copies
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
@@ -34,7 +34,7 @@ from disque_py.resp.replies import array, bulk_array, error
 if TYPE_CHECKING:
     Slot = list[bytes | None]
 
-NO_TIMEOUT_SUFFIX: Final = (replication.NOREPL_TIMEOUT, replication.NOREPL_REMOVED, replication.LEAVING_REPLY)
+NO_TIMEOUT_SUFFIX: Final = (producer_waits.NOREPL_TIMEOUT, producer_waits.NOREPL_REMOVED, producer_waits.LEAVING_REPLY)
 # The beginning of a refusal that is about the batch, not about one of the queues (keeping.py).
 _OF_BATCH: Final = b"-CLOSED "
 
@@ -151,7 +151,7 @@ def start(
             make_alone(broker, plan)
         return _reply_of([(plan.job.terms.queue, plan.job.id) for plan in plans], is_listed=is_listed)
     marker = Job(plans[0].job.id, NO_TERMS, b"", 0, 0, broker.sets.mine)
-    slot = replication.wait_for_copies(client, marker)
+    slot = producer_waits.wait_for_copies(client, marker)
     broker.waits.blocked_count += 1
     fan = Fanout(client, plans, slot, marker, is_listed=is_listed)
     _go_on(broker, fan)
@@ -163,7 +163,7 @@ def start_together(
 ) -> None:
     """Make jobs that differ only in their ids and queues, and let the client wait."""
     marker = Job(jobs[0].id, NO_TERMS, b"", 0, 0, broker.sets.mine)
-    slot = replication.wait_for_copies(client, marker)
+    slot = producer_waits.wait_for_copies(client, marker)
     broker.waits.blocked_count += 1
     fan = Fanout(client, [], slot, marker, is_listed=is_listed)
     fan.together = together = Together(fan, marker, jobs, shared_copies.ids_of(jobs))
@@ -201,7 +201,7 @@ def _commit_together(broker: Broker, fan: Fanout, together: Together) -> None:
     fan.together = None
     shared_copies.achieve(broker, broker.producers.together[fan.marker])
     made = [(job.terms.queue, job.id) for job in together.jobs]
-    replication.answer(broker, fan.client, fan.marker, fan.slot, _reply_of(made, is_listed=fan.is_listed))
+    producer_waits.answer(broker, fan.client, fan.marker, fan.slot, _reply_of(made, is_listed=fan.is_listed))
 
 
 def _take_over(fan: Fanout, together: Together) -> None:
@@ -266,7 +266,7 @@ def _begin(broker: Broker, fan: Fanout, plan: Plan) -> None:
     except CommandError as refused:
         reply = error(refused.text)
     if reply is not None:
-        replication.answer(broker, client, job, plan.slot, reply)
+        producer_waits.answer(broker, client, job, plan.slot, reply)
 
 
 def hold(broker: Broker, client: Client, plan: Plan) -> None:
@@ -310,7 +310,7 @@ def _commit(broker: Broker, fan: Fanout) -> None:
             replication.queue_or_delay(broker, job)
             lifecycle.mark_dirty(broker, job)
             broker.stats.jobs_added += 1
-            replication.answer(broker, fan.client, job, plan.slot, b"+%b\r\n" % job.id)
+            producer_waits.answer(broker, fan.client, job, plan.slot, b"+%b\r\n" % job.id)
         else:
             replication.achieve(broker, job, work)
     _answer(broker, fan)
@@ -323,7 +323,7 @@ def _answer(broker: Broker, fan: Fanout) -> None:
             broker.producers.fans[plan.job] = fan
             return
         broker.producers.fans.pop(plan.job, None)
-    replication.answer(broker, fan.client, fan.marker, fan.slot, _reply_of(fan.made, is_listed=fan.is_listed))
+    producer_waits.answer(broker, fan.client, fan.marker, fan.slot, _reply_of(fan.made, is_listed=fan.is_listed))
 
 
 def _fail(broker: Broker, fan: Fanout, failed: Plan, reply: bytes) -> None:
@@ -332,7 +332,7 @@ def _fail(broker: Broker, fan: Fanout, failed: Plan, reply: bytes) -> None:
         reply = reply[:-2] + b": " + failed.job.terms.queue.replace(b"\r", b" ").replace(b"\n", b" ") + b"\r\n"
     _end(broker, fan)
     if fan.client.waiting_jobs.get(fan.marker) is fan.slot:
-        replication.answer(broker, fan.client, fan.marker, fan.slot, reply)
+        producer_waits.answer(broker, fan.client, fan.marker, fan.slot, reply)
 
 
 def _end(broker: Broker, fan: Fanout) -> None:
@@ -349,7 +349,7 @@ def _end(broker: Broker, fan: Fanout) -> None:
             continue
         if isinstance(work, Wanted) and not work.is_over:
             work.is_over = True
-            replication.caller_out(broker, job)
+            producer_waits.caller_out(broker, job)
             broker.producers.key_events[job.id] = None
         elif isinstance(work, Handover):
             work.client = None

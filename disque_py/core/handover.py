@@ -28,7 +28,7 @@ from cluster_bus.messages import (
 )
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import events, lifecycle, replication
+from disque_py.core import events, lifecycle, producer_waits
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.job import ACTIVE, Handover, Job
@@ -320,7 +320,7 @@ def start_once(
 ) -> None:
     """Hand over an at-most-once job of which we keep no copy. Answer the producer when it is taken (spec Q3, Q39)."""
     if slot is None:
-        slot = replication.wait_for_copies(client, job)
+        slot = producer_waits.wait_for_copies(client, job)
         broker.waits.blocked_count += 1
     lifecycle.register(broker, job)
     first = Handover(broker.me, 0, broker.now_ms + job.terms.delay_ms if job.terms.delay_ms else 0)
@@ -338,7 +338,7 @@ def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]
         job.work = before
         lifecycle.creation_aborted(broker, job)
         broker.stats.replication_short_of_nodes += 1
-        replication.end_wait(broker, job, replication.NOREPL_REFUSED)
+        producer_waits.end_wait(broker, job, producer_waits.NOREPL_REFUSED)
         lifecycle.forget(broker, job)
         return
     handover = hand_over(broker, targets[0], [job], before.due_ms)
@@ -353,14 +353,14 @@ def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]
 
 def answer_producer(broker: Broker, job: Job) -> None:
     """Answer the producer, because another node has the job now."""
-    replication.tell_taken(broker, job)
+    producer_waits.tell_taken(broker, job)
     lifecycle.forget(broker, job)
 
 
 def on_deadline(broker: Broker, job: Job, handover: Handover) -> None:
     """Answer the producer at its deadline: no node has answered in time, but one may have the job (spec Q30)."""
     broker.stats.replication_timeouts += 1
-    replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
+    producer_waits.end_wait(broker, job, producer_waits.NOREPL_TIMEOUT)
     lifecycle.forget(broker, job)
 
 
@@ -413,7 +413,7 @@ def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
         return
     broker.stats.once_lost_in_handover += 1
     if handover.client is not None:
-        replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
+        producer_waits.end_wait(broker, job, producer_waits.NOREPL_TIMEOUT)
     else:
         events.ended(broker, job, event_format.LOST, "no node answered whether its hand-over was taken")
     lifecycle.forget(broker, job)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import BATCHADD, BATCHFLUSHED, BATCHGOT, BATCHSUM
 from cluster_bus.node import FAIL, LEAVING, Node
-from disque_py.core import acks, replication, settings_sync, stalling
+from disque_py.core import acks, producer_waits, settings_sync, stalling
 from disque_py.core.batch_state import KEEPERS, MADE, PARTS, Batch, Push, Report, keepers_of, packed_entry
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.errors import CommandError
@@ -240,7 +240,7 @@ def release(broker: Broker, keys: list[bytes]) -> None:
             if batch is None or not batch.is_spreading:
                 del batches.held[key]
                 if held.client.waiting_jobs.get(held.job) is held.slot:
-                    replication.answer(broker, held.client, held.job, held.slot, held.reply)
+                    producer_waits.answer(broker, held.client, held.job, held.slot, held.reply)
         job_id = batches.collecting.pop(key, None)
         job = None if job_id is None else broker.find(job_id)
         if job is not None and job.state == ACKED:

@@ -43,7 +43,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import ISKEY, KEYIS, OUTCOME, OUTCOME_IS
 from cluster_bus.node import Node
-from disque_py.core import open_questions, replication, stalling, windows
+from disque_py.core import open_questions, producer_waits, replication, stalling, windows
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
@@ -132,7 +132,7 @@ def add(
             return _create_alone(broker, client, job, timeout_ms, create, slot)
         search = _search(broker, chars)
     if slot is None:
-        slot = replication.wait_for_copies(client, job)
+        slot = producer_waits.wait_for_copies(client, job)
         broker.waits.blocked_count += 1
     deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
     job.work = Wanted(client, slot, deadline_ms, create)
@@ -197,16 +197,16 @@ def _on_deadline(broker: Broker, job: Job) -> None:
         _watch(broker, job, work.deadline_ms)
         return
     broker.stats.replication_timeouts += 1
-    _answer(broker, job, work, replication.NOREPL_TIMEOUT)
+    _answer(broker, job, work, producer_waits.NOREPL_TIMEOUT)
 
 
 def _answer(broker: Broker, job: Job, work: Wanted, reply: bytes) -> None:
     """Answer a caller and end its wait."""
     work.is_over = True
-    replication.caller_out(broker, job)
+    producer_waits.caller_out(broker, job)
     job.body = b""  # A scheduled check of the deadline may keep the object for a while.
     broker.producers.key_events[job.id] = None
-    replication.answer(broker, work.client, job, work.slot, reply)
+    producer_waits.answer(broker, work.client, job, work.slot, reply)
 
 
 def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
@@ -452,7 +452,7 @@ def _make(broker: Broker, search: Search) -> bool:
     job = search.callers.pop(0)
     wanted = job.work
     assert isinstance(wanted, Wanted)
-    replication.caller_out(broker, job)
+    producer_waits.caller_out(broker, job)
     job.work = None
     try:
         _refuse_unsure(broker, job, search.asked)
@@ -460,7 +460,7 @@ def _make(broker: Broker, search: Search) -> bool:
     except CommandError as refused:
         reply = error(refused.text)
     if reply is not None:
-        replication.answer(broker, wanted.client, job, wanted.slot, reply)
+        producer_waits.answer(broker, wanted.client, job, wanted.slot, reply)
     elif _is_waiting(job):
         search.making = job
         search.wanted = wanted
@@ -511,7 +511,7 @@ def _begin_again(broker: Broker, job: Job) -> None:
     search = broker.producers.searches.get(chars)
     wanted = search.wanted if search is not None and search.making is job else None
     if search is None or wanted is None:
-        replication.give_up(broker, job, replication.NOREPL_REFUSED)
+        replication.give_up(broker, job, producer_waits.NOREPL_REFUSED)
         return
     client = work.client
     slot = client.waiting_jobs[job]
@@ -681,7 +681,7 @@ def forget_all(broker: Broker) -> None:
         for job in search.callers:
             work = job.work
             if isinstance(work, Wanted) and not work.is_over:
-                _answer(broker, job, work, replication.NOREPL_REMOVED)
+                _answer(broker, job, work, producer_waits.NOREPL_REMOVED)
     broker.producers.keys.clear()
     broker.producers.key_events = {}
     broker.producers.key_conflicts = []

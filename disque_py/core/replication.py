@@ -1,4 +1,4 @@
-"""Copies before the reply: REPLJOB, GOTJOB, REFUSED, HOLDERS, ENQUEUE.
+"""The creator's part of copies before the reply: it sends REPLJOB, and reads GOTJOB and REFUSED.
 
 An ADDJOB with REPLICATE R is answered when R nodes hold the job. The creator keeps one copy and sends the job to R-1
 other usable nodes, chosen at random. A creator that is leaving, or is short of memory while other nodes are not,
@@ -17,53 +17,24 @@ hand-over instead (handover.py; spec O6).
 
 The jobs of one fan-out share one Replication (shared_copies.py). `part` gives each job its own as soon as an event
 concerns only one of them: a refusal, a deadline, silence for EXTEND_MS, or an ack.
+
+The part of the nodes that are asked is holding.py. The producer's place among the replies is in producer_waits.py.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any, Final
 
-from cluster_bus.messages import (
-    DELJOB,
-    ENQUEUE,
-    GOTJOB,
-    HOLDERS,
-    REFUSED,
-    REFUSED_BUSY,
-    REFUSED_DISK,
-    REFUSED_KEY,
-    REFUSED_LEAVING,
-    REFUSED_MEMORY,
-    REFUSED_PAUSED,
-    REPLJOB,
-    SETACK,
-)
+from cluster_bus.messages import DELJOB, ENQUEUE, HOLDERS, REFUSED_KEY, REPLJOB
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, events, lifecycle, windows, zones
+from disque_py.core import events, lifecycle, producer_waits, zones
 from disque_py.core.broker import Broker
-from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
-from disque_py.core.job import (
-    ACKED,
-    ACTIVE,
-    JOB_BYTES,
-    NAME_BYTES_FREE,
-    WAIT_REPL,
-    Handover,
-    Job,
-    Replication,
-    Wanted,
-    memory_of,
-    terms_of,
-)
+from disque_py.core.client import Client
+from disque_py.core.job import WAIT_REPL, Handover, Job, Replication, Wanted, terms_of
 from disque_py.core.job_attributes import BATCH
-from disque_py.core.job_snapshot import SPAN_BITS, job_of, snapshot_of
-from disque_py.core.journaling import mark_holders_dirty
-from disque_py.core.keys import KEY_AT, KEY_END
-from disque_py.core.memory import make_room
+from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.node_sets import NodeSet
-from disque_py.core.queue import PAUSED_IN
 from disque_py.core.replica_sets import choose
 
 # While copies are missing, one more node is asked this often (spec C3).
@@ -73,16 +44,9 @@ RESEND_MS: Final = 1_000
 
 COPIES_DEFAULT: Final = 3
 
-NOREPL_TIMEOUT: Final[bytes] = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
-NOREPL_REMOVED: Final[bytes] = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
-NOREPL_REFUSED: Final = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
-LEAVING_REPLY: Final[bytes] = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
-
 # Repairs note the answers to REPLJOB (repair_turns.py): one of these, or else the reason of a refusal.
 COPY_TAKEN: Final = -1
 COPY_KNOWN: Final = -2
-
-KNOWN: Final = 1  # Second field of GOTJOB: the sender had a copy before.
 
 # Flags of REPLJOB.
 NO_ANSWER: Final = 1  # Best effort: the receiver does not confirm.
@@ -126,7 +90,7 @@ def start(
     if is_quorum:
         targets, job.holders = _with_others(broker, targets, job.holders)
     if slot is None:
-        slot = wait_for_copies(client, job)
+        slot = producer_waits.wait_for_copies(client, job)
         broker.waits.blocked_count += 1
     now_ms = broker.now_ms
     deadline_ms = now_ms + timeout_ms if timeout_ms else 0
@@ -207,196 +171,6 @@ def start_async(broker: Broker, job: Job, *, is_quorum: bool = False) -> None:
         broker.send(targets, REPLJOB, (snapshot_of(broker, job), NO_ANSWER))
 
 
-def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
-    """Make the client wait, and return a slot that keeps the place of this reply among the client's replies."""
-    # A slot of length 2 marks a reply that the client does not want (CLIENT REPLY OFF or SKIP).
-    slot: list[bytes | None] = [None, None] if client.reply_mode else [None]
-    if client.slots is None:
-        client.slots = deque()
-    client.slots.append(slot)
-    client.waiting_jobs[job] = slot
-    client.waiting = WAITS_FOR_COPIES
-    return slot
-
-
-def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], reply: bytes) -> None:
-    """End the wait for this job: fill its slot, and send it with the replies that waited behind it.
-
-    A job of a batch continues to wait until a keeper of the batch has recorded it (keeping.py).
-    """
-    if job.attributes is not None and reply.startswith(b"+") and broker.batches.is_pending(job):
-        broker.batches.hold(client, job, slot, reply)
-        return
-    client.waiting_jobs.pop(job, None)
-    broker.waits.blocked_count -= 1
-    slot[0] = reply
-    if broker.producers.fans and (fan := broker.producers.fans.get(job)) is not None:
-        broker.producers.fans_due[fan] = None
-    slots = client.slots
-    if slots is None:
-        return
-    out = client.out
-    while slots:
-        ready = slots[0][0]
-        if ready is None:
-            break
-        if len(slots.popleft()) == 1:
-            out.append(ready)
-    if not client.waiting_jobs and client.waiting == WAITS_FOR_COPIES:
-        client.waiting = RUNNING
-    client.wrote = WROTE  # If the disk failed after this request, the producer is answered once the job is recorded.
-    broker.outbox.clients[client] = None
-
-
-def give_up_held(broker: Broker) -> None:
-    """Answer the producers that wait for a keeper, because all jobs of this node and their reports are removed."""
-    batches = broker.batches
-    held, batches.held = batches.held, {}
-    for each in held.values():
-        if each.client.waiting_jobs.get(each.job) is each.slot:
-            answer(broker, each.client, each.job, each.slot, NOREPL_REMOVED)
-
-
-def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Take the copies that a node offers, and confirm them. Confirm known jobs, too. Refuse the rest with a reason."""
-    only = broker.sets.only(sender)
-    shards = broker.shards
-    done, done_before = broker.tombstones.generations()
-    not_held = broker.acks.not_held
-    high_memory = broker.memory.limits[1]
-    is_choosy = broker.is_leaving or broker.pauses.paused_count > 0 or broker.journal.disk_level > 0
-    taken: list[bytes] = []
-    for item in items:
-        job = job_of(broker, item[0])
-        job_id = job.id
-        shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
-        wants_answer = item[1] != NO_ANSWER
-        if job_id in shard or job_id in done or job_id in done_before or (not_held and job_id in not_held):
-            _on_known(broker, sender, job, shard.get(job_id), item[0], wants_answer)
-            continue
-        if job.attributes is not None and item[1] == NEW_KEY:
-            job.attributes.is_open = True
-            named = broker.producers.keys.named(job_id[KEY_AT:KEY_END])
-            if named and named not in windows.replaced_ids(job):
-                broker.send(only, REFUSED, (job_id, REFUSED_KEY))
-                continue
-        if is_choosy or broker.used_memory > high_memory:
-            reason = refusal(broker, job)
-            if reason:
-                if wants_answer:
-                    broker.send(only, REFUSED, (job_id, reason))
-                continue
-        shard[job_id] = job
-        wait_ms = job.terms.delay_ms + job.terms.retry_ms
-        if item[1] == REPAIRED and job.terms.retry_ms:
-            wait_ms = _timer_of(item[TIMER_AT])
-        take_in(broker, job, wait_ms)
-        if wants_answer:
-            taken.append(job_id)
-    broker.send_all(only, GOTJOB, taken)
-
-
-def take_in(broker: Broker, job: Job, wait_ms: int) -> None:
-    """Account for a new copy that the index has already. Its timer fires after `wait_ms`."""
-    broker.job_count += 1
-    broker.used_memory += JOB_BYTES + len(job.body)
-    if len(job.terms.queue) > NAME_BYTES_FREE:
-        broker.used_memory += len(job.terms.queue)
-    if job.attributes is not None:
-        lifecycle.attributes_in(broker, job, job.attributes)
-    if broker.memory.is_spilling:
-        broker.spill.fresh.append(job)
-    job.was_queued = True
-    job.era = broker.era
-    horizon_ms = broker.schedule.horizon_ms
-    if job.terms.retry_ms:
-        job.requeue_at_ms = requeue_at_ms = broker.now_ms + wait_ms + broker.jitter()
-        if job.attributes is not None:
-            _wait_as_copy(broker, job)
-        if requeue_at_ms <= horizon_ms:
-            lifecycle.arm(broker, job)
-    if job.expire_at_ms <= horizon_ms:
-        lifecycle.arm(broker, job)
-    if broker.is_journaling:
-        broker.dirty[job] = False
-
-
-def _timer_of(span_ms: Any) -> int:
-    """Return the milliseconds until a repaired copy's timer fires, as its holder sent them. ValueError if malformed."""
-    if type(span_ms) is not int or span_ms >> SPAN_BITS:
-        raise ValueError("a timer that is not a number")
-    return span_ms
-
-
-def _wait_as_copy(broker: Broker, job: Job) -> None:
-    """Set the timer of a new copy if it is errored or delayed by a NACK."""
-    part = job.part
-    if part is None:
-        return
-    if part.is_errored:
-        job.requeue_at_ms = 0
-        broker.keep_for_errored(job)
-    elif part.is_delayed:
-        job.requeue_at_ms = part.due_ms + 2 * lifecycle.WILLQUEUE_LEAD_MS + broker.jitter()
-        lifecycle.arm(broker, job)
-
-
-def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapshot: Any, wants_answer: bool) -> None:
-    """Handle a copy of a job that has a record here or is known to be finished."""
-    sets = broker.sets
-    only = sets.only(sender)
-    if known is None:
-        # The job was finished while this copy was on its way. A late copy is never delivered (spec A6).
-        hold_ack(broker, job)
-        broker.send(only, SETACK, (job.id, sets.pack(job.holders)))
-        return
-    work = known.work
-    if isinstance(work, Replication) and work.is_external:
-        # A leaving holder offers the job that we replicate externally. We keep no copy, and forget the job when its
-        # producer is answered.
-        broker.send(only, REFUSED, (job.id, REFUSED_BUSY))
-        return
-    known.holders = sets.union(known.holders, job.holders)
-    if known.version != changing.UNTOLD:
-        events.heard(known, job.version)
-    mark_holders_dirty(broker, known)
-    if known.state != ACKED and (job.attributes is not None or known.attributes is not None):
-        changing.merge(broker, sender, known, job, snapshot)
-    if known.state == ACKED:
-        if broker.results.by_id:
-            keep_ms = broker.queue_settings.of(job.terms.queue).result_retention_ms
-            broker.results.hold(job.id, keep_ms, max(known.version, job.version) + 1)
-        changing.send_ack(broker, sender, known)
-    elif wants_answer and broker.journal.disk_level:
-        # Our disk fails, so the copy may not be recorded, and the sender must not count it.
-        broker.send(only, REFUSED, (job.id, REFUSED_DISK))
-    elif wants_answer:
-        # The answer tells a known copy from a new one, because only a new one helps a node that leaves (leaving.py).
-        broker.send(only, GOTJOB, (job.id, KNOWN))
-
-
-def hold_ack(broker: Broker, job: Job) -> None:
-    """Register only the ack of this job, with the holders that its snapshot names. It is kept until it is collected."""
-    job.body = b""
-    lifecycle.register_acked(broker, job)
-    job.requeue_at_ms = broker.now_ms + RESEND_MS
-    lifecycle.arm(broker, job)
-
-
-def refusal(broker: Broker, job: Job) -> int:
-    """Return the reason to refuse a copy of this job now, or 0 if this node takes one."""
-    if broker.is_leaving:
-        return REFUSED_LEAVING
-    if broker.journal.disk_level:
-        return REFUSED_DISK
-    queue = broker.queues.get(job.terms.queue)
-    if queue is not None and queue.paused & PAUSED_IN:
-        return REFUSED_PAUSED
-    if broker.used_memory > broker.memory.limits[1] and not make_room(broker):
-        return REFUSED_MEMORY
-    return 0
-
-
 def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Note confirmed copies. A confirmation that comes after the reply matters only to repairs and to leaving."""
     shards = broker.shards
@@ -448,7 +222,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
         broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.terms.delay_ms))
         events.added(broker, job, event_format.ADDED_INVISIBLE)
         broker.stats.jobs_added += 1
-        answer(broker, work.client, job, work.slot, reply)
+        producer_waits.answer(broker, work.client, job, work.slot, reply)
         lifecycle.forget(broker, job)
         return
     lifecycle.achieve(broker, job)
@@ -456,7 +230,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
     if broker.is_journaling:
         lifecycle.mark_dirty(broker, job)
     broker.stats.jobs_added += 1
-    answer(broker, work.client, job, work.slot, reply)
+    producer_waits.answer(broker, work.client, job, work.slot, reply)
 
 
 def hold_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, slot: list[bytes | None]) -> None:
@@ -559,85 +333,13 @@ def _ask_elsewhere(broker: Broker, job: Job, refused: Node) -> None:
             broker.send(told, HOLDERS, (job.id, sets.pack(job.holders)))
 
 
-def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Merge more holders: the creator asked more nodes, or a leaving node stays after all."""
-    for job_id, nodes, *_ in items:
-        job = broker.find(job_id)
-        if job is not None:
-            known = job.holders
-            job.holders = broker.sets.union(known, broker.sets.unpack(nodes))
-            mark_holders_dirty(broker, job)
-            if job.holders is not known:
-                _ask_again(broker, job)
-        elif job_id in broker.tombstones:
-            broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
-        else:
-            broker.stats.ignored("holders of an unknown job")
-
-
-def _ask_again(broker: Broker, job: Job) -> None:
-    """Repeat WILLQUEUE for a job with a limit of attempts, because a new holder may not have received it. Spec Y4.
-
-    The new holder may have taken the job by hand-over. Without the question, both nodes could deliver the job.
-    """
-    part = job.part
-    if part is not None and part.limit and job.state == ACTIVE and job.was_announced and job.was_queued:
-        lifecycle.postpone(broker, job, max(job.requeue_at_ms, broker.now_ms + lifecycle.willqueue_lead_ms(job)))
-
-
-def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Queue a job for the first time, because its creator keeps no copy."""
-    for job_id, delay_ms, *_ in items:
-        if type(delay_ms) is not int or delay_ms >> SPAN_BITS:
-            raise ValueError("a delay that is not a number")
-        job = broker.find(job_id)
-        if job is None or job.state != ACTIVE or job.is_delivered or job.work is not None:
-            broker.stats.ignored("enqueue of a job that is not waiting here")
-            continue
-        queue = broker.queues.get(job.terms.queue)
-        if queue is not None and queue.paused & PAUSED_IN:
-            continue  # The job's retry timer tries again later, when the pause may be over.
-        if delay_ms:
-            job.requeue_at_ms = broker.now_ms + delay_ms
-            job.was_announced = True
-            job.was_queued = False
-            lifecycle.arm(broker, job)
-            lifecycle.mark_dirty(broker, job)
-        else:
-            events.note(broker, job, event_format.QUEUED)
-            lifecycle.enqueue(broker, job)
-
-
-def end_wait(broker: Broker, job: Job, reply: bytes) -> None:
-    """Answer the producer that waits for a hand-over of this job, if one does (handover.py)."""
-    work = job.work
-    if isinstance(work, Handover) and work.client is not None:
-        client, work.client = work.client, None
-        answer(broker, client, job, work.slot, reply)
-
-
-def tell_taken(broker: Broker, job: Job) -> None:
-    """Tell a producer that waits for a hand-over that the job is added, because another node took it."""
-    work = job.work
-    if isinstance(work, Handover) and work.client is not None:
-        broker.stats.jobs_added += 1
-        events.added(broker, job, event_format.ADDED_INVISIBLE if work.due_ms > broker.now_ms else event_format.ADDED)
-        end_wait(broker, job, b"+" + job.id + b"\r\n")
-
-
 def remove(broker: Broker, job: Job) -> None:
     """Remove the job from this node (DELJOB, expiry, reset), and tell a producer that still waits for its copies."""
     if job.state == WAIT_REPL:
-        give_up(broker, job, NOREPL_REMOVED)
+        give_up(broker, job, producer_waits.NOREPL_REMOVED)
         return
-    end_wait(broker, job, NOREPL_REMOVED)
+    producer_waits.end_wait(broker, job, producer_waits.NOREPL_REMOVED)
     lifecycle.forget(broker, job)
-
-
-def caller_out(broker: Broker, job: Job) -> None:
-    """Count a caller out that no longer waits for its key. Its job is not registered yet (keying.py)."""
-    broker.producers.caller_count -= 1
-    broker.used_memory -= memory_of(job)
 
 
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
@@ -660,13 +362,13 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
             job.work.client = None  # The hand-over goes on, because the taker may have the job already.
         elif isinstance(job.work, Wanted):
             job.work.is_over = True
-            caller_out(broker, job)
+            producer_waits.caller_out(broker, job)
             broker.producers.key_events[job.id] = None
         if reply is None:
             client.waiting_jobs.pop(job, None)
             broker.waits.blocked_count -= 1
         else:
-            answer(broker, client, job, slot, reply)
+            producer_waits.answer(broker, client, job, slot, reply)
 
 
 def extend_due(broker: Broker) -> None:
@@ -686,7 +388,7 @@ def on_timer(broker: Broker, job: Job, work: Replication) -> None:
     """Give up at the deadline. Before it, ask one more node, because copies are still missing."""
     if work.deadline_ms and broker.now_ms >= work.deadline_ms:
         broker.stats.replication_timeouts += 1
-        give_up(broker, job, NOREPL_TIMEOUT)
+        give_up(broker, job, producer_waits.NOREPL_TIMEOUT)
         return
     if work.is_held:
         _schedule(broker, job, work, RESEND_MS)
@@ -720,7 +422,7 @@ def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
             work.client.waiting_jobs.pop(job, None)
             broker.waits.blocked_count -= 1
         else:
-            answer(broker, work.client, job, work.slot, reply)
+            producer_waits.answer(broker, work.client, job, work.slot, reply)
     lifecycle.forget(broker, job)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cluster_bus.messages import FILTER_INTEREST, INTEREST
-from disque_py.core import delivery, handover, interest, keying, replication, spilling
+from disque_py.core import delivery, handover, interest, keying, producer_waits, replication, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import Job
 
@@ -34,7 +34,7 @@ def flush(broker: Broker) -> int:
     for job in (*broker.copies.waiting_repl, *_handed_over(broker)):
         if broker.find(job.id) is job:
             replication.remove(broker, job)
-    replication.give_up_held(broker)
+    producer_waits.give_up_held(broker)
     if broker.is_journaling:
         broker.outbox.is_void = True
         broker.outbox.gone.clear()

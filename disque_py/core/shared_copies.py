@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import GOTJOB, GOTMANY, REPLJOB, REPLMANY
 from cluster_bus.node import Node
-from disque_py.core import lifecycle, replication
+from disque_py.core import holding, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.ids import ID_BYTES, is_valid_id
@@ -79,7 +79,7 @@ def on_replmany(broker: Broker, sender: Node, items: list[Any]) -> None:
         is_choosy = broker.is_leaving or broker.pauses.paused_count > 0 or broker.journal.disk_level > 0
         more_bytes = len(jobs) * (JOB_BYTES + len(jobs[0].body))
         if is_choosy or broker.used_memory + more_bytes > broker.memory.limits[1]:
-            replication.on_repljob(broker, sender, [(snapshot, _WANTS_ANSWER) for snapshot in snapshots_of(item)])
+            holding.on_repljob(broker, sender, [(snapshot, _WANTS_ANSWER) for snapshot in snapshots_of(item)])
             continue
         wait_ms = jobs[0].terms.delay_ms + jobs[0].terms.retry_ms
         taken: list[bytes] = []
@@ -89,7 +89,7 @@ def on_replmany(broker: Broker, sender: Node, items: list[Any]) -> None:
             if job_id in shard or job_id in done or job_id in done_before or (not_held and job_id in not_held):
                 continue
             shard[job_id] = job
-            replication.take_in(broker, job, wait_ms)
+            holding.take_in(broker, job, wait_ms)
             taken.append(job_id)
         if len(taken) == len(jobs):
             broker.send(only, GOTMANY, item[0])
@@ -97,7 +97,7 @@ def on_replmany(broker: Broker, sender: Node, items: list[Any]) -> None:
         broker.send_all(only, GOTJOB, taken)
         known = set(taken)
         others = [(each, _WANTS_ANSWER) for each in snapshots_of(item) if each[0] not in known]
-        replication.on_repljob(broker, sender, others)
+        holding.on_repljob(broker, sender, others)
 
 
 def on_gotmany(broker: Broker, sender: Node, items: list[Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from cluster_bus.messages import HOLDERS, REFUSED_BUSY, REFUSED_DONE, SETACK, TOOK
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, events, lifecycle, replication
+from disque_py.core import changing, events, holding, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.handover import TAKEN, Exchange, answer_producer, exchange, taken
 from disque_py.core.job import ACKED, ACTIVE, IMPORT_BITS, QUEUED, WAIT_REPL, Handover, Job
@@ -66,10 +66,10 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
         known = broker.find(job.id)
     if known is None:
         if job.id in broker.tombstones:
-            replication.hold_ack(broker, job)
+            holding.hold_ack(broker, job)
             broker.send(broker.sets.only(sender), SETACK, (job.id, broker.sets.pack(job.holders)))
             return REFUSED_DONE
-        reason = replication.refusal(broker, job)
+        reason = holding.refusal(broker, job)
         if reason:
             return reason
         job.holders = broker.sets.add(job.holders, broker.me)
@@ -141,7 +141,7 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job, snapshot: A
     ):
         # A consumer of another node has the job and its lease runs, which the giver does not know.
         return TAKEN
-    reason = replication.refusal(broker, known)
+    reason = holding.refusal(broker, known)
     if reason:
         return reason
     assert known.state == ACTIVE

@@ -39,6 +39,7 @@ from disque_py.core import (
     firing,
     gathering,
     handover,
+    holding,
     interest,
     job_waits,
     keeping,
@@ -109,13 +110,13 @@ MULTI_ADVICE: Final = (
 MessageHandler = Callable[[Broker, Node, list[Any]], None]
 
 MESSAGES: Final[dict[int, MessageHandler]] = {
-    messages.REPLJOB: replication.on_repljob,
+    messages.REPLJOB: holding.on_repljob,
     messages.GOTJOB: replication.on_gotjob,
     messages.REPLMANY: shared_copies.on_replmany,
     messages.GOTMANY: shared_copies.on_gotmany,
     messages.REFUSED: replication.on_refused,
     messages.HOLDERS: acks.on_holders,
-    messages.ENQUEUE: replication.on_enqueue,
+    messages.ENQUEUE: holding.on_enqueue,
     messages.QUEUED: requeue.on_queued,
     messages.WILLQUEUE: requeue.on_willqueue,
     messages.LEASED: requeue.on_leased,

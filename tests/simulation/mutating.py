@@ -150,7 +150,7 @@ MUTATIONS = (
              "self.report(name, job, entered)", "pass", "fair", "batcher"),
     Mutation("a batch is done before all reports have arrived", "disque_py.core.batch_ends:_look_at",
              "if not linked:", "if True:", "delays", "batcher"),
-    Mutation("a producer hears of a job before a keeper does", "disque_py.core.replication:answer",
+    Mutation("a producer hears of a job before a keeper does", "disque_py.core.producer_waits:answer",
              "and broker.batches.is_pending(job)", "and False", "delays", "batcher"),
     Mutation("an ended job goes before a keeper has its end", "disque_py.core.batch_state:Batches.is_pending",
              "return key is not None and (key in self.pending or key in self.noted.get(name, {}))", "return False",

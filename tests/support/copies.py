@@ -10,11 +10,12 @@ from base64 import b64encode
 from random import Random
 from typing import Any
 
-from brokers import pass_time
-from cluster_bus.messages import FIRST_JOB_KIND
+from brokers import ask, make_client, pass_time
+from cluster_bus.messages import FIRST_JOB_KIND, GOTJOB
 from cluster_bus.node import Node
 from disque_py.core import lifecycle, timers
 from disque_py.core.broker import Broker
+from disque_py.core.client import Client
 from disque_py.core.ids import ttl_suffix
 from disque_py.core.job import Job, terms_of
 from disque_py.core.job_snapshot import Snapshot, snapshot_of
@@ -123,3 +124,16 @@ def queue_of(broker: Broker, name: bytes = b"q") -> list[bytes]:
     """Return the ids of the jobs that are ready, oldest first."""
     queue: Queue | None = broker.queues.get(name)
     return [job.id for job in queue.oldest()] if queue is not None else []
+
+
+def add_waiting(broker: Broker, *words: str | bytes | int, producer: Client | None = None) -> tuple[Client, Job]:
+    """Send an ADDJOB that waits for copies, and return its producer and its job."""
+    producer = producer or make_client(broker)
+    assert ask(broker, producer, "ADDJOB", "q", "body", *(words or (0,))) == b""
+    return producer, list(broker.copies.waiting_repl)[-1]
+
+
+def confirm(broker: Broker, job: Job, *nodes: Node) -> None:
+    """Deliver a GOTJOB of each node for the job."""
+    for node in nodes:
+        say(broker, node, GOTJOB, job.id)
