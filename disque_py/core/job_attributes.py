@@ -21,8 +21,8 @@ from disque_py.core.changeable import Changeable
 
 INT64_LIMIT: Final = 1 << 63
 
-# The measured bytes of a job's attributes without its pairs: the object, a tuple, and the entries in its priority queue
-# and in the table of keys.
+# The measured bytes of a job's attributes without its pairs: the object, and the entry in the table of keys. A job that
+# has only a PRIORITY needs half of this.
 ATTRIBUTES_BYTES: Final = 280
 PAIR_BYTES: Final = 90
 PACKED_BYTES: Final = 12
