@@ -11,8 +11,10 @@ In the run, push and pop are O(1). In the parts, a push costs O(log n) compariso
 first entries of the first part are served next. No operation rebuilds the whole structure.
 
 A part is a list of jobs, and an array of their priorities. So an entry takes sixteen bytes. With millions of jobs in a
-random order, nearly every object that is read comes from main memory, so a search reads numbers, and looks at jobs
-only if their priorities are equal.
+random order, nearly everything that is read or moved comes from main memory. So a search reads numbers, and looks at
+jobs only if their priorities are equal. In a long queue, a job with a priority of its own is only put before the last
+entry of its part, which is then *loose*: its last entry is its greatest, the others are in any order. A loose part is
+sorted when its order is needed: before its jobs are next, before it is split, and when jobs are listed.
 
 An entry counts only while its job is QUEUED. queue.py keeps the counts, and reuses a dead entry when its job returns.
 It also inlines the path of push and pop that nearly every job takes.
@@ -33,6 +35,8 @@ from disque_py.core.job import CTIMES_PER_MS, QUEUED, Job
 CHUNK: Final = 4096
 # The most entries of a part. A longer part is split. Moving this many references costs less than one comparison.
 PART_MAX: Final = 2048
+# With fewer parts than this, all of them are in the processor's caches, so they are kept sorted.
+LOOSE_MIN: Final = 16
 
 Key = tuple[int, int, bytes]
 
@@ -49,9 +53,10 @@ class PriorityQueue:
     parts       all other jobs, sorted; the first of them is parts[0][at]
     ranks       the priorities of each part's jobs
     last_ranks  the priority of each part's last job
+    loose       for each part, whether it is loose; the first part never is
     """
 
-    __slots__ = ("at", "chunks", "head", "last_ctime", "last_ranks", "parts", "ranks", "tail")
+    __slots__ = ("at", "chunks", "head", "last_ctime", "last_ranks", "loose", "parts", "ranks", "tail")
 
     def __init__(self) -> None:
         self.head: list[Job] = []
@@ -61,6 +66,7 @@ class PriorityQueue:
         self.parts: list[list[Job]] = []
         self.ranks: list[array[int]] = []
         self.last_ranks: array[int] = array("q")
+        self.loose: list[bool] = []
         self.at = 0
 
     def push_aside(self, job: Job) -> None:
@@ -73,14 +79,27 @@ class PriorityQueue:
                 parts.append([job])
                 self.ranks.append(array("q", (rank,)))
                 last_ranks.append(rank)
+                self.loose.append(False)
             else:
                 parts[-1].append(job)
                 self.ranks[-1].append(rank)
                 last_ranks[-1] = rank
             return
-        number, place = self._place(rank, job)
+        number = self._part_of(rank, job)
         part = parts[number]
         ranks = self.ranks[number]
+        if number > 0 and len(parts) >= LOOSE_MIN and last_ranks[number - 1] < rank < last_ranks[number]:
+            part.insert(-1, job)
+            ranks.insert(-1, rank)
+            self.loose[number] = True
+            if len(part) > PART_MAX:
+                self._split(number, part)
+            return
+        if self.loose[number]:
+            self._sort(number)
+            part = parts[number]
+            ranks = self.ranks[number]
+        place = self._place(number, rank, job)
         if number == 0 and 0 < place == self.at:
             place -= 1
             self.at = place
@@ -92,18 +111,22 @@ class PriorityQueue:
         if len(part) > PART_MAX:
             self._split(number, part)
 
-    def _place(self, rank: int, job: Job) -> tuple[int, int]:
-        """Return the part and the index of the first entry that is not before this job. It must not be after all."""
+    def _part_of(self, rank: int, job: Job) -> int:
+        """Return the first part whose last entry is not before this job. There must be one."""
         last_ranks = self.last_ranks
         number = bisect_left(last_ranks, rank)
         if last_ranks[number] == rank:
             end = bisect_right(last_ranks, rank, number)
-            while number < end:  # Parts end with this priority. Find the first whose last job is not before this one.
+            while number < end:
                 middle = (number + end) >> 1
                 if _is_before(self.parts[middle][-1], job):
                     number = middle + 1
                 else:
                     end = middle
+        return number
+
+    def _place(self, number: int, rank: int, job: Job) -> int:
+        """Return the index of the first entry of a sorted part that is not before this job."""
         ranks = self.ranks[number]
         place = bisect_left(ranks, rank, self.at if number == 0 else 0)
         if place < len(ranks) and ranks[place] == rank:
@@ -115,9 +138,28 @@ class PriorityQueue:
                     place = middle + 1
                 else:
                     end = middle
-        return number, place
+        return place
+
+    def _sort(self, number: int) -> None:
+        """Sort a loose part."""
+        part, ranks = self.parts[number], self.ranks[number]
+        order = sorted(range(len(part)), key=ranks.__getitem__)
+        ordered = array("q", [ranks[at] for at in order])
+        jobs = [part[at] for at in order]
+        first = 0
+        for at in range(1, len(ordered) + 1):
+            if at == len(ordered) or ordered[at] != ordered[first]:
+                if at > first + 1:
+                    jobs[first:at] = sorted(jobs[first:at], key=_age)
+                first = at
+        self.parts[number] = jobs
+        self.ranks[number] = ordered
+        self.loose[number] = False
 
     def _split(self, number: int, part: list[Job]) -> None:
+        if self.loose[number]:
+            self._sort(number)
+            part = self.parts[number]
         ranks = self.ranks[number]
         if number == 0:
             del part[: self.at]
@@ -128,6 +170,7 @@ class PriorityQueue:
             self.parts.insert(number + 1, part[half:])
             self.ranks.insert(number + 1, ranks[half:])
             self.last_ranks.insert(number, ranks[half - 1])
+            self.loose.insert(number, False)
             del part[half:]
             del ranks[half:]
 
@@ -135,6 +178,9 @@ class PriorityQueue:
         del self.parts[number]
         del self.ranks[number]
         del self.last_ranks[number]
+        del self.loose[number]
+        if number == 0 and self.parts and self.loose[0]:
+            self._sort(0)
 
     def smallest(self) -> Job:
         """Remove and return the first job of run and parts.
@@ -172,28 +218,49 @@ class PriorityQueue:
             return False
         if rank == self.last_ranks[-1] and _is_before(self.parts[-1][-1], job):
             return False
-        number, place = self._place(rank, job)
-        part = self.parts[number]
-        while place == len(part) or part[place] is not job:
-            # An earlier copy of the job may have left a dead entry with the same key.
-            if place == len(part):
-                number, place = number + 1, -1
-                if number == len(self.parts):
-                    return False
-                part = self.parts[number]
-            elif part[place].id != job.id:
+        number = self._part_of(rank, job)
+        while number < len(self.parts):
+            part = self.parts[number]
+            place = self._index(number, rank, job)
+            if place >= 0:
+                self._delete(number, place)
+                return True
+            if part[-1].id != job.id:
                 return False
+            number += 1  # Earlier copies of the job left dead entries with the same key, up to the end of this part.
+        return False
+
+    def _index(self, number: int, rank: int, job: Job) -> int:
+        """Return the index of a job in a part, or -1."""
+        part, ranks = self.parts[number], self.ranks[number]
+        if self.loose[number]:
+            place = -1
+            try:
+                while place < 0 or part[place] is not job:
+                    place = ranks.index(rank, place + 1)
+            except ValueError:
+                return -1
+            return place
+        place = self._place(number, rank, job)
+        while place < len(part) and ranks[place] == rank and part[place].id == job.id:
+            if part[place] is job:
+                return place
             place += 1
+        return -1
+
+    def _delete(self, number: int, place: int) -> None:
+        part, ranks = self.parts[number], self.ranks[number]
         del part[place]
         if len(part) == (self.at if number == 0 else 0):
-            self._drop(number)
             if number == 0:
                 self.at = 0
-        else:
+            self._drop(number)
+            return
+        del ranks[place]
+        if place == len(part) and self.loose[number]:
+            self._sort(number)
             ranks = self.ranks[number]
-            del ranks[place]
-            self.last_ranks[number] = ranks[-1]
-        return True
+        self.last_ranks[number] = ranks[-1]
 
     def next_chunk(self) -> list[Job]:
         """Make the oldest chunk of the run, reversed, the new head. Return it; it is empty if the run is."""
@@ -230,6 +297,8 @@ class PriorityQueue:
         """
         number = 0
         while number < len(self.parts):
+            if self.loose[number]:
+                self._sort(number)
             at = self.at if number == 0 else 0
             part: list[Job] = []
             ranks = array("q")
@@ -259,7 +328,7 @@ class PriorityQueue:
 
     def dismantle(self) -> Iterator[None]:
         """Free the memory of a dropped priority queue, a part per step."""
-        self.ranks, self.last_ranks = [], array("q")
+        self.ranks, self.last_ranks, self.loose = [], array("q"), []
         for part in (self.head, self.tail):
             while part:
                 del part[-CHUNK:]
@@ -278,11 +347,13 @@ class PriorityQueue:
         """
         found: list[tuple[int, int]] = []
         left = position + self.at
-        for sorted_part in self.parts:
-            if left < len(sorted_part):
-                found.append(key_of(sorted_part[left])[:2])
+        for number, aside in enumerate(self.parts):
+            if left < len(aside):
+                if self.loose[number]:
+                    self._sort(number)
+                found.append(key_of(self.parts[number][left])[:2])
                 break
-            left -= len(sorted_part)
+            left -= len(aside)
         left = position
         for part, is_reversed in ((self.head, True), *((chunk, False) for chunk in self.chunks), (self.tail, False)):
             if left < len(part):
@@ -321,12 +392,18 @@ class PriorityQueue:
 
     def _aside(self) -> Iterator[Job]:
         at = self.at
-        for part in self.parts:
-            yield from islice(part, at, None)
+        number = 0
+        while number < len(self.parts):
+            if self.loose[number]:
+                self._sort(number)
+            yield from islice(self.parts[number], at, None)
             at = 0
+            number += 1
 
     def _aside_backwards(self) -> Iterator[Job]:
         for number in range(len(self.parts) - 1, -1, -1):
+            if self.loose[number]:
+                self._sort(number)
             part = self.parts[number]
             yield from islice(reversed(part), len(part) - (self.at if number == 0 else 0))
 
@@ -357,6 +434,10 @@ def _living(jobs: Iterator[Job]) -> Iterator[Job]:
     for job in jobs:
         if job.state == QUEUED:
             yield job
+
+
+def _age(job: Job) -> tuple[int, bytes]:
+    return (job.ctime, job.id)
 
 
 def key_of(job: Job) -> Key:

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from disque_py.core import priority_queue
 from disque_py.core.job import QUEUED, Job, JobTerms
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.priority_queue import PART_MAX, PriorityQueue, key_of
@@ -128,24 +129,65 @@ def test_any_entry_can_be_removed():
     assert list(queue.jobs()) == sorted(there[4_000:], key=key_of)
 
 
-def test_any_mix_of_pushes_pops_and_removals_agrees_with_a_sorted_list():
-    """With few priorities, so that parts begin and end with equal ones; with jobs of one millisecond and one ctime."""
+def few_priorities(rng):
+    return rng.choice([-5, 0, 0, 7, 7, 7, rng.randrange(400)])
+
+
+def many_priorities(rng):
+    return rng.randrange(1 << 40)
+
+
+def some_priorities(rng):
+    return rng.randrange(20_000)
+
+
+@pytest.mark.parametrize("priority_of", [few_priorities, some_priorities, many_priorities])
+def test_any_mix_of_pushes_pops_and_removals_agrees_with_a_sorted_list(priority_of, monkeypatch):
+    """Parts begin and end with equal priorities, or are loose. Some jobs were created at the same moment."""
+    monkeypatch.setattr(priority_queue, "PART_MAX", 64)
     rng = Random(7)
     queue, model = PriorityQueue(), []
-    for number in range(30_000):
-        job = make(number, ctime_ms=rng.randrange(1, 300), priority=rng.choice([-5, 0, 0, 7, 7, 7, rng.randrange(400)]))
+    most_loose = 0
+    for number in range(20_000):
+        job = make(number, ctime_ms=rng.randrange(1, 300), priority=priority_of(rng))
         queue.push_aside(job)
         insort(model, job, key=key_of)
+        most_loose = max(most_loose, sum(queue.loose))
         while model and rng.random() < 0.4:
             if rng.random() < 0.5:
                 assert queue.smallest() is model.pop(0)
             else:
                 assert queue.remove(model.pop(rng.randrange(len(model))))
-    assert len(model) > 4 * PART_MAX
+        if number % 5_000 == 4_999:
+            assert queue.key_at(len(model) // 2) == key_of(model[len(model) // 2])[:2]
+    assert most_loose > 20 or priority_of is few_priorities
+    assert max(map(len, queue.parts)) <= 64
+    assert [ranks[-1] for ranks in queue.ranks] == list(queue.last_ranks)
     assert list(queue.jobs()) == model
     assert list(queue.backwards()) == model[::-1]
-    assert max(map(len, queue.parts)) <= PART_MAX
-    assert [ranks[-1] for ranks in queue.ranks] == list(queue.last_ranks)
-    for jobs, ranks in list(zip(queue.parts, queue.ranks, strict=True))[1:]:
-        assert [job.priority for job in jobs] == list(ranks)
     assert [queue.smallest() for _ in model] == model
+    assert not queue.parts
+    assert not queue.loose
+
+
+def test_a_loose_part_is_swept():
+    rng = Random(3)
+    jobs = [make(number, priority=rng.randrange(1 << 40)) for number in range(40 * PART_MAX)]
+    queue = queue_of(*jobs)
+    assert any(queue.loose)
+    kept = set(jobs[::3])
+    for _ in queue.sweep(lambda job: job in kept):
+        pass
+    assert [queue.smallest() for _ in kept] == sorted(kept, key=key_of)
+
+
+def test_a_removed_copy_is_found_among_equal_ones_of_loose_parts(monkeypatch):
+    monkeypatch.setattr(priority_queue, "PART_MAX", 64)
+    rng = Random(5)
+    queue = queue_of(*(make(number, priority=rng.randrange(1 << 40)) for number in range(10_000)))
+    copies = [make(1, priority=1 << 39) for _ in range(200)]
+    for job in copies:
+        queue.push_aside(job)
+    rng.shuffle(copies)
+    assert all(queue.remove(job) for job in copies)
+    assert not any(queue.remove(job) for job in copies)
