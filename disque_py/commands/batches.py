@@ -29,7 +29,7 @@ from disque_py.core.queue_settings import COUNTER_MAX, NO_VERSION, RESET_FIELD, 
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, RUNNING, STATUS_NAMES
 from disque_py.resp.replies import OK, array, bulk, integer, nil_array, nil_bulk
 
-TOPIC_BATCH: Final[bytes] = b"batch"
+SUBJECT_BATCH: Final[bytes] = b"batch"
 # Share: is it a keeper, ids, and how many of them have each status; jobs that run there. Nodes of this version add how
 # many ids do not count (spec BT8).
 COUNTED: Final = (COMPLETED, CANCELED, ERRORED, EXPIRED)
@@ -107,7 +107,7 @@ def _show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _shown(broker: Broker, client: Client, name: bytes) -> Generator[None, None, bytes]:
-    question = gathering.ask(broker, client, TOPIC_BATCH, [name], check_share)
+    question = gathering.ask(broker, client, SUBJECT_BATCH, [name], check_share)
     shares = [check_share((yield from share(broker, [name])))]
     shares += yield from gathering.answers(broker, question)
     known = _known(broker, name)

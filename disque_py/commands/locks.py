@@ -225,7 +225,7 @@ def _of_majority(
     voter_list = broker.claims.memory.list
     if voter_list is None:
         raise CommandError(claiming.REASONS[claiming.NO_VOTERS])
-    question = gathering.ask(broker, client, locking.TOPIC_LOCKS, words, _check)
+    question = gathering.ask(broker, client, locking.SUBJECT_LOCKS, words, _check)
     mine = yield from locking.share(broker, list(words))
     yield from gathering.answers(broker, question)
     shares = [_check(mine)] + [answer for node, answer in question.answers.items() if node.id in voter_list.voters]

@@ -89,11 +89,11 @@ def _is_clusterwide(argv: list[bytes]) -> bool:
 
 
 def _gathered(
-    broker: Broker, client: Client, topic: bytes, words: list[Any], check: Check
+    broker: Broker, client: Client, subject: bytes, words: list[Any], check: Check
 ) -> Generator[None, None, tuple[Question, list[Any]]]:
     """Ask all linked nodes, and make this node's share meanwhile. Return the shares, this node's first."""
-    question = gathering.ask(broker, client, topic, words, check)
-    mine = yield from shares.TOPICS[topic](broker, words)
+    question = gathering.ask(broker, client, subject, words, check)
+    mine = yield from shares.SUBJECTS[subject](broker, words)
     theirs = yield from gathering.answers(broker, question)
     return question, [check(mine), *theirs]
 
@@ -117,7 +117,7 @@ def _counted(broker: Broker, client: Client, name: bytes, words: Words) -> incre
 
 def _counted_everywhere(broker: Broker, client: Client, name: bytes, words: Words) -> incremental.Steps:
     asked = [name, shares.pack_where(words.where), words.status]
-    _, lengths = yield from _gathered(broker, client, shares.TOPIC_QLEN, asked, shares.length_of)
+    _, lengths = yield from _gathered(broker, client, shares.SUBJECT_QLEN, asked, shares.length_of)
     return integer(sum(lengths))
 
 
@@ -155,7 +155,7 @@ def _peeked(broker: Broker, client: Client, name: bytes, count: int, words: Word
 
 def _peeked_everywhere(broker: Broker, client: Client, name: bytes, count: int, words: Words) -> incremental.Steps:
     asked = [name, shares.pack_where(words.where), words.status, count]
-    _, found = yield from _gathered(broker, client, shares.TOPIC_QPEEK, asked, shares.peeked_of)
+    _, found = yield from _gathered(broker, client, shares.SUBJECT_QPEEK, asked, shares.peeked_of)
     head = bulk(name)
     best = yield from shares.best_of(found, count, len(name))
     entries: list[bytes] = []
@@ -216,7 +216,7 @@ def _depths_everywhere(
     broker: Broker, client: Client, name: bytes, by: bytes, status: bytes, count: int
 ) -> incremental.Steps:
     asked = [name, by, status]
-    _, found = yield from _gathered(broker, client, shares.TOPIC_QDEPTH, asked, shares.depths_of)
+    _, found = yield from _gathered(broker, client, shares.SUBJECT_QDEPTH, asked, shares.depths_of)
     sums = yield from shares.sum_of_depths(found, count)
     if len(sums.best) > shares.DEPTH_PART:
         yield
@@ -256,7 +256,7 @@ def _stat(broker: Broker, client: Client, name: bytes, is_recent_enough: bool) -
 
 
 def _stat_everywhere(broker: Broker, client: Client, name: bytes) -> incremental.Steps:
-    question, found = yield from _gathered(broker, client, shares.TOPIC_QSTAT, [name], shares.stat_of)
+    question, found = yield from _gathered(broker, client, shares.SUBJECT_QSTAT, [name], shares.stat_of)
     total = shares.sum_of_stats(found)
     if not total.is_known:
         return nil_array(client.protocol)
@@ -306,7 +306,7 @@ def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _shown_everywhere(broker: Broker, client: Client, job_id: bytes) -> incremental.Steps:
-    _, found = yield from _gathered(broker, client, shares.TOPIC_SHOW, [job_id], shares.shown_of)
+    _, found = yield from _gathered(broker, client, shares.SUBJECT_SHOW, [job_id], shares.shown_of)
     values = shares.best_shown(found)
     if values is None:
         return nil_bulk(client.protocol)

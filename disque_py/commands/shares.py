@@ -2,7 +2,7 @@
 
 Each share is made of plain values, so that it can travel (core/gathering.py). With CLUSTER a node adds its own share to
 those of the linked nodes. The functions named `…_of` check a share that another node sent; a ValueError closes that
-node's link. `TOPICS` has the names under which nodes ask for shares. Such a name, and the order of values in a share,
+node's link. `SUBJECTS` has the names under which nodes ask for shares. Such a name, and the order of values in a share,
 never change their meaning: older and newer nodes ask each other. A share may get further values at its end.
 Spec Z1, Z2, Z3.
 """
@@ -22,7 +22,7 @@ from disque_py.core import census, electing, exclusive, filters, locking, pulls,
 from disque_py.core.broker import Broker
 from disque_py.core.delivery import REPLY_BYTES_MAX
 from disque_py.core.filters import PAIRS_MAX, Filter, Group, values_of
-from disque_py.core.gathering import Share, Topic
+from disque_py.core.gathering import MakeShare, Share
 from disque_py.core.ids import ID_BYTES, is_valid_id
 from disque_py.core.job import ACKED, GONE, QUEUED, Job
 from disque_py.core.priority_queue import key_of
@@ -56,11 +56,11 @@ FRESH_MAX: Final = 1_000
 PEEK_PART: Final = 1_000
 COUNT_MAX: Final = (1 << 63) - 1
 
-TOPIC_QLEN: Final = b"qlen"
-TOPIC_QPEEK: Final = b"qpeek"
-TOPIC_QDEPTH: Final = b"qdepth"
-TOPIC_QSTAT: Final = b"qstat"
-TOPIC_SHOW: Final = b"show"
+SUBJECT_QLEN: Final = b"qlen"
+SUBJECT_QPEEK: Final = b"qpeek"
+SUBJECT_QDEPTH: Final = b"qdepth"
+SUBJECT_QSTAT: Final = b"qstat"
+SUBJECT_SHOW: Final = b"show"
 
 # SHOW: how much a node knows of a job. The node with the highest rank answers, and among equals the lowest id.
 RANK_DUMMY: Final = 0
@@ -700,13 +700,13 @@ def _order_of(share: Shown) -> tuple[int, bytes]:
     return (-share.rank, share.node_id)
 
 
-TOPICS: Final[dict[bytes, Topic]] = {
-    TOPIC_QLEN: _length_share,
-    TOPIC_QPEEK: _peek_share,
-    TOPIC_QDEPTH: _depth_share,
-    TOPIC_QSTAT: _stat_share,
-    TOPIC_SHOW: _show_share,
-    electing.TOPIC_VOTER: electing.share,
-    locking.TOPIC_LOCKS: locking.share,
-    batches.TOPIC_BATCH: batches.share,
+SUBJECTS: Final[dict[bytes, MakeShare]] = {
+    SUBJECT_QLEN: _length_share,
+    SUBJECT_QPEEK: _peek_share,
+    SUBJECT_QDEPTH: _depth_share,
+    SUBJECT_QSTAT: _stat_share,
+    SUBJECT_SHOW: _show_share,
+    electing.SUBJECT_VOTER: electing.share,
+    locking.SUBJECT_LOCKS: locking.share,
+    batches.SUBJECT_BATCH: batches.share,
 }

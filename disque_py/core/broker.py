@@ -87,7 +87,7 @@ def _jitters(rng: Random) -> Iterator[int]:
 class Broker:
     """One node's memory.
 
-    The fields of one topic form a part (broker_parts.py), such as `broker.pauses`. Fields that many commands read
+    The fields of one purpose form a part (broker_parts.py), such as `broker.pauses`. Fields that many commands read
     several times are direct fields of the broker, because a part would cost one more look-up per access.
 
     The world outside

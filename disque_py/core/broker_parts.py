@@ -1,4 +1,4 @@
-"""Parts of the broker's memory: the fields of one topic, as one small object each.
+"""Parts of the broker's memory: the fields of one purpose, as one small object each.
 
 The parts have no behaviour. Each part names the modules that make its decisions and keep the invariant that it states.
 A part lives as long as its broker, so an object may keep a reference to it. But no object may keep the value of a

@@ -39,7 +39,7 @@ BALLOTS_MAX: Final = 5
 PAUSE_MS: Final = (20, 200)
 POLL_MS: Final = 50
 
-TOPIC_VOTER: Final = b"voter"
+SUBJECT_VOTER: Final = b"voter"
 WORD_MEMORY: Final = b"memory"
 # A node's state as a voter, as it says it in its share.
 NOT_A_VOTER: Final = 0
@@ -127,7 +127,7 @@ def _check(value: Any) -> State:
 def states(broker: Broker, client: Client, *, is_wanted: bool = False) -> Generator[None, None, dict[bytes, State]]:
     """Ask all linked nodes for their state as voters. Return the answers by node id, including this node's."""
     words: list[Any] = [WORD_MEMORY] if is_wanted else []
-    question = gathering.ask(broker, client, TOPIC_VOTER, words, _check)
+    question = gathering.ask(broker, client, SUBJECT_VOTER, words, _check)
     yield from gathering.answers(broker, question)
     found = {node.id: answer for node, answer in question.answers.items()}
     found[broker.me.id] = own_state(broker, is_wanted=is_wanted)

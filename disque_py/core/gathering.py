@@ -5,11 +5,11 @@ long command (incremental.py). It stops waiting for a node whose link breaks, an
 answer. A node of an older version ignores the question, so its answer is missing when the time is over. The question of
 a client that hangs up is forgotten.
 
-A question has a topic and some words. The topic's function checks the words and returns a *share*: a generator that
+A question has a subject and some words. The subject's function checks the words and returns a *share*: a generator that
 makes this node's answer, one part per step. An answer consists of values that msgpack can pack, and has a bounded size.
 While few questions arrive, the first part of a share is done immediately. All other parts are walks (schedule.py),
 which share one budget, however many nodes ask. A share is dropped when the asking node no longer waits.
-`broker.gatherings.topics` has the topics (commands/shares.py).
+`broker.gatherings.subjects` has the subjects (commands/shares.py).
 
 The node that asked checks the shape of each answer before it uses it. If that check, or the check of the words, raises
 ValueError, the sender's link is closed. Each answer is a run of its own, so a frame has at most one. Spec Z1, Z6.
@@ -34,18 +34,19 @@ ASK_MS: Final = 1_000
 # Shares that this node makes at a time: in all, and for one other node. Further ones are refused.
 SHARES_MAX: Final = 1_000
 SHARES_OF_NODE_MAX: Final = 250
-TOPIC_BYTES_MAX: Final = 32
+SUBJECT_BYTES_MAX: Final = 32
 # Shares that begin immediately, per millisecond. Further ones begin later.
 BEGUN_PER_MS: Final = 4
 
 # Outcomes of an answer.
 ANSWERED: Final = 0
-UNABLE: Final = 1  # The topic is unknown, or the node reads its journal, makes too many shares or can't make this one.
+# The subject is unknown, or the node reads its journal, makes too many shares or can't make this one.
+UNABLE: Final = 1
 
 # Makes this node's answer. It raises CommandError if the node can't answer.
 Share = Generator[None, None, Any]
 # Returns the share for the words of a question. It raises ValueError for words that are not valid.
-Topic = Callable[["Broker", list[Any]], Share]
+MakeShare = Callable[["Broker", list[Any]], Share]
 # Returns an answer in the form that the asking node uses. It raises ValueError for an answer that is not valid.
 Check = Callable[[Any], Any]
 
@@ -74,17 +75,17 @@ class Question:
 class Gatherings:
     """Questions of this node and of others.
 
-    topics    name -> function that makes the share; dispatch installs them
+    subjects  name -> function that makes the share; dispatch installs them
     number    the number of the last question
     asked     number -> question for whose answers a client of this node waits
     shares    node -> how many shares are being made for it
     begun, begun_ms   number of shares that began in the millisecond `begun_ms`
     """
 
-    __slots__ = ("asked", "begun", "begun_ms", "number", "shares", "topics")
+    __slots__ = ("asked", "begun", "begun_ms", "number", "shares", "subjects")
 
     def __init__(self) -> None:
-        self.topics: dict[bytes, Topic] = {}
+        self.subjects: dict[bytes, MakeShare] = {}
         self.number = 0
         self.asked: dict[int, Question] = {}
         self.shares: dict[Node, int] = {}
@@ -95,7 +96,7 @@ class Gatherings:
 # -- the node that asks -----------------------------------------------------------------------------
 
 
-def ask(broker: Broker, client: Client, topic: bytes, words: list[Any], check: Check) -> Question:
+def ask(broker: Broker, client: Client, subject: bytes, words: list[Any], check: Check) -> Question:
     """Ask all linked nodes, including leaving ones. The caller may make this node's own share meanwhile."""
     gatherings = broker.gatherings
     gatherings.number += 1
@@ -103,7 +104,7 @@ def ask(broker: Broker, client: Client, topic: bytes, words: list[Any], check: C
     question = Question(client, gatherings.number, linked, check)
     if linked:
         gatherings.asked[question.number] = question
-        broker.send(linked, QUESTION, (question.number, topic, words))
+        broker.send(linked, QUESTION, (question.number, subject, words))
         broker.schedule.call_at(broker.now_ms + ASK_MS, partial(_end, broker, question.number))
     return question
 
@@ -167,12 +168,12 @@ def _node_id(node: Node) -> bytes:
 def on_question(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Begin this node's share, or say that it can't answer."""
     gatherings = broker.gatherings
-    for number, topic, words, *_ in items:
-        if type(number) is not int or type(topic) is not bytes or len(topic) > TOPIC_BYTES_MAX:
+    for number, subject, words, *_ in items:
+        if type(number) is not int or type(subject) is not bytes or len(subject) > SUBJECT_BYTES_MAX:
             raise ValueError("an invalid question")
         if type(words) not in (list, tuple):
             raise ValueError("invalid words of a question")
-        make = gatherings.topics.get(topic)
+        make = gatherings.subjects.get(subject)
         of_sender = gatherings.shares.get(sender, 0)
         is_busy = of_sender >= SHARES_OF_NODE_MAX or sum(gatherings.shares.values()) >= SHARES_MAX
         if make is None or broker.is_loading or is_busy:

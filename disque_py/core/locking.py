@@ -21,7 +21,7 @@ from disque_py.core.claiming import Result, Wish
 from disque_py.core.grants import GRANTED, HELD, Grant, GrantItem
 from disque_py.resp.glob import matches
 
-TOPIC_LOCKS: Final = b"locks"
+SUBJECT_LOCKS: Final = b"locks"
 PREFIX: Final = b"L"
 NAME_BYTES_MAX: Final = 1_024
 # An ACQUIRE that waits asks again after a random time in this range, or earlier if the other grant ends before.

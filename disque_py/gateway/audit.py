@@ -1,7 +1,7 @@
 """The audit log: a line of JSON for each change, each refused login and each refused permission.
 
-A line has the time, the principal, the address, the door, the operation, its cluster if there are several, its target
-and the outcome. No line has bodies, metadata or secrets. The console shows the newest lines of this process.
+A line has the time, the principal, the address, the interface, the operation, its cluster if there are several, its
+target and the outcome. No line has bodies, metadata or secrets. The console shows the newest lines of this process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Audit:
         now: float,
         principal: str,
         address: str,
-        door: str,
+        interface: str,
         operation: str,
         args: dict[str, Any],
         outcome: str,
@@ -46,7 +46,7 @@ class Audit:
             "time": round(now, 3),
             "principal": principal,
             "address": address,
-            "door": door,
+            "door": interface,
             "operation": operation,
             **({"cluster": cluster} if cluster else {}),
             **target,

@@ -1,4 +1,4 @@
-"""The table of operations: everything that a door can do.
+"""The table of operations: everything that an interface can do.
 
 A row has the operation's name, its HTTP method and path, and the role that it needs. It also has the arguments, the
 broker's commands behind it, and its errors besides the common ones. HTTP routes, OpenAPI, the reference, permission

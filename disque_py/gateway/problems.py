@@ -1,7 +1,7 @@
-"""The table of errors: the answer of each door when an operation is refused.
+"""The table of errors: the answer of each interface when an operation is refused.
 
 The first word of the broker's error is the code. A row names codes with the same meaning, the HTTP status and the gRPC
-status. Codes in DOOR come from the gateway. An unknown code of a newer broker is treated as ERR.
+status. Codes in OWN_CODES come from the gateway. An unknown code of a newer broker is treated as ERR.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ TABLE: Final = (
 
 BY_CODE: Final = {code: row for row in TABLE for code in row.codes}
 # Codes that only the gateway uses.
-DOOR: Final = frozenset(
+OWN_CODES: Final = frozenset(
     ("NOTFOUND", "METHOD", "CONFIRM", "HOST", "FAULT", "UNSUPPORTED", "UNKNOWN", "NONODE", "ISSUER")
 )
 
@@ -142,6 +142,6 @@ def _of_reply(error: ReplyError) -> RefusedError:
             return RefusedError("UNSUPPORTED", text.partition(" ")[2])
         if text.startswith(("ERR invalid password", "ERR Client sent AUTH")):
             return RefusedError("WRONGPASS", "wrong user or password")
-    if error.code in BY_CODE and error.code not in DOOR:
+    if error.code in BY_CODE and error.code not in OWN_CODES:
         return RefusedError(error.code, text.partition(" ")[2] or text)
     return RefusedError("ERR", text)

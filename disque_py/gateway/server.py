@@ -106,7 +106,7 @@ class Gateway:
         return Api(self.service, self._mounts(self.service, links), clusters)
 
     def _mounts(self, service: Service, links: list[tuple[str, str]]) -> dict[str, Mounted]:
-        """Return the doors of a cluster that have their own paths."""
+        """Return the interfaces of a cluster that have their own paths."""
         mounts: dict[str, Mounted] = {"/dyno/": Dyno(service).serve}
         if self._settings.console:
             mounts["/console/"] = Console(service, links).serve

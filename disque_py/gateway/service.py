@@ -1,8 +1,8 @@
-"""The service: every door executes operations here.
+"""The service: every interface executes operations here.
 
 A call passes these checks, in this order: the rate of the principal, read-only, the arguments, the permission. Then its
-action runs. A change is audited, whatever its outcome is. The duration of each call is counted by door, operation and
-code.
+action runs. A change is audited, whatever its outcome is. The duration of each call is counted by interface, operation
+and code.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Service:
             self.audit.close()
 
     async def login(
-        self, authorization: str, address: str, door: str, certificate: Certificate | None = None
+        self, authorization: str, address: str, interface: str, certificate: Certificate | None = None
     ) -> Principal:
         """Return the principal of a request. Raises RefusedError."""
         if not self._address_rates.take(address, time.monotonic()):
@@ -106,7 +106,7 @@ class Service:
             return await self.logins.principal(authorization, address, certificate)
         except RefusedError as error:
             if error.code != "NOAUTH":
-                self.audit.line(time.time(), "", address, door, "login", {}, error.code, self.cluster_shown)
+                self.audit.line(time.time(), "", address, interface, "login", {}, error.code, self.cluster_shown)
             raise
         except Exception as error:
             raise self._refusal(error, "login") from error
@@ -116,7 +116,7 @@ class Service:
         return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {}, self.works)
 
     async def perform(
-        self, operation: Operation, call: Call, address: str, door: str, action: Action | None = None
+        self, operation: Operation, call: Call, address: str, interface: str, action: Action | None = None
     ) -> Any:
         """Execute an operation with its own action, or with `action`. Raises RefusedError."""
         started = time.perf_counter()
@@ -132,14 +132,21 @@ class Service:
             code = refused.code
             raise refused from error
         finally:
-            self.record(operation, call, address, door, code, time.perf_counter() - started)
+            self.record(operation, call, address, interface, code, time.perf_counter() - started)
 
-    def record(self, operation: Operation, call: Call, address: str, door: str, code: str, seconds: float) -> None:
+    def record(self, operation: Operation, call: Call, address: str, interface: str, code: str, seconds: float) -> None:
         """Count a call, and audit it if it changes something or was forbidden."""
-        self._durations.observe(door, operation.name, code, seconds)
+        self._durations.observe(interface, operation.name, code, seconds)
         if code == "NOPERM" or (operation.changes and operation.role in ("operate", "admin")):
             self.audit.line(
-                time.time(), call.principal.name, address, door, operation.name, call.args, code, self.cluster_shown
+                time.time(),
+                call.principal.name,
+                address,
+                interface,
+                operation.name,
+                call.args,
+                code,
+                self.cluster_shown,
             )
 
     async def admit(self, operation: Operation, call: Call) -> None:

@@ -20,7 +20,7 @@ from cluster_bus.node import Node
 from disque_py.commands import access, auditing, logins
 from disque_py.commands.adding import addjob, may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
-from disque_py.commands.shares import TOPICS
+from disque_py.commands.shares import SUBJECTS
 from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
     acks,
@@ -216,7 +216,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
     """Install the commands under the names that rename-command gives them ("" removes a command)."""
     names = {old.lower(): new for old, new in renamed}
     broker.commands.clear()
-    broker.gatherings.topics = TOPICS
+    broker.gatherings.subjects = SUBJECTS
     topics.watch(broker)
     for command in COMMANDS:
         name = names.get(command.name, command.name)

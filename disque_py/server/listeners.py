@@ -38,7 +38,7 @@ PROBES: Final = 3
 UNIX_SOCKET: Final = "unixsocket"
 
 
-class _Door(NamedTuple):
+class _Bound(NamedTuple):
     sock: socket.socket
     name: str
     tls: ssl.SSLContext | None
@@ -49,7 +49,7 @@ class Listeners:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._doors: list[_Door] = []
+        self._bound: list[_Bound] = []
         self._servers: list[asyncio.Server | TlsListener] = []
         self._unix_path = ""
         self._unix_inode = 0
@@ -57,7 +57,7 @@ class Listeners:
     @property
     def names(self) -> list[str]:
         """The addresses for people: host:port, or a path."""
-        return [door.name for door in self._doors]
+        return [each.name for each in self._bound]
 
     def bind(self) -> None:
         """Take all addresses. StartError if one can't be taken; then none is."""
@@ -78,36 +78,36 @@ class Listeners:
         """Let clients in. `accept` makes the protocol of each one. StartError."""
         loop = asyncio.get_running_loop()
         backlog = max(1, self._settings.tcp_backlog)
-        for door in self._doors:
+        for each in self._bound:
             server: asyncio.Server | TlsListener
             try:
-                if door.sock.family == socket.AF_UNIX:
-                    server = await loop.create_unix_server(accept, sock=door.sock, backlog=backlog)
+                if each.sock.family == socket.AF_UNIX:
+                    server = await loop.create_unix_server(accept, sock=each.sock, backlog=backlog)
                 else:
-                    server = await listen(door.sock, backlog, door.tls, accept, TLS_HANDSHAKE_SECONDS, log)
+                    server = await listen(each.sock, backlog, each.tls, accept, TLS_HANDSHAKE_SECONDS, log)
             except OSError as error:
-                raise _refused(door.name, error) from None
+                raise _refused(each.name, error) from None
             self._servers.append(server)
 
     def set_keepalive(self, seconds: int) -> None:
         """Probe clients that connect from now on, after so many seconds of silence; 0: never."""
-        for door in self._doors:
-            if door.sock.family == socket.AF_UNIX:
+        for each in self._bound:
+            if each.sock.family == socket.AF_UNIX:
                 continue
-            door.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, bool(seconds))
+            each.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, bool(seconds))
             if seconds and hasattr(socket, "TCP_KEEPIDLE"):
-                door.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
-                door.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, seconds // PROBES))
-                door.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+                each.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
+                each.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, seconds // PROBES))
+                each.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
 
     def close(self) -> None:
         """Accept no more clients; connections stay. The unix socket's file is removed."""
         for server in self._servers:
             server.close()
-        for door in self._doors:
-            door.sock.close()
+        for each in self._bound:
+            each.sock.close()
         self._servers.clear()
-        self._doors.clear()
+        self._bound.clear()
         if self._unix_path:
             self._remove_unix_socket()
 
@@ -117,19 +117,19 @@ class Listeners:
         hosts = self._settings.bind or ALL_ADDRESSES
         is_every = not self._settings.bind
         missing: OSError | None = None
-        count = len(self._doors)
+        count = len(self._bound)
         for host in hosts:
             name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             try:
                 found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
                 for family, _, _, _, address in dict.fromkeys(found):  # /etc/hosts may name one twice.
-                    self._doors.append(_Door(bound(family, address), name, context))
+                    self._bound.append(_Bound(bound(family, address), name, context))
             except (OSError, UnicodeError) as error:
                 if is_every and isinstance(error, OSError) and error.errno in NO_SUCH_FAMILY:
                     missing = error
                     continue
                 raise _refused(name, error) from None
-        if len(self._doors) == count and missing is not None:
+        if len(self._bound) == count and missing is not None:
             raise _refused(f"port {port}", missing)
 
     def _bind_unix(self, path: str) -> None:
@@ -144,7 +144,7 @@ class Listeners:
         except OSError as error:
             sock.close()
             raise _refused(path, error, UNIX_SOCKET) from None
-        self._doors.append(_Door(sock, path, None))
+        self._bound.append(_Bound(sock, path, None))
 
     def _remove_unix_socket(self) -> None:
         """Remove the socket's file if it is still ours: another node may have put its own there."""

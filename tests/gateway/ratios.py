@@ -1,6 +1,6 @@
 """Ratios of the gateway's speed: `make gateway-ratios`, with the extras gateway and ratios (Starlette).
 
-`ratios.py doors` measures HTTP and gRPC, `ratios.py console` the console. Without an argument, both are measured.
+`ratios.py interfaces` measures HTTP and gRPC, `ratios.py console` the console. Without an argument, both are measured.
 
 A node, a gateway and a bare Starlette handler run as separate processes on loopback. Both figures of a ratio come from
 the same run, in which the two sides alternate: A B A B. The first ratio is the gateway's CPU time for a single add,
@@ -213,15 +213,15 @@ def fetched(port: int, page: str) -> float:
 
 
 def main() -> None:
-    """Measure the doors, the console or both."""
-    parts = sys.argv[1:] or ["doors", "console"]
-    if "doors" in parts:
-        doors()
+    """Measure the interfaces, the console or both."""
+    parts = sys.argv[1:] or ["interfaces", "console"]
+    if "interfaces" in parts:
+        interfaces()
     if "console" in parts:
         pages()
 
 
-def doors() -> None:
+def interfaces() -> None:
     """Print the ratios."""
     ports = free_port(), free_port(), free_port()
     with testing.node() as node:

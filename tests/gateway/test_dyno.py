@@ -93,5 +93,5 @@ def test_roles_hold_here_as_well(make_gateway, tmp_path):
     assert gateway.get("/dyno/mine/size").status == 401
 
 
-def test_a_job_of_another_door_is_a_message_too():
+def test_a_job_of_another_program_is_a_message_too():
     assert message_of({"id": "D-1", "body": "x", "meta": {"dyno-priority": "high"}})["priority"] == 0

@@ -149,7 +149,7 @@ BOUNDS = {
     """,
     "an operator": """
         Bus: _binds _servers _socks
-        Listeners: _doors _servers
+        Listeners: _bound _servers
     """,
     "fixed": """
         Access: _by_word
@@ -159,7 +159,7 @@ BOUNDS = {
         Descriptors: _readers _writers
         FileDisk: _lanes _threads
         Files: _failed_syncs
-        Gatherings: topics
+        Gatherings: subjects
         Handover: slot
         IdSource: _pool
         Journal: _when_closed

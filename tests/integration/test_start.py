@@ -326,7 +326,7 @@ def test_a_configuration_from_standard_input_can_not_be_read_again(tmp_path):
             assert client.command("PING") == b"PONG"
 
 
-# -- doors -----------------------------------------------------------------------------------------
+# -- listeners -----------------------------------------------------------------------------------------
 
 
 def test_clients_may_connect_over_a_unix_socket(make_server):

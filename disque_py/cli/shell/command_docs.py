@@ -84,19 +84,19 @@ def _doc(name: str, summary: str, since: str, group: str, forms: list[str] | str
     return CommandDoc(name, summary, since, group, tuple(whole) or (name,))
 
 
-def help_text(docs: CommandDocs, topic: list[str], *, with_colour: bool) -> str:
-    """Return the text of `help <topic>`: a command (or its first words), or @group; the overview without a topic."""
-    if not topic:
+def help_text(docs: CommandDocs, words: list[str], *, with_colour: bool) -> str:
+    """Return the text of `help <words>`: a command (or its first words), or @group; the overview without words."""
+    if not words:
         return _OVERVIEW
-    wanted = " ".join(topic)
+    wanted = " ".join(words)
     if wanted.startswith("@"):
         group = wanted[1:].lower()
         found = [doc for _, doc in sorted(docs.items()) if doc.group == group]
     else:
-        found = [docs[topic[0].upper()]] if topic[0].upper() in docs else []
+        found = [docs[words[0].upper()]] if words[0].upper() in docs else []
     if not found:
         return f"\nNo help for '{wanted}'. Groups: {' '.join('@' + group for group in GROUPS)}\n"
-    subcommand = topic[1].upper() if len(topic) > 1 else ""
+    subcommand = words[1].upper() if len(words) > 1 else ""
     return "\n" + "\n".join(_described(doc, subcommand, with_colour=with_colour) for doc in found)
 
 

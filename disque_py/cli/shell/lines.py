@@ -70,8 +70,8 @@ class Shell:
         if name in (b"quit", b"exit"):
             return False
         if name in (b"help", b"?"):
-            topic = [word.decode(errors="replace") for word in words[1:]]
-            print(help_text(self.docs, topic, with_colour=self.session.style.format is FORMATTED), flush=True)
+            wanted = [word.decode(errors="replace") for word in words[1:]]
+            print(help_text(self.docs, wanted, with_colour=self.session.style.format is FORMATTED), flush=True)
         elif name == b"clear":
             print(CLEAR, end="", flush=True)
         elif name == b"connect":

@@ -122,21 +122,21 @@ def _run_command(options: ShellOptions, session: Session) -> int:
     return 0 if session.run_repeatedly(words, repeat, options.interval_s or 0.0) else 1
 
 
-def _help(options: ShellOptions, topic: list[str], *, with_colour: bool) -> str:
+def _help(options: ShellOptions, words: list[str], *, with_colour: bool) -> str:
     """Return help from the server, or the built-in help, because help must work without a server."""
     docs = builtin_docs()
     try:
         patience_s = options.timeout_s or HELP_PATIENCE_S
         connection = Connection.open(replace(options.target(), connect_timeout_s=patience_s, read_timeout_s=patience_s))
     except ConnectError:
-        return help_text(docs, topic, with_colour=with_colour)
+        return help_text(docs, words, with_colour=with_colour)
     try:
         docs = docs_of(connection)
     except ConnectionLostError:
         pass
     finally:
         connection.close()
-    return help_text(docs, topic, with_colour=with_colour)
+    return help_text(docs, words, with_colour=with_colour)
 
 
 def _run_mode(options: ShellOptions) -> int:

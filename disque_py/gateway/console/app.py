@@ -1,4 +1,4 @@
-"""The console's door: pages, forms, logins and files, below /console/."""
+"""The console: pages, forms, logins and files, below /console/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import jinja2
 
 from disque_py import __version__
 from disque_py.gateway.console import charts, code_flow, forms, shown
-from disque_py.gateway.console.pages import DOOR, MENU, PAGES, View
+from disque_py.gateway.console.pages import INTERFACE, MENU, PAGES, View
 from disque_py.gateway.console.sessions import ISSUER, LOGIN, SAID, SAID_MAX, WORD, Session, cookie
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http.exchange import Answer, Exchange, refusal_headers
@@ -117,7 +117,7 @@ class Console:
         if rest in ("oidc", "oidc/back") and exchange.verb == "GET":
             return await self._at_issuer(exchange, session, rest, query)
         authorization = exchange.headers.get("authorization") or session.authorization
-        principal = await self._service.login(authorization, exchange.address, DOOR, exchange.certificate)
+        principal = await self._service.login(authorization, exchange.address, INTERFACE, exchange.certificate)
         view = View(self._service, principal, exchange.address, query, lists)
         if exchange.verb == "POST":
             return await self._post(exchange, rest, session, view)
@@ -181,7 +181,7 @@ class Console:
             token, user, password = query.get("token", ""), query.get("user", ""), query.get("password", "")
             words = f"Bearer {token}" if token else "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
             try:
-                await self._service.login(words, exchange.address, DOOR)
+                await self._service.login(words, exchange.address, INTERFACE)
             except RefusedError as error:
                 complaint = error.text
             else:
@@ -214,7 +214,7 @@ class Console:
             return answer
         try:
             words = await code_flow.login(issuer, settings, session.issuer_word, redirect, query)
-            await self._service.login(words, exchange.address, DOOR)
+            await self._service.login(words, exchange.address, INTERFACE)
         except RefusedError as error:
             view = View(self._service, self._stranger, exchange.address, {})
             return self._page("login.html", error.row.http, view, session, self._login_words(error.text))

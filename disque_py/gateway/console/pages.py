@@ -22,7 +22,7 @@ from disque_py.gateway.operations import BY_NAME, CHANGED, STATUSES
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.service import Service
 
-DOOR: Final = "console"
+INTERFACE: Final = "console"
 PAGE: Final = 50
 TROUBLE_MAX: Final = 8
 
@@ -47,7 +47,9 @@ class View:
 
     async def perform(self, name: str, args: dict[str, Any]) -> Any:
         """Execute an operation. Raises RefusedError."""
-        return await self.service.perform(BY_NAME[name], self.service.call(self.principal, args), self.address, DOOR)
+        return await self.service.perform(
+            BY_NAME[name], self.service.call(self.principal, args), self.address, INTERFACE
+        )
 
     def may(self, role: str, name: str = "") -> bool:
         """Return whether the caller has the role on this name; without a name, on any name."""

@@ -1,7 +1,7 @@
-"""The HTTP door: an ASGI application for every operation of the table, and for /livez, /readyz, /metrics and /docs.
+"""The HTTP API: an ASGI application for every operation of the table, and for /livez, /readyz, /metrics and /docs.
 
 The application first checks the Host header of a request, then routes the request, checks its login, reads it and
-executes it. Every refusal is a problem document (RFC 9457). Other doors (the console, the REST interface of
+executes it. Every refusal is a problem document (RFC 9457). Other interfaces (the console, the REST interface of
 dyno-queues) are mounted below their own paths.
 """
 
@@ -36,7 +36,7 @@ from disque_py.gateway.operations import TABLE, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.service import LOG, STAY_S, Login, Service
 
-DOOR: Final = "http"
+INTERFACE: Final = "http"
 OCTETS: Final = "application/octet-stream"
 CSP: Final = (
     "content-security-policy",
@@ -45,7 +45,7 @@ CSP: Final = (
 TEXT: Final = "text/plain; charset=utf-8"
 HTML: Final = "text/html; charset=utf-8"
 
-# A door below a path. It gets the exchange and the rest of the path.
+# An interface below a path. It gets the exchange and the rest of the path.
 Mounted = Callable[[Exchange, str], Awaitable[Answer]]
 
 
@@ -53,7 +53,7 @@ class Api:
     """The application.
 
     service   executes the operations
-    mounts    prefix of paths (`/dyno/`) → its door
+    mounts    prefix of paths (`/dyno/`) → its interface
     clusters  the applications of clusters, by name; their paths are below `/clusters/{name}`
     """
 
@@ -158,7 +158,7 @@ class Api:
 
     async def _login(self, exchange: Exchange) -> Principal:
         words = exchange.headers.get("authorization", "")
-        return await self._service.login(words, exchange.address, DOOR, exchange.certificate)
+        return await self._service.login(words, exchange.address, INTERFACE, exchange.certificate)
 
     async def _operate(
         self, exchange: Exchange, operation: Operation, principal: Principal, texts: dict[str, str]
@@ -179,7 +179,7 @@ class Api:
             ):
                 await exchange.body(self._settings.body_max, "body-max")
         call = self._service.call(principal, args, exchange.headers)
-        work = self._service.perform(operation, call, exchange.address, DOOR)
+        work = self._service.perform(operation, call, exchange.address, INTERFACE)
         if not operation.waits:
             return self._done(operation, args, await work)
         try:
@@ -234,7 +234,7 @@ class Api:
             code = refused.code
             raise refused from error
         finally:
-            self._service.record(operation, call, exchange.address, DOOR, code, time.perf_counter() - started)
+            self._service.record(operation, call, exchange.address, INTERFACE, code, time.perf_counter() - started)
 
     async def _events(self, exchange: Exchange, operation: Operation, principal: Principal) -> Answer:
         args = arguments.of_query(operation, exchange.query)

@@ -4,7 +4,7 @@ A message has an id that the caller chooses (it is the job's key), a payload, a 
 shard. A lower priority is served first, whatever the age, because it is the high part of the job's PRIORITY, and the
 time is the low part. The id, the priority, the timeout and the shard travel as metadata.
 
-Every request is an operation of the table, so roles, rates and the audit log are the same as for all doors. In
+Every request is an operation of the table, so roles, rates and the audit log are the same as for all interfaces. In
 dyno-queues an id can be pushed again after its message was acknowledged. Here the id stays used until the message's
 time to live is over.
 """
@@ -24,7 +24,7 @@ from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.service import Service
 
-DOOR: Final = "dyno"
+INTERFACE: Final = "dyno"
 # One step of priority weighs more than any age in milliseconds.
 STEP: Final = 10**13
 PRIORITY_MAX: Final = 99
@@ -33,7 +33,7 @@ FIELDS: Final = {"id": str, "payload": str, "timeout": int, "priority": int, "sh
 
 
 class Dyno:
-    """The door."""
+    """The interface, as an application below the path /dyno/."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -65,7 +65,7 @@ class Dyno:
                 raise RefusedError("METHOD", f"{word} supports {', '.join(known)}", methods=list(known))
             raise RefusedError("NOTFOUND", f"there is no {word!r}")
         words = exchange.headers.get("authorization", "")
-        principal = await self._service.login(words, exchange.address, DOOR, exchange.certificate)
+        principal = await self._service.login(words, exchange.address, INTERFACE, exchange.certificate)
         body = await exchange.body(self._service.settings.body_max, "body-max")
         message_id = unquote(parts[2]) if len(parts) > 2 else ""
         visit = Visit(self._service, exchange, principal, queue, message_id, body)
@@ -180,7 +180,7 @@ class Visit:
         kinds = {argument.name: argument.kind for argument in operation.arguments}
         checked = {key: kinds[key].read(key, value) for key, value in args.items() if value is not None}
         call = self._service.call(self._principal, checked, self._exchange.headers)
-        return await self._service.perform(operation, call, self._exchange.address, DOOR)
+        return await self._service.perform(operation, call, self._exchange.address, INTERFACE)
 
     async def job_id(self, message_id: str) -> str | None:
         """Return the job of a message's id; None if there is none."""

@@ -1,4 +1,4 @@
-"""Durations of requests: a histogram by door, operation and code.
+"""Durations of requests: a histogram by interface, operation and code.
 
 prometheus_client's own histogram takes a dozen calls and two locks per request. Here a request costs one look-up and
 one search among the buckets, in the event loop's thread. A scrape adds them up.
@@ -20,16 +20,16 @@ _BOUNDS: Final = (*map(str, BUCKETS), "+Inf")
 
 
 class Durations:
-    """The durations so far: door, operation and code -> requests per bucket, and the sum of their seconds."""
+    """The durations so far: interface, operation and code -> requests per bucket, and the sum of their seconds."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], tuple[list[int], list[float]]] = {}
 
-    def observe(self, door: str, operation: str, code: str, seconds: float) -> None:
+    def observe(self, interface: str, operation: str, code: str, seconds: float) -> None:
         """Count a request."""
-        found = self._found.get((door, operation, code))
+        found = self._found.get((interface, operation, code))
         if found is None:
-            found = self._found[door, operation, code] = ([0] * len(_BOUNDS), [0.0])
+            found = self._found[interface, operation, code] = ([0] * len(_BOUNDS), [0.0])
         found[0][bisect_left(BUCKETS, seconds)] += 1
         found[1][0] += seconds
 

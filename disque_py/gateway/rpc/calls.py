@@ -25,7 +25,7 @@ from disque_py.gateway.rpc import descriptors
 from disque_py.gateway.service import LOG, Login, Service
 from disque_py.gateway.x509_names import of_pem
 
-DOOR: Final = "grpc"
+INTERFACE: Final = "grpc"
 CLUSTER: Final = "disque-cluster"
 STATUS: Final = {
     name: getattr(grpc.StatusCode, name)
@@ -71,11 +71,11 @@ class Caller:
 
     async def ask(self, name: str, **args: Any) -> Any:
         """Execute an operation. Raises RefusedError."""
-        return await self.service.perform(BY_NAME[name], self.call(name, args), self.address, DOOR)
+        return await self.service.perform(BY_NAME[name], self.call(name, args), self.address, INTERFACE)
 
     async def ask_by(self, operation: Operation, action: Action, **args: Any) -> Any:
-        """Execute an operation with an action of this door. Raises RefusedError."""
-        return await self.service.perform(operation, self._call(operation, args), self.address, DOOR, action)
+        """Execute an operation with an action of this interface. Raises RefusedError."""
+        return await self.service.perform(operation, self._call(operation, args), self.address, INTERFACE, action)
 
 
 class Methods:
@@ -103,7 +103,7 @@ class Methods:
         authorization = metadata.get("authorization", "") or scaler_login(request)
         login = Login(authorization, address, certificate_of(context))
         chosen = self._clusters.named(metadata.get(CLUSTER, "") or scaler_words(request).get("cluster", ""))
-        principal = await chosen.login(authorization, address, DOOR, login.certificate)
+        principal = await chosen.login(authorization, address, INTERFACE, login.certificate)
         return Caller(chosen, principal, address, metadata, login)
 
     def _unary(self, work: Callable[[Caller, Any], Awaitable[Any]]) -> Any:

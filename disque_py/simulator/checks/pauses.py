@@ -1,8 +1,8 @@
 """Pauses: a paused queue delivers nothing, and a pause that was ended everywhere is ended on every node.
 
-A *claim* begins when a node answers a PAUSE with `out` or `all`. From then on no consumer may get a job of this queue
+A *promise* begins when a node answers a PAUSE with `out` or `all`. From then on no consumer may get a job of this queue
 from this node. Deliveries that were decided before are excused: jobs in replies that wait for their record, and jobs
-under a token, which a consumer may request again. A claim ends with the next PAUSE of the queue at this node, with a
+under a token, which a consumer may request again. A promise ends with the next PAUSE of the queue at this node, with a
 later one from another node, and with FLUSHALL or RESET. It also ends with the process, unless the journal is certain to
 have it.
 
@@ -30,7 +30,7 @@ FORGETFUL: Final = ("DEBUG", "RESET", "APPENDONLY")
 Command = tuple[str | bytes | int, ...]
 
 
-class Claim:
+class Promise:
     """One queue of one node, for which the reply to a PAUSE was sent.
 
     excused      ids of jobs that were on their way to consumers at that time
@@ -47,7 +47,7 @@ class Claim:
 class Pauses:
     """The checker of pauses.
 
-    claims   all claims, by node and queue
+    promises   all promises, by node and queue
     own      nodes and queues whose last PAUSE was without BCAST
     flushed  nodes that had DEBUG FLUSHALL -> their run at that time
     """
@@ -55,7 +55,7 @@ class Pauses:
     def __init__(self, world: World) -> None:
         self._world = world
         self._asked: dict[tuple[str, bytes], int] = {}
-        self.claims: dict[tuple[str, bytes], Claim] = {}
+        self.promises: dict[tuple[str, bytes], Promise] = {}
         self.own: dict[tuple[str, bytes], None] = {}
         self.flushed: dict[str, int] = {}
 
@@ -64,7 +64,7 @@ class Pauses:
         words = _upper(command)
         if words[0] == "PAUSE":
             key = machine.name, _name(command)
-            self.claims.pop(key, None)
+            self.promises.pop(key, None)
             self._asked[key] = self._asked.get(key, 0) + 1
             self.own.pop(key, None)
             if "BCAST" not in words:
@@ -75,7 +75,7 @@ class Pauses:
                 self.flushed[machine.name] = machine.runs
 
     def answered(self, machine: Machine, command: Command, reply: Any) -> None:
-        """Note the reply to a PAUSE. While other PAUSEs are under way, their order is unknown, so no claim begins."""
+        """Note the reply to a PAUSE. While other PAUSEs are under way, their order is unknown, so no promise begins."""
         if _upper(command)[0] != "PAUSE":
             return
         key = machine.name, _name(command)
@@ -83,7 +83,7 @@ class Pauses:
         if left <= 0 and reply in PAUSED_OUTPUT:
             excused = dict.fromkeys(unseen_jobs(machine))
             excused |= {job.id: None for job in machine.broker.tokens.by_job}
-            self.claims[key] = Claim(excused, is_recorded=_is_recorded(machine))
+            self.promises[key] = Promise(excused, is_recorded=_is_recorded(machine))
 
     def heard(self, machine: Machine, items: list[Any]) -> None:
         """Note another node's states of queues, which are about to be read: (name, flags, version, node)."""
@@ -92,7 +92,7 @@ class Pauses:
             if known is None or (known[1], known[2]) < (version_ms, version_node):
                 self.own.pop((machine.name, name), None)
                 if not flags & PAUSED_OUT:
-                    self.claims.pop((machine.name, name), None)
+                    self.promises.pop((machine.name, name), None)
 
     def died(self, machine: Machine, *, power: bool) -> None:
         """Note that a process ends."""
@@ -101,19 +101,19 @@ class Pauses:
             del self._asked[key]
         if journal_storage is None or journal_storage.may_lose(power=power):
             self._forget(machine)
-        for key, claim in list(self.claims.items()):
-            if key[0] == machine.name and not claim.is_recorded:
-                del self.claims[key]
+        for key, promise in list(self.promises.items()):
+            if key[0] == machine.name and not promise.is_recorded:
+                del self.promises[key]
 
     def _forget(self, machine: Machine) -> None:
-        for key in [key for key in self.claims if key[0] == machine.name]:
-            del self.claims[key]
+        for key in [key for key in self.promises if key[0] == machine.name]:
+            del self.promises[key]
 
     def delivered(self, machine: Machine, entries: list[Any]) -> None:
         """Check jobs that a consumer got. Raises RuleBrokenError."""
         for queue, job_id, *_ in entries:
-            claim = self.claims.get((machine.name, queue))
-            if claim is not None and job_id not in claim.excused:
+            promise = self.promises.get((machine.name, queue))
+            if promise is not None and job_id not in promise.excused:
                 raise RuleBrokenError(
                     "a paused queue delivers nothing", f"{job_id!r} of {queue!r} by {machine.name}", job_id
                 )

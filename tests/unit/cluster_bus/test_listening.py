@@ -32,17 +32,17 @@ class ShortSocket(socket.socket):
         return super().accept()
 
 
-def with_door(story, loop_factory, make_socket=socket.socket):
+def with_listener(story, loop_factory, make_socket=socket.socket):
     """Run `story(port)` while a listener is open. No test calls the listener's `accept`."""
 
     async def main():
         with make_socket() as sock:
             sock.bind(("127.0.0.1", 0))
-            door = TlsListener(sock, 100, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol, 5.0, print)
+            listener = TlsListener(sock, 100, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol, 5.0, print)
             try:
                 await asyncio.wait_for(story(sock.getsockname()[1]), 10)
             finally:
-                door.close()
+                listener.close()
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(main())
@@ -74,7 +74,7 @@ def test_the_oldest_of_too_many_silent_connections_goes(loop_factory, monkeypatc
             writer.close()
             await writer.wait_closed()
 
-    with_door(story, loop_factory)
+    with_listener(story, loop_factory)
 
 
 @LOOPS
@@ -84,7 +84,7 @@ def test_a_connection_that_does_not_speak_tls_is_closed(loop_factory):
         writer.write(b"PING\r\nPING\r\n")
         assert b"PONG" not in await rest(reader, writer)
 
-    with_door(story, loop_factory)
+    with_listener(story, loop_factory)
 
 
 @LOOPS
@@ -96,4 +96,4 @@ def test_without_descriptors_clients_wait(loop_factory, monkeypatch):
         writer.write(b"PING\r\nPING\r\n")
         await rest(reader, writer)  # The listener ends this connection, so it accepted it.
 
-    with_door(story, loop_factory, ShortSocket)
+    with_listener(story, loop_factory, ShortSocket)

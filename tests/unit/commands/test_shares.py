@@ -115,7 +115,7 @@ def test_a_share_of_many_jobs_has_few_enough_values_for_a_frame(pairs):
     meta = [word for number in range(pairs) for word in ("META", f"n{number}", "v")]
     for _ in range(6_000):
         ask(broker, client, "ADDJOB", "q", "", 0, *meta)
-    answer = whole(shares.TOPICS[shares.TOPIC_QPEEK](broker, [b"q", [], b"pending", 20_000]))
+    answer = whole(shares.SUBJECTS[shares.SUBJECT_QPEEK](broker, [b"q", [], b"pending", 20_000]))
     (run,) = encode_runs(ANSWER, [(1, 0, answer)])
     assert has_few_objects(run, shares.VALUES_MAX + 100)
     jobs = shares.peeked_of(answer)

@@ -1,4 +1,4 @@
-"""core/broker_parts.py: the fields of one topic, as one object each."""
+"""core/broker_parts.py: the fields of one purpose, as one object each."""
 
 from __future__ import annotations
 

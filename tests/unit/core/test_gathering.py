@@ -24,7 +24,7 @@ def start(nodes=2):
 
 
 def asked(broker):
-    """Return the only question that was sent: (number, topic, words)."""
+    """Return the only question that was sent: (number, subject, words)."""
     (item,) = [item for _, kind, item in sent(broker) if kind == QUESTION]
     return item
 
@@ -40,8 +40,8 @@ def test_the_client_is_answered_when_all_nodes_have_answered():
     """Spec Z1."""
     broker, client, (one, other) = start()
     assert ask(broker, client, "QLEN", "q", "CLUSTER") == b""
-    number, topic, words = asked(broker)
-    assert (topic, words) == (b"qlen", [b"q", [], b"pending"])
+    number, subject, words = asked(broker)
+    assert (subject, words) == (b"qlen", [b"q", [], b"pending"])
     say(broker, one, ANSWER, (number, gathering.ANSWERED, 3))
     assert replies(broker, client) == b""
     say(broker, other, ANSWER, (number, gathering.ANSWERED, 4))
@@ -135,7 +135,7 @@ def test_a_question_of_a_wrong_shape_closes_the_link(item):
     assert not broker.gatherings.shares
 
 
-def test_a_topic_of_a_newer_node_is_answered_with_unable():
+def test_a_subject_of_a_newer_node_is_answered_with_unable():
     """Spec Z1."""
     broker, _, (one, _) = start()
     say(broker, one, QUESTION, (5, b"new", [], b"more"))
@@ -156,14 +156,14 @@ def endless(broker, words):
 
 
 def count_parts(broker, done):
-    """Install a topic whose endless shares note the millisecond of each part."""
+    """Install a subject whose endless shares note the millisecond of each part."""
 
     def share(broker, words):
         while True:
             done.append(broker.now_ms)
             yield
 
-    broker.gatherings.topics = {b"endless": share}
+    broker.gatherings.subjects = {b"endless": share}
 
 
 def test_many_askers_get_no_more_parts_per_millisecond_than_one():
@@ -203,7 +203,7 @@ def test_a_share_that_a_node_can_not_make_is_answered_with_unable():
 def test_shares_are_limited_per_node_and_dropped_when_the_asker_is_gone():
     """Spec Z1."""
     broker, _, (one, _) = start()
-    broker.gatherings.topics = {b"endless": endless}
+    broker.gatherings.subjects = {b"endless": endless}
     for number in range(gathering.SHARES_OF_NODE_MAX + 1):
         say(broker, one, QUESTION, (number, b"endless", []))
     assert sent(broker) == [((one,), ANSWER, (gathering.SHARES_OF_NODE_MAX, gathering.UNABLE, None))]
@@ -220,7 +220,7 @@ def slow(broker, words):
 def test_the_answer_for_a_process_that_is_gone_is_not_sent_to_the_next_one():
     """Its next process has questions of its own with the same numbers."""
     broker, _, (one, _) = start()
-    broker.gatherings.topics = {b"slow": slow}
+    broker.gatherings.subjects = {b"slow": slow}
     say(broker, one, QUESTION, (1, b"slow", []))
     one.run = b"another!"
     advance(broker, 50)

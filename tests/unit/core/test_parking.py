@@ -118,7 +118,7 @@ def test_after_a_hand_over_the_next_job_of_the_value_is_offered():
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_job_may_leave_by_another_door(number):
+def test_a_job_may_leave_in_another_way(number):
     queue = make_queue()
     jobs = [make(1, b"a"), make(2, b"a")]
     push(queue, *jobs)

@@ -83,7 +83,7 @@ def test_an_empty_queue_gives_no_jobs():
     assert list(queue.oldest()) == list(queue.newest(100)) == []
 
 
-def test_a_job_that_left_by_another_door_is_not_popped():
+def test_a_job_that_left_in_another_way_is_not_popped():
     jobs = make_jobs(3)
     queue = Queue(b"q", 0)
     for job in jobs:

@@ -54,7 +54,7 @@ def test_the_next_pause_ends_it(pauses, world):
     delivered(pauses, machine, is_wrong=False)
 
 
-def test_while_two_are_under_way_nothing_is_claimed(pauses, world):
+def test_while_two_pauses_are_under_way_nothing_is_promised(pauses, world):
     machine = world.machines["a"]
     for _ in range(2):
         pauses.asked(machine, ("PAUSE", "q", "out"))

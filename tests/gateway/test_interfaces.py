@@ -1,7 +1,7 @@
-"""Each kind of principal at each door (HTTP, gRPC and others) is refused the operations beyond its roles.
+"""Each kind of principal at each interface (HTTP, gRPC and others) is refused the operations beyond its roles.
 
 A bearer token, a certificate, a token of an issuer and a user of the broker get the same role. Each principal requests
-every operation over HTTP, every call of gRPC, and the requests of each other door.
+every operation over HTTP, every call of gRPC, and the requests of each other interface.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ USERS_DIFFER = {
 PAGES = {"queue?name={queue}": "read", "jobs?queue={queue}": "read", "job?id={job}": "read"}
 
 
-class Door:
+class Interfaces:
     """A gateway over TLS, and a login of each kind with each role on queues that begin with `perm`."""
 
     def __init__(self, folder) -> None:
@@ -118,27 +118,27 @@ class Door:
 
 
 class As:
-    """A door as one principal uses it, for functions that expect a gateway."""
+    """The interfaces as one principal uses them, for functions that expect a gateway."""
 
-    def __init__(self, door, kind, role) -> None:
-        self.door, self.kind, self.role = door, kind, role
+    def __init__(self, interfaces, kind, role) -> None:
+        self.interfaces, self.kind, self.role = interfaces, kind, role
 
     def request(self, verb, path, value=None, **words):
         words.pop("login", None)
-        return self.door.request(verb, path, value, kind=self.kind, role=self.role, **words)
+        return self.interfaces.request(verb, path, value, kind=self.kind, role=self.role, **words)
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory):
+def interfaces(tmp_path_factory):
     """The gateway of this file."""
-    found = Door(tmp_path_factory.mktemp("doors"))
+    found = Interfaces(tmp_path_factory.mktemp("interfaces"))
     yield found
     found.close()
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_over_http_every_operation_is_refused_where_the_role_ends(door, kind, role):
+def test_over_http_every_operation_is_refused_where_the_role_ends(interfaces, kind, role):
     """A list for which the caller names no queue is open to every user of the broker whose rules allow the command."""
     for operation in TABLE:
         if operation.form == "events" or operation.name == "wait_job":
@@ -147,7 +147,7 @@ def test_over_http_every_operation_is_refused_where_the_role_ends(door, kind, ro
         for queue in ("perm", "other"):
             if queue == "other" and operation.scope not in ("queue", "job", "name"):
                 continue
-            reply = ask(As(door, kind, role), door.jobs, operation, queue, "")
+            reply = ask(As(interfaces, kind, role), interfaces.jobs, operation, queue, "")
             if (kind, queue) == ("user", "perm") and operation.name in USERS_DIFFER:
                 continue
             is_open = operation.role in ALLOWED[role] and queue == "perm"
@@ -159,25 +159,25 @@ def test_over_http_every_operation_is_refused_where_the_role_ends(door, kind, ro
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_streams_of_http_have_the_role_bodies(door, kind, role):
+def test_streams_of_http_have_the_role_bodies(interfaces, kind, role):
     if "bodies" not in ALLOWED[role]:
-        assert door.request("GET", "/v1/events", kind=kind, role=role).status == 403
+        assert interfaces.request("GET", "/v1/events", kind=kind, role=role).status == 403
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_over_grpc_every_call_is_refused_where_the_role_ends(door, kind, role):
-    rpc = door.rpc(kind, role)
+def test_over_grpc_every_call_is_refused_where_the_role_ends(interfaces, kind, role):
+    rpc = interfaces.rpc(kind, role)
     try:
         for method in methods(QUEUES):
             needed = CALL_ROLES[method.name]
             is_open = needed == role or role in INCLUDED.get(needed, ())
             if kind != "user" or method.name not in USERS_DIFFER:
-                found = status_of(rpc, method.name, "perm", door.jobs["perm"])
+                found = status_of(rpc, method.name, "perm", interfaces.jobs["perm"])
                 assert (found != grpc.StatusCode.PERMISSION_DENIED) == is_open, (method.name, found)
                 assert found != grpc.StatusCode.UNAUTHENTICATED
             if method.name not in ("ListQueues", "WatchEvents"):
-                other = status_of(rpc, method.name, "other", door.jobs["other"])
+                other = status_of(rpc, method.name, "other", interfaces.jobs["other"])
                 assert other == grpc.StatusCode.PERMISSION_DENIED, method.name
     finally:
         rpc.close()
@@ -185,8 +185,8 @@ def test_over_grpc_every_call_is_refused_where_the_role_ends(door, kind, role):
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_scaler_needs_the_role_read(door, kind, role):
-    rpc = door.rpc(kind, role, SCALER)
+def test_the_scaler_needs_the_role_read(interfaces, kind, role):
+    rpc = interfaces.rpc(kind, role, SCALER)
     try:
         for queue in ("perm", "other"):
             try:
@@ -202,46 +202,46 @@ def test_the_scaler_needs_the_role_read(door, kind, role):
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_words_of_dyno_queues_and_pages_and_metrics_have_roles_too(door, kind, role):
+def test_words_of_dyno_queues_and_pages_and_metrics_have_roles_too(interfaces, kind, role):
     for (verb, word), always in DYNO.items():
         needed = "bodies" if (kind, word) == ("user", "peek") else always
         value = [{"id": "1", "payload": "p"}] if word == "push" else None
         for queue in ("perm-dyno", "other"):
-            reply = door.request(verb, f"/dyno/{queue}/{word}", value, kind=kind, role=role)
+            reply = interfaces.request(verb, f"/dyno/{queue}/{word}", value, kind=kind, role=role)
             assert (reply.status != 403) == (needed in ALLOWED[role] and queue == "perm-dyno"), (word, reply.text)
     for page, always in PAGES.items():
         needed = always
         for queue in ("perm", "other"):
             if kind == "user" and page.startswith("jobs"):
                 needed = "bodies"
-            path = page.format(queue=queue, job=door.jobs[queue].replace("+", "%2B"))
-            reply = door.request("GET", f"/console/{path}", kind=kind, role=role)
+            path = page.format(queue=queue, job=interfaces.jobs[queue].replace("+", "%2B"))
+            reply = interfaces.request("GET", f"/console/{path}", kind=kind, role=role)
             assert (reply.status != 403) == (needed in ALLOWED[role] and queue == "perm"), (page, reply.status)
-    assert door.request("GET", "/console/audit", kind=kind, role=role).status == 403
-    assert door.request("GET", "/metrics", kind=kind, role=role).status == 403
+    assert interfaces.request("GET", "/console/audit", kind=kind, role=role).status == 403
+    assert interfaces.request("GET", "/metrics", kind=kind, role=role).status == 403
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_audit_names_the_principal(door, kind):
-    door.post("/v1/queues/perm/pause", {"direction": "out"}, kind=kind, role="operate")
-    door.post("/v1/queues/perm/resume", {}, kind=kind, role="operate")
+def test_the_audit_names_the_principal(interfaces, kind):
+    interfaces.post("/v1/queues/perm/pause", {"direction": "out"}, kind=kind, role="operate")
+    interfaces.post("/v1/queues/perm/resume", {}, kind=kind, role="operate")
     name = {"token": "token:", "certificate": "certificate:CN=robot-", "issuer": "oidc:", "user": "user:"}[kind]
-    lines = [(line["principal"], line["operation"]) for line in door.gateway.gateway.service.audit.newest]
+    lines = [(line["principal"], line["operation"]) for line in interfaces.gateway.gateway.service.audit.newest]
     assert (f"{name}operate", "pause") in lines
 
 
-def test_a_caller_whose_certificate_has_no_entry_is_refused(door):
-    reply = door.request("GET", "/v1/queues")
+def test_a_caller_whose_certificate_has_no_entry_is_refused(interfaces):
+    reply = interfaces.request("GET", "/v1/queues")
     assert (reply.status, reply.json["code"]) == (401, "NOAUTH")
-    cert, key = door.stranger
-    files = (door.authority_file.read_bytes(), key.read_bytes(), cert.read_bytes())
-    rpc = RpcClient(door.gateway, credentials=grpc.ssl_channel_credentials(*files))
+    cert, key = interfaces.stranger
+    files = (interfaces.authority_file.read_bytes(), key.read_bytes(), cert.read_bytes())
+    rpc = RpcClient(interfaces.gateway, credentials=grpc.ssl_channel_credentials(*files))
     with pytest.raises(grpc.RpcError) as refused:
         rpc("ListQueues")
     assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_a_caller_without_a_certificate_can_not_connect(door):
-    context = ssl.create_default_context(cafile=str(door.authority_file))
+def test_a_caller_without_a_certificate_can_not_connect(interfaces):
+    context = ssl.create_default_context(cafile=str(interfaces.authority_file))
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        door.gateway.request("GET", "/livez", tls=context)
+        interfaces.gateway.request("GET", "/livez", tls=context)
