@@ -338,6 +338,8 @@ class BatchBook:
         """Return why the counts of a batch are not checked; empty if they are."""
         if self._losses.amnesia_ms > known.made_ms:
             self.excused[known.name] = "a node forgot ids since the batch began"
+        elif self._losses.aged_ms > known.made_ms:
+            self.excused[known.name] = "a node read its journal with a clock that was set forward, so the batch was old"
         elif self.has_losses:
             self.excused[known.name] = "a report may have vanished"
         return self.excused.get(known.name, "")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from disque_py.core.batch_ends import KEPT_MS
 from disque_py.core.client import WAITS_FOR_ENDS, WAITS_FOR_JOBS
 from disque_py.core.filters import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from disque_py.core.filters import GROUP_BYTES, INDEX_BYTES
@@ -73,7 +74,8 @@ class Losses:
     mishap_ms   when a node last lost knowledge, or was forgotten
     settle_ms   a power cut may undo an ack for this long
     amnesia_ms  when a node last forgot its jobs, in memory and on its disk
-    forgot_ms   node -> when this was
+    aged_ms     when a node last read its journal with a clock that was set forward, so that old records were removed
+    forgot_ms   node -> when it forgot its jobs
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -86,6 +88,7 @@ class Losses:
         self.mishap_ms = 0
         self.settle_ms = 0
         self.amnesia_ms = 0
+        self.aged_ms = 0
         self.forgot_ms: dict[str, int] = {}
 
     def died(self, machine: Machine, *, power: bool) -> None:
@@ -113,6 +116,8 @@ class Losses:
 
     def loaded(self, machine: Machine) -> None:
         """Note that a node has read its journal: jobs that the journal lacks are lost."""
+        if self._ahead_ms.get(machine, 0) >= KEPT_MS:
+            self.aged_ms = machine.world.now_ms
         asleep = self.asleep.pop(machine, None)
         if asleep is None:
             return
