@@ -56,7 +56,7 @@ def test_a_certificate_that_changes_is_noticed(make_gateway, certificate, monkey
     assert until(is_new)
 
 
-def test_an_authority_that_is_replaced_opens_nothing_any_more(make_gateway, tmp_path):
+def test_certificates_of_a_replaced_authority_are_refused(make_gateway, tmp_path):
     """An OpenSSL context never forgets an authority, so the gateway has to make a new context."""
     old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
     cert, key = old.sign("localhost")

@@ -226,7 +226,7 @@ def test_where_clients_wait_every_node_is_asked_every_30_seconds(make):
     assert getter.replies
 
 
-def test_the_reason_why_a_leaver_can_not_go_is_always_told_on_request(make):
+def test_the_reason_why_a_leaver_cannot_go_is_always_told_on_request(make):
     """CLUSTER INFO names the silent holder as long as it is silent."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3)

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 
 
 @pytest.mark.parametrize("path", stories(FOLDER), ids=lambda path: path.stem)
-def test_conversation(path, request):
+def test_a_conversation_has_the_stored_transcript(path, request):
     """The messages of nodes and the replies to clients are those of the file."""
     written = path.read_text(encoding="utf-8")
     told = perform(written)

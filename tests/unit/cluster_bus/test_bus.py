@@ -122,7 +122,7 @@ def test_garbage_is_counted_each_time_and_logged_once():
     run(story, {})
 
 
-def test_meeting_oneself_leaves_nothing():
+def test_a_meeting_of_a_node_with_itself_leaves_nothing():
     async def story(nodes: list[BusNode]) -> None:
         nodes[0].meet(nodes[0])
         await until(lambda: len(nodes[0].membership.table.nodes) == 1)
@@ -272,7 +272,7 @@ def test_a_stranger_that_leaves_without_a_word_is_reported():
     run(story, {})
 
 
-def test_a_node_we_have_not_reached_may_not_begin_a_long_frame():
+def test_a_node_that_was_not_reached_may_not_begin_a_long_frame():
     """Otherwise a thousand unfinished frames could take a thousand times 65 MiB."""
 
     async def story(nodes: list[BusNode]) -> None:
@@ -285,7 +285,7 @@ def test_a_node_we_have_not_reached_may_not_begin_a_long_frame():
     run(story, {})
 
 
-def test_a_node_we_have_reached_may_send_long_frames():
+def test_a_node_that_was_reached_may_send_long_frames():
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
         first, second = nodes

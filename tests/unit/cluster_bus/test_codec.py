@@ -39,7 +39,7 @@ def framed(payload: bytes, version: int = 1, length: int | None = None, crc: int
     return length.to_bytes(4, "big") + bytes((version,)) + crc.to_bytes(4, "big") + payload
 
 
-def test_a_frame_has_these_very_bytes():
+def test_the_bytes_of_a_frame_are_fixed():
     """Nodes of other versions depend on these bytes. docs/bus.md explains them."""
     length, version, crc = "0000001b", "01", "942f7e11"
     gotjobs, queueds = "93 21 c4026a31 c4026a32", "92 25 95 c4026a33 00 01 00 00"

@@ -58,7 +58,7 @@ def test_two_clusters_become_one_by_a_single_meeting():
     assert is_whole(one + other)
 
 
-def test_all_meeting_all_at_once_leaves_one_entry_each():
+def test_when_all_nodes_meet_all_others_at_once_each_has_one_entry():
     exchange = Exchange()
     nodes = [exchange.start(7001 + at) for at in range(4)]
     for node in nodes:
@@ -68,7 +68,7 @@ def test_all_meeting_all_at_once_leaves_one_entry_each():
     assert is_whole(nodes)
 
 
-def test_meeting_oneself_vanishes():
+def test_a_meeting_of_a_node_with_itself_ends():
     exchange = Exchange()
     node = exchange.start(7001)
     node.meet("10.0.0.1", 7001)
@@ -212,7 +212,7 @@ def test_a_placeholder_of_a_job_becomes_the_node_when_it_is_met():
 # -- strangers -----------------------------------------------------------------------------------------------
 
 
-def test_of_a_stranger_only_meet_counts():
+def test_from_a_stranger_only_meet_is_accepted():
     """The log names the stranger once, with advice.
 
     The node was reset here. Without a reset it would come back (see below).
@@ -756,7 +756,7 @@ def test_a_meet_of_an_older_release_counts_as_an_operators():
     assert node.table.me.incarnation == 1
 
 
-def test_meet_brings_it_back_at_once():
+def test_a_meet_brings_a_forgotten_node_back_at_once():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     first.forget(seen_by(first, third))

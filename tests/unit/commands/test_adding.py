@@ -171,7 +171,7 @@ def test_a_job_is_queued_and_answered_with_its_id_as_a_simple_string():
     assert (job.state, job.queue, job.body, queue_of(broker)) == (QUEUED, b"q", b"body", [job.id])
 
 
-def test_defaults():
+def test_a_job_without_options_has_the_defaults():
     """The default TTL is a day. RETRY is a tenth of the TTL, but at most five minutes. There is no DELAY."""
     broker, client = start()
     job = added(broker, client)

@@ -56,7 +56,7 @@ def test_a_new_password_locks_out_clients_that_never_logged_in():
         (("SELECT", "x"), b"-ERR invalid DB index\r\n"),
     ],
 )
-def test_small_replies(words, reply):
+def test_simple_commands_are_answered(words, reply):
     broker = make_broker()
     assert ask(broker, make_client(broker), *words) == reply
 

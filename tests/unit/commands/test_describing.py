@@ -129,6 +129,6 @@ def test_a_renamed_command_is_found_under_its_new_name_and_shows_the_old():
         (("HELP",), b"-ERR Unknown subcommand or wrong number of arguments."),
     ],
 )
-def test_refusals(words, text):
+def test_command_refuses_these_requests(words, text):
     broker = make_broker()
     assert ask(broker, make_client(broker), "COMMAND", *words) == text + b"\r\n"

@@ -46,7 +46,7 @@ def test_more_than_eighty_samples_make_two_blocks():
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (59, "59s"), (60, "1m"), (7199, "1h"), (7200, "2h"), (200_000, "2d"), (-5, "0s")]
 )
-def test_ages(seconds, text):
+def test_ages_have_units(seconds, text):
     assert age(seconds) == text
 
 

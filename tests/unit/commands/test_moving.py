@@ -32,7 +32,7 @@ SYNTAX = "ERR syntax error"
         (("PROMOTE",), "ERR wrong number of arguments for 'promote' command"),
     ],
 )
-def test_bad_words_are_refused_before_anything_is_done(words, text):
+def test_wrong_arguments_are_refused_before_anything_is_done(words, text):
     """Spec MV1, MV2, MV10."""
     broker = make_broker()
     assert error_of(broker, make_client(broker), *words) == text

@@ -52,14 +52,14 @@ def test_qpeek_of_a_missing_queue_is_empty_and_makes_none():
     assert broker.queues == {}
 
 
-def test_qpeek_does_not_mind_a_pause():
+def test_qpeek_works_during_a_pause():
     broker, client, _ = start(1)
     ask(broker, client, "PAUSE", "q", "all")
     assert len(ask_parsed(broker, client, "QPEEK", "q", 5)) == 1
 
 
 @pytest.mark.parametrize("count", ["x", "1.0", "9223372036854775808"])
-def test_qpeek_wants_a_number(count):
+def test_qpeek_needs_a_number(count):
     broker, client, _ = start()
     assert ask(broker, client, "QPEEK", "q", count) == b"-ERR value is not an integer or out of range\r\n"
 

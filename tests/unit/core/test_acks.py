@@ -47,7 +47,7 @@ def test_a_holder_that_tells_that_it_has_the_job_anew_is_told_of_the_ack_again()
     assert acks.confirmed_by(job) == frozenset()
 
 
-def test_equal_sizes_prove_nothing():
+def test_sets_of_equal_size_may_differ():
     """The original compared sizes, so an ack could stay local and the job came back (spec Q1, A1)."""
     broker, b, c = make_cluster()
     job = hold(broker, b)

@@ -226,7 +226,7 @@ def _with_version(job: Any, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [-1, 2**31, True, None, "1", 1.0])
-def test_a_version_that_is_none_is_refused(version):
+def test_an_invalid_version_is_refused(version):
     broker, _ = start()
     job = hold(broker, add_node(broker))
     with pytest.raises(ValueError, match="version"):

@@ -225,7 +225,7 @@ def test_interest_that_comes_is_answered_with_a_hint():
 
 
 @pytest.mark.parametrize("reason", ["clients here", "paused", "no link"])
-def test_no_hint_is_owed(reason):
+def test_no_hint_is_owed_for_these_reasons(reason):
     broker, b = make_cluster(1)
     say(broker, b, INTEREST, (b"q", 1))
     client = make_client(broker)
@@ -280,7 +280,7 @@ def test_the_only_node_is_hinted_at_more_slowly_when_it_does_not_answer():
     assert gaps == sorted(gaps)
 
 
-def test_unpausing_owes_a_hint():
+def test_the_end_of_a_pause_owes_a_hint():
     broker, b = make_cluster(1)
     client = make_client(broker)
     ask(broker, client, "PAUSE", "q", "out")

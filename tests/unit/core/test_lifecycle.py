@@ -17,7 +17,7 @@ from disque_py.core.schedule import HORIZON_MS
 from persistence.layouts import BASE_BYTES
 
 
-def test_a_registered_job_is_found_counted_and_weighed():
+def test_a_registered_job_is_found_and_counted_in_jobs_and_memory():
     broker = make_broker()
     job = make_job(broker, body=b"x" * 100)
     lifecycle.register(broker, job)
@@ -277,7 +277,7 @@ def weigh(broker):
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_the_books_agree_after_any_steps(seed):
+def test_counters_agree_with_the_jobs_after_any_steps(seed):
     broker = make_broker()
     node = add_node(broker)
     rng = Random(seed)

@@ -51,7 +51,7 @@ def test_it_agrees_with_the_patterns_of_config_get():
         assert NamePattern(pattern.encode()).matches(name.encode()) == matches(pattern, name), (pattern, name)
 
 
-def test_many_stars_take_no_time():
+def test_matching_many_stars_is_fast():
     """Spec US3."""
     pattern = NamePattern(b"*a" * 500 + b"*b")
     begin = perf_counter()

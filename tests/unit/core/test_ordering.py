@@ -203,7 +203,7 @@ class Liar:
 
 
 @pytest.mark.parametrize("given", [0, 1, 1_000_000])
-def test_a_node_that_never_gives_its_better_jobs_can_not_stop_a_queue(given):
+def test_a_node_that_never_gives_its_better_jobs_cannot_stop_a_queue(given):
     """Spec F10."""
     liar = Liar(given)
     assert liar.fetched(3_000) > 1_500

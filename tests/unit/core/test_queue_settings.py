@@ -162,5 +162,5 @@ def test_the_bytes_of_states_are_accounted_for_and_given_back():
         7,
     ],
 )
-def test_an_item_out_of_bounds_is_none(item):
+def test_an_item_out_of_bounds_is_invalid(item):
     assert not is_item(item)

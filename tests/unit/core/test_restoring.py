@@ -199,7 +199,7 @@ def test_a_delivered_at_most_once_job_is_never_queued_again():
     recount(broker)
 
 
-def test_one_that_was_being_handed_over_is_over_and_counted():
+def test_an_at_most_once_job_in_a_hand_over_is_not_queued_and_counts_as_lost():
     given = [STATE, (ONCE_ID, state(layouts.IS_GIVEN | WAS_QUEUED, -1), None)]
     broker, _ = restored([JOB, *bases()[3:]], given, is_certain=True)
     assert (broker.find(ONCE_ID).is_delivered, broker.stats.once_lost_in_handover) == (True, 1)
@@ -303,7 +303,7 @@ def test_the_id_this_node_had_before_is_ours():
     "run",
     [[JOB, [b"x"]], [JOB, (b"x" * 40, b"short", b"", b"", b"", b"")], [STATE, (QUEUED_ID,)], [GONE, 1], [PAUSE, (1,)]],
 )
-def test_a_record_that_is_none_is_told(run):
+def test_a_malformed_record_is_a_format_error(run):
     broker = make_broker(node_id=journal_files.NODE)
     restoring = Restoring(broker, journal_files.NODE)
     restoring.block(1, broker.wall_ms, 0, [[JOB, *bases()[:1]]])

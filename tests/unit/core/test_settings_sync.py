@@ -287,7 +287,7 @@ def test_a_malformed_message_closes_the_link(run):
     assert broker.queue_settings.states == {}
 
 
-def test_a_peer_can_not_fill_the_memory(monkeypatch):
+def test_a_peer_cannot_fill_the_memory(monkeypatch):
     """Spec QS8: settings beyond the bounds are ignored and counted."""
     broker = make_broker()
     node = add_node(broker)

@@ -19,7 +19,7 @@ def test_the_length_of_a_spilled_body_is_its_size_in_memory():
     assert Spilled.at(1, 0, 0)
 
 
-def test_a_spilled_body_can_not_be_sent_by_mistake():
+def test_a_spilled_body_cannot_be_sent_by_mistake():
     with pytest.raises(TypeError):
         b"%b" % Spilled.at(1, 2, 3)
 

@@ -204,7 +204,7 @@ def test_a_fence_far_ahead_of_the_clock_is_refused():
     assert answers(broker) == [(7, NO_ROOM)]
 
 
-def test_a_voter_that_can_not_write_says_so():
+def test_a_voter_that_cannot_write_says_so():
     broker, other = voter_of()
     broker.claims.is_failing = True
     dispatch.receive(broker, other, [[CLAIM, CLAIM_OF]])

@@ -86,7 +86,7 @@ def test_remains_of_an_import_that_was_killed_are_cleared_away(tmp_path):
     assert sorted(os.listdir(tmp_path / "j")) == ["0000000001.seg", "lock"]
 
 
-def test_two_imports_into_one_place_don_t_meet(tmp_path):
+def test_two_imports_into_one_place_do_not_disturb_each_other(tmp_path):
     with Install(str(tmp_path / "j")), pytest.raises(JournalInUseError), Install(str(tmp_path / "j")):
         pass
 

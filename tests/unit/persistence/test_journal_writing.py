@@ -163,7 +163,7 @@ def test_a_record_that_comes_while_the_mark_is_written_moves_it():
     assert (ends, journal.synced, read(disk)[1].is_clean) == ([None], position, True)
 
 
-def test_a_journal_that_can_not_be_closed_says_why_and_goes_on():
+def test_a_journal_that_cannot_be_closed_says_why_and_goes_on():
     for operation, has_windows in (("sync", False), ("truncate", True), ("replace", True)):
         journal, disk = make("everysec", has_windows=has_windows)
         disk.folder.fail(operation, errno.EIO, is_partial=operation == "replace")

@@ -246,7 +246,7 @@ def test_q37_a_clock_step_moves_no_timer(broker, client):
     assert broker.find(job_id).state == QUEUED
 
 
-def test_ttl_is_counted_in_milliseconds(broker, client):
+def test_the_ttl_is_exact_to_the_millisecond(broker, client):
     """A job with TTL 1 lives for a second, not for 0.6."""
     job_id = add(broker, client, "TTL", 1)
     pass_time(broker, 990)

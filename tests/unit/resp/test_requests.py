@@ -72,7 +72,7 @@ def parse_carefully(data, bulk_max=BULK_MAX):
         (b"", []),
     ],
 )  # fmt: skip
-def test_arrays_and_lines(data, requests):
+def test_requests_are_arrays_or_lines(data, requests):
     assert parse(data) == (requests, "")
     assert parse(*[data[at : at + 1] for at in range(len(data))]) == (requests, "")
 
@@ -87,7 +87,7 @@ def test_an_unfinished_request_waits_for_its_rest():
 
 
 @pytest.mark.parametrize("cut", range(41))
-def test_a_request_and_a_half(cut):
+def test_a_complete_request_before_an_incomplete_one_is_read(cut):
     """A chunk may end anywhere, also between two arguments: many clients write header and arguments separately."""
     data = encode(b"PING") + encode(b"QLEN", b"queue")
     assert parse(data[:cut], data[cut:]) == ([[b"PING"], [b"QLEN", b"queue"]], "")

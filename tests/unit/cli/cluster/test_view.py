@@ -117,14 +117,14 @@ def test_a_missing_link_is_a_problem(cluster_of):
     assert "has no link to" in problem
 
 
-def test_leaving_is_a_state_and_no_problem(cluster_of):
+def test_leaving_is_a_state_and_not_a_problem(cluster_of):
     nodes = cluster_of(A, B, flags={B: "leaving"})
     cluster = look_around([target(nodes[A])])
     assert cluster.problems() == []
     assert cluster.state_of(cluster.nodes[1]) == "leaving"
 
 
-def test_a_node_that_refuses_is_reported_with_its_words(scripted):
+def test_a_node_that_refuses_is_reported_with_its_error(scripted):
     node = scripted({"HELLO": b"-NOAUTH Authentication required.\r\n"})
     cluster = look_around([target(node)])
     assert cluster.nodes[0].error == "NOAUTH Authentication required."
@@ -160,6 +160,6 @@ def test_a_node_that_may_speak_tls_gets_advice(scripted):
     assert look_around([target(node)]).nodes[0].error.endswith("(if it speaks TLS, use --tls)")
 
 
-def test_waiting_ends_with_the_last_look(cluster_of):
+def test_waiting_ends_with_the_last_check(cluster_of):
     nodes = cluster_of(A, B, unlinked={(A, B)})
     assert wait_until_whole([target(nodes[A])], 0.0).problems()

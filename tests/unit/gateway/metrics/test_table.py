@@ -84,5 +84,5 @@ def test_bytes_that_are_no_text_are_escaped():
     assert label_value("käse") == "käse"
 
 
-def test_a_metric_without_fields_takes_nothing_of_info():
+def test_a_metric_without_fields_takes_nothing_from_info():
     assert info_samples(Metric("disque_up", "gauge", "Up."), {"x": 1}) == []

@@ -176,7 +176,7 @@ def test_a_claim_that_runs_while_another_node_has_a_later_one_breaks_the_rule():
         late_reply(is_over=False)
 
 
-def test_a_node_that_is_another_process_by_now_believes_nothing():
+def test_a_node_that_has_been_restarted_believes_nothing():
     world, found, job_id, fence = believing()
     world.crash("a")
     world.restart("a")

@@ -43,7 +43,7 @@ def test_a_job_is_not_deleted_while_a_node_has_it_alive():
         Scene().delete_on_b()
 
 
-def test_a_mishap_since_excuses_it():
+def test_a_fault_since_then_excuses_the_deletion():
     """Nodes may have lost their knowledge of holders."""
     scene = Scene()
     scene.losses.mishap(scene.world.machines["a"])

@@ -181,7 +181,7 @@ def test_at_most_once_jobs_are_passed_by(world, machine, fetcher):
         fetcher._check_entry([b"q0", promise.id, promise.body(), b"meta", []], promise, Batch(machine, b"t", 0))
 
 
-def test_an_unheard_answer_is_asked_for_again(fetcher, batch):
+def test_an_answer_that_was_not_received_is_requested_again(fetcher, batch):
     """The second answer under a token may bring other jobs than the first, after a reset (seed 9881)."""
     asked = []
     for is_unheard in [True] * 30 + [False] * 30:

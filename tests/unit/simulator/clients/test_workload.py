@@ -106,7 +106,7 @@ def test_an_unread_reply_is_no_delivery(world, plan):
     assert oracle.delivered == line.outstanding == 0
 
 
-def test_clients_may_live_apart(world, plan):
+def test_producers_and_consumers_may_use_different_nodes(world, plan):
     """Producers use every other node, consumers the nodes between. A single node serves all."""
     apart = replace(plan, is_apart=True)
     actors = {kind: actor(kind, world, apart, Oracle()) for kind in ("producer", "consumer")}

@@ -39,7 +39,7 @@ def test_events_are_switched_off_and_on(weather, event_logs):
     assert event_logs.current is not first
 
 
-def test_limits_come_and_go(weather, event_logs):
+def test_limits_are_set_and_lifted(weather, event_logs):
     _, end = weather.kinds["events-limit"](Fault(0, 0, "events-limit", 100, (0, 1, 0, 0)))
     assert event_logs.service.log.bytes_max == 60_000
     end()
