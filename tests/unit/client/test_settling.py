@@ -51,7 +51,7 @@ def test_an_ack_names_its_delivery_when_half_of_the_lease_is_over():
         ]
 
 
-def test_an_ack_of_an_older_delivery_is_no_error():
+def test_an_ack_of_an_older_delivery_is_not_an_error():
     """The reply is 0, because another worker has the job."""
 
     async def act(settler, client):

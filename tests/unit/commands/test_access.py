@@ -213,7 +213,7 @@ def test_a_user_that_removes_itself_gets_the_reply_first():
     assert port_of(client).closed == []
 
 
-def test_a_client_that_waits_for_jobs_it_may_not_have_any_more_is_disconnected():
+def test_a_client_that_waits_for_jobs_without_permission_is_disconnected():
     """Spec US8."""
     broker = make_broker()
     client = make_user(broker, "~a", "~b", "+@consume")
@@ -339,7 +339,7 @@ def test_frommatch_serves_from_the_queues_of_the_user():
     assert ask(broker, client, "GETJOB", "NOHANG", "FROMMATCH", "mail-?") == b"*-1\r\n"
 
 
-def test_a_client_that_waits_for_patterns_it_may_not_have_any_more_is_disconnected():
+def test_a_client_that_waits_for_patterns_without_permission_is_disconnected():
     """Spec US8."""
     broker = make_broker()
     client = make_user(broker, "~mail-*", "+@consume")

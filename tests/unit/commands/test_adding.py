@@ -299,7 +299,7 @@ def test_a_minority_refuses_a_job_rather_than_make_fewer_copies():
     assert error_of(broker, client, "ADDJOB", "q", "body", 0).startswith("NOREPL")
 
 
-def test_refusals_for_want_of_nodes_and_zones_are_counted():
+def test_refusals_for_lack_of_nodes_and_zones_are_counted():
     """INFO counts them apart from timeouts, because no producer waited in these cases."""
     broker, client = start()
     add_node(broker, 2)

@@ -47,7 +47,7 @@ def test_sleep_needs_a_number_of_seconds(seconds):
     assert host_of(broker).calls == []
 
 
-def test_error_says_what_it_is_told():
+def test_debug_error_replies_with_the_given_text():
     assert told(make_broker(), "ERROR", b"OOPS a\r\nb\xff") == b"-OOPS a  b\xff\r\n"
 
 

@@ -79,7 +79,7 @@ def test_many_jobs_are_moved_in_parts():
     assert broker.queues[b"r"].length == len(ids)
 
 
-def test_the_words_wait_for_older_nodes():
+def test_the_commands_are_refused_while_an_older_node_is_known():
     """Spec Y1."""
     broker = make_broker()
     client = make_client(broker)

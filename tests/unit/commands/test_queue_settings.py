@@ -250,7 +250,7 @@ def test_a_job_that_its_key_names_is_found_whatever_the_limits():
     assert error_of(*pair, "ADDJOB", "q", "body", 0, "KEY", "other").startswith("TOOBIG ")
 
 
-def test_queues_without_settings_cost_one_look():
+def test_adding_to_a_queue_without_settings_costs_one_lookup():
     """The table of settings in force is empty, so an ADDJOB stops there."""
     pair = make_pair()
     say(pair, "SET", "q", "lease", 5)

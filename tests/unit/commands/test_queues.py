@@ -140,7 +140,7 @@ def test_a_pause_replaces_the_one_before():
 
 
 @pytest.mark.parametrize("words", [("in", "nosuch"), ("nosuch",), ("",)])
-def test_a_wrong_word_changes_nothing(words):
+def test_a_wrong_argument_changes_nothing(words):
     broker, client, _ = start()
     assert ask(broker, client, "PAUSE", "q", *words) == b"-ERR syntax error\r\n"
     assert broker.queues == {}

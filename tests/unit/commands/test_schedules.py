@@ -75,7 +75,7 @@ def test_every_is_shown_as_a_time(broker, client):
         ("EVERY|1h|QUEUE|q|META|x-disque-|1", "ERR META names that begin with x-disque- are reserved"),
     ],
 )
-def test_a_wrong_word_changes_nothing(broker, client, words, error):
+def test_a_wrong_argument_changes_nothing(broker, client, words, error):
     """Spec SD10: the options are those of ADDJOB, with its errors."""
     assert error_of(broker, client, "SCHEDULE", "SET", "s", *words.split("|")) == error
     assert ask_parsed(broker, client, "SCHEDULE", "LIST") == []

@@ -161,7 +161,7 @@ def test_at_most_once_and_async_work_as_for_one_job_each():
         (("BIND", "", "q"), "ERR the name of a topic must have 1 to 1024 bytes"),
     ],
 )
-def test_wrong_words_are_refused(words, text):
+def test_wrong_arguments_are_refused(words, text):
     broker, client = start()
     assert error_of(broker, client, "TOPIC", *words) == text
 

@@ -24,7 +24,7 @@ def test_a_value_is_an_attribute_and_a_text(settings):
     assert settings.get_text("MAXMEMORY") == "2147483648"
 
 
-def test_unknown_names_are_no_attributes(settings):
+def test_unknown_names_are_not_attributes(settings):
     with pytest.raises(AttributeError):
         settings.max_memory = 1
 

@@ -33,7 +33,7 @@ def test_when_all_have_confirmed_it_is_over_everywhere():
     assert job.id in broker.tombstones
 
 
-def test_a_holder_that_tells_that_it_has_the_job_anew_is_told_of_the_ack_again():
+def test_a_holder_that_reports_a_new_copy_gets_the_ack_again():
     """Spec A5: it knew of the ack, was flushed, and took the job from a holder that had not heard of the ack."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
@@ -307,7 +307,7 @@ def test_an_ack_ends_a_lease():
 
 
 @pytest.mark.parametrize("is_queued", [True, False])
-def test_the_end_of_a_collection_ends_ours(is_queued):
+def test_the_end_of_a_collection_elsewhere_ends_the_collection_here(is_queued):
     broker, b, _ = make_cluster()
     job = hold_queued(broker, b) if is_queued else hold(broker, b)
     say(broker, b, DELJOB, (job.id, pack(broker.me, b)))

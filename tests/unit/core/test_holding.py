@@ -188,7 +188,7 @@ def test_an_enqueue_does_not_queue_a_job_that_must_not_be_queued(reason):
     assert job.state != QUEUED
 
 
-def test_a_node_that_keeps_no_copy_is_no_holder_for_one_that_leaves():
+def test_a_node_that_keeps_no_copy_refuses_the_copy_of_a_leaving_node():
     """It forgets the job as soon as its producer is answered."""
     broker, b, _ = make_cluster()
     broker.membership.set_leaving(True)

@@ -88,7 +88,7 @@ def test_a_poll_with_nohang_counts_as_having_waited():
 
 
 @pytest.mark.parametrize("direction", ["in", "out", "all"])
-def test_a_paused_queue_tells_at_once_that_it_wants_no_jobs(direction):
+def test_a_paused_queue_withdraws_its_interest_at_once(direction):
     """Spec I3."""
     broker, *_ = make_cluster(1)
     wait(broker)
@@ -102,7 +102,7 @@ def test_a_paused_queue_tells_at_once_that_it_wants_no_jobs(direction):
     assert told(broker) == [(b"q", 1)]
 
 
-def test_a_leaving_node_wants_no_jobs():
+def test_a_leaving_node_asks_for_no_jobs():
     broker, *_ = make_cluster(1)
     wait(broker)
     told(broker)
@@ -121,7 +121,7 @@ def test_a_new_link_is_told_everything_and_earlier_values_are_void():
     assert sent_of(broker, INTEREST) == [((b,), (b"", interest.RESET)), ((b,), (b"q", 1)), ((b,), (b"r", 1))]
 
 
-def test_a_timer_of_a_flushed_queue_does_not_speak_for_the_new_one():
+def test_a_timer_of_a_flushed_queue_does_not_affect_the_new_one():
     """A consumer waited a moment ago, the node is flushed, and the consumer waits again."""
     broker, *_ = make_cluster(1)
     client = wait(broker, timeout_ms=10)

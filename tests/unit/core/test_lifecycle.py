@@ -160,7 +160,7 @@ def test_the_timer_of_a_copy_is_early_enough_to_ask_before_queueing():
     assert lifecycle.willqueue_lead_ms(short) == 300
 
 
-def test_a_job_that_is_ours_alone_is_not_announced():
+def test_a_job_without_other_holders_is_not_announced():
     broker = make_broker()
     assert hold_queued(broker, retry_s=30).requeue_at_ms == 0
 

@@ -163,7 +163,7 @@ def test_an_imported_job_makes_the_gap_short_again():
     assert queue.adhoc_attempts == 0
 
 
-def test_a_node_that_had_no_jobs_for_five_seconds_is_no_source():
+def test_a_node_without_jobs_for_five_seconds_is_not_a_source():
     broker, node = make_pair()
     queue = broker.queue(b"q")
     pulls.imported(broker, queue, node)

@@ -242,7 +242,7 @@ def test_a_new_link_gets_the_jobs_that_the_old_one_may_have_lost():
 # -- ASYNC and external replication -----------------------------------------------------------------------
 
 
-def test_async_is_answered_at_once_and_wants_no_confirmation():
+def test_async_is_answered_at_once_and_needs_no_confirmation():
     broker, b, c = make_cluster()
     job_id = ask_parsed(broker, make_client(broker), "ADDJOB", "q", "body", 0, "ASYNC")
     ((receivers, (job_snapshot, flags)),) = sent_of(broker, REPLJOB)

@@ -121,7 +121,7 @@ def test_a_delivery_that_is_over_at_once_is_not_told():
 @pytest.mark.parametrize(
     ("words", "retry_s"), [((), 4), (("LEASE", "30"), 30), (("TOKEN", "t"), 30)], ids=["short", "lease", "token"]
 )
-def test_a_short_lease_or_one_of_its_own_is_told_at_once(words, retry_s):
+def test_a_short_or_individual_lease_is_told_at_once(words, retry_s):
     """Spec L1."""
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c, retry_s=retry_s)
@@ -198,7 +198,7 @@ def test_a_sender_becomes_a_holder():
 # -- QUEUED ---------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_waits_in_another_nodes_queue_need_not_wait_in_ours():
+def test_a_job_in_the_queue_of_another_node_leaves_the_queue_here():
     broker, b, _ = make_cluster()
     job = hold(broker, b, retry_s=10)
     advance(broker, 9000)

@@ -114,7 +114,7 @@ def test_a_job_that_has_expired_meanwhile_is_gone():
     recount(broker)
 
 
-def test_a_queued_job_of_ours_alone_returns_to_its_queue_only_if_nothing_else_can_have_happened():
+def test_a_queued_job_without_other_holders_returns_to_its_queue_only_if_that_is_certain():
     """Spec J4."""
     for flags, how, expected in (
         (IS_ALWAYS, {}, QUEUED),
@@ -289,7 +289,7 @@ def test_a_pause_of_this_node_alone_is_not_taken_for_one_of_all():
     assert broker.pauses.versions == {b"q": (0, 77, b"n" * 20)}
 
 
-def test_the_id_this_node_had_before_is_ours():
+def test_the_former_id_of_the_node_counts_as_its_own():
     """The nodes file was lost, but the journal was not (spec Q21)."""
     broker = make_broker(node_id=ME[::-1])
     restoring = Restoring(broker, journal_files.NODE)

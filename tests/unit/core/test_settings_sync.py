@@ -297,7 +297,7 @@ def test_a_peer_cannot_fill_the_memory(monkeypatch):
     assert broker.stats.messages_ignored == 1
 
 
-def test_a_node_with_an_older_version_is_told_the_newer():
+def test_a_node_with_an_older_setting_gets_the_newer_one():
     broker = make_broker()
     node = add_node(broker)
     settings_sync.start(broker, [(b"q", b"lease", b"40", 2, node.id)])

@@ -28,7 +28,7 @@ def test_the_real_size_is_that_of_the_body():
     assert (size_of(b"four"), size_of(Spilled.at(1, 2, 4096))) == (4, 4096)
 
 
-def test_a_body_that_is_not_needed_any_more_frees_its_place():
+def test_a_body_that_is_no_longer_needed_frees_its_place():
     node = SpillingNode()
     node.fill(30)
     broker = node.broker

@@ -86,7 +86,7 @@ def test_an_answer_is_remembered_until_its_number_is_settled():
     assert list(exchange(node).answers) == [4]
 
 
-def test_a_job_that_a_consumer_of_ours_has_is_taken_whatever_is_refused():
+def test_a_job_that_a_local_consumer_has_is_taken_whatever_is_refused():
     """Its giver would queue it again while the lease runs (seed 21169 of `--weather disks+restarts+delays`)."""
     broker, node = make_pair()
     job = hold_queued(broker, node)
@@ -151,7 +151,7 @@ def test_a_job_already_queued_here_stays_queued_once():
     assert queue_of(broker) == [job.id]
 
 
-def test_a_job_with_a_consumer_of_ours_is_taken_and_not_queued():
+def test_a_job_with_a_local_consumer_is_taken_and_not_queued():
     """The giver had not heard of the delivery."""
     broker, node = make_pair()
     hold_queued(broker, node)
@@ -187,7 +187,7 @@ def test_a_delayed_job_is_queued_by_its_taker_after_the_delay():
     assert job.state == QUEUED
 
 
-def test_the_first_queueing_of_a_delayed_job_is_no_additional_delivery():
+def test_the_first_queueing_of_a_delayed_job_does_not_count_as_a_delivery():
     broker, node = make_pair()
     take(broker, node, (*snapshot(broker, node, retry_s=0, delay_s=5), 3000))
     advance(broker, 3050)

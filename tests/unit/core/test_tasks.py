@@ -144,7 +144,7 @@ def test_malformed_messages_close_the_link(kind, item):
         say(broker, node, kind, item)
 
 
-def test_a_grant_that_is_no_number_closes_the_link():
+def test_a_grant_that_is_not_a_number_closes_the_link():
     """Spec MV7."""
     broker, _, [leader] = start()
     hold_queued(broker)

@@ -74,7 +74,7 @@ def test_a_claim_of_another_epoch_is_answered_with_the_list():
     assert [kind for _, kind, _ in sent(broker)] == [CLAIM_IS, VOTERS]
 
 
-def test_a_node_that_is_no_voter_grants_nothing():
+def test_a_node_that_is_not_a_voter_grants_nothing():
     broker = make_broker()
     other = add_node(broker, 2)
     voting.learn(broker, VoterList(1, 60_000, {other.id: b"o" * 16}, is_first=True), None)

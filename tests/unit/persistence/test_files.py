@@ -99,7 +99,7 @@ def test_an_allocated_file_has_its_blocks(files: Files):
     assert os.stat(f"{files.directory}/reserve").st_blocks * 512 >= 1 << 20
 
 
-def test_removing_twice_is_no_error(files: Files):
+def test_removing_a_file_twice_is_not_an_error(files: Files):
     files.create("a", b"")
     files.remove("a")
     files.remove("a")

@@ -70,7 +70,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path):
     assert (tmp_path / "letters" / "a").exists()
 
 
-def test_an_empty_directory_and_remains_of_a_node_are_no_obstacle(tmp_path):
+def test_a_journal_can_be_installed_into_an_empty_directory_or_beside_remains_of_a_node(tmp_path):
     target = tmp_path / "j"
     files = Files(str(target))
     files.allocate("reserve", 10)

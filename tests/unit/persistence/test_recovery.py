@@ -50,7 +50,7 @@ def segments(folder):
     return [name for name in folder.names() if name.endswith(".seg")]
 
 
-def test_an_empty_folder_is_no_journal():
+def test_an_empty_folder_is_not_a_journal():
     blocks, recovery = read(SimFolder(Random(1)))
     assert (blocks, recovery.newest, recovery.is_clean, recovery.chain()) == ([], None, False, ())
 

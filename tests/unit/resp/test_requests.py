@@ -133,7 +133,7 @@ def test_many_requests_at_once():
         (b"*1\r\n$%d\r\n" % (BULK_MAX + 1), "invalid bulk length"),
     ],
 )  # fmt: skip
-def test_bytes_that_are_no_request_are_a_protocol_error(data, text):
+def test_bytes_that_are_not_a_request_are_a_protocol_error(data, text):
     """Spec R1."""
     expected = f"ERR Protocol error: {text}"
     assert parse(data) == ([], expected)
@@ -192,7 +192,7 @@ def test_where_a_cut_request_begins_is_not_guessed_from_unusual_lengths():
     assert parse(data, b"NG\r\n") == ([[b"ECHO ECHO"], [b"PING"]], "")
 
 
-def test_a_simple_string_is_no_argument_even_if_the_bytes_count_up():
+def test_a_simple_string_is_not_an_argument_even_if_the_length_fits():
     """Here a dollar at the start of a line in a body makes up for the missing dollar."""
     data = b"*2\r\n+PING\r\n$3\r\n\n$a\r\n"
     assert parse(data) == parse_carefully(data) == ([], "ERR Protocol error: expected '$', got '+'")

@@ -64,7 +64,7 @@ def drain(plan: JobPlanner, start: dict) -> tuple[list[dict], dict]:
     return found, start
 
 
-def test_every_job_once_and_all_acknowledged_the_last_batch_by_an_empty_one():
+def test_every_job_is_read_once_and_acknowledged():
     with StubCluster(2) as cluster:
         for node in cluster.nodes:
             node.fill("work", 2500, carrier="UA")

@@ -55,7 +55,7 @@ def test_a_node_that_was_killed_does_not_queue_at_most_once_jobs_again():
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-def test_with_the_mark_on_disk_no_job_is_handed_over_any_more(is_before):
+def test_with_the_mark_on_disk_no_job_is_handed_over(is_before):
     """The mark says that nothing came after it.
 
     An at-most-once job that is handed over after the mark would be in its queue again after the restart, and be
@@ -148,7 +148,7 @@ def test_nothing_in_a_journal_that_was_switched_off_is_certain():
     assert node.restart(appendonly=True).broker.find(job_id).state == ACTIVE
 
 
-def test_a_disk_in_trouble_does_not_keep_it_from_being_switched_off():
+def test_the_journal_can_be_switched_off_while_the_disk_fails():
     """Spec Q27. A separate file says that its at-most-once jobs are not certain."""
     node = start()
     (job_id,) = add(node, retry=0)

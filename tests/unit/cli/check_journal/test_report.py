@@ -53,7 +53,7 @@ def test_the_other_kinds_of_records_are_shown():
     assert row(99, [1])["kind"] == 99
 
 
-def test_bytes_that_are_no_text_are_marked():
+def test_bytes_that_are_not_text_are_marked():
     assert (text(b"a"), text(b"\xff")) == ("a", "base64:/w==")
 
 

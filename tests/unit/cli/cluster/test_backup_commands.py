@@ -125,7 +125,7 @@ def test_wrong_arguments_are_a_usage_error(words):
     assert run("backup", "127.0.0.1:1", *words)[0] == 2
 
 
-def test_a_file_that_is_no_backup_is_refused_in_one_line(tmp_path):
+def test_a_file_that_is_not_a_backup_is_refused_in_one_line(tmp_path):
     (tmp_path / "letter").write_text("hello")
     status, text = run("restore", tmp_path / "letter", tmp_path / "home")
     assert status == 1

@@ -72,7 +72,7 @@ def test_one_node_leads_to_all(cluster_of):
     assert cluster.priority_of(cluster.nodes[0]) == "1"
 
 
-def test_a_node_named_twice_is_one(cluster_of):
+def test_a_node_that_is_named_twice_counts_once(cluster_of):
     nodes = cluster_of(A, B)
     elsewhere = Target(Address("localhost", nodes[A].port))
     assert len(look_around([target(nodes[A]), elsewhere]).nodes) == 2
@@ -130,7 +130,7 @@ def test_a_node_that_refuses_is_reported_with_its_error(scripted):
     assert cluster.nodes[0].error == "NOAUTH Authentication required."
 
 
-def test_meet_names_the_bus_port_if_there_is_one(cluster_of):
+def test_meet_sends_the_bus_port_if_it_is_known(cluster_of):
     nodes = cluster_of(A, B)
     other = Address("127.0.0.1", nodes[B].port)
     meet(target(nodes[A]), other)

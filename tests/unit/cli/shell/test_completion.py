@@ -33,7 +33,7 @@ def complete(text, names=lambda kind: ()):
         ("ADDJOB q b 0 RE", ["REPLICATE", "RETRY", "REPLACE", "RETRYMS"]),
     ],
 )
-def test_a_begun_word_is_completed(text, words):
+def test_a_partial_word_is_completed(text, words):
     assert complete(text) == words
 
 

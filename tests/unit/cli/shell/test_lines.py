@@ -90,7 +90,7 @@ def test_connect_goes_to_another_node_and_learns_its_commands(scripted, shell_to
 
 
 @pytest.mark.parametrize("line", ["connect", "connect x", "connect h x"])
-def test_connect_wants_host_and_port(shell_to, capsys, line):
+def test_connect_needs_host_and_port(shell_to, capsys, line):
     assert shell_to(1).line(line)
     assert capsys.readouterr().err
 

@@ -165,7 +165,7 @@ def late_reply(*, is_over):
     found.look_at_nodes(belief.job_id, first, a, nodes(world))
 
 
-def test_a_reply_that_waited_until_its_claim_was_over_is_no_belief():
+def test_a_reply_that_waited_until_its_claim_was_over_proves_no_belief():
     """Spec CL8, EX6: its disk was slow, and the fence makes the worker's writes harmless (seed 4589)."""
     late_reply(is_over=True)
 

@@ -145,7 +145,7 @@ def test_the_state_of_a_job_can_be_described():
     assert "holders a b" in tell(scene.world["b"], job)
 
 
-def test_a_life_that_a_wall_clock_ended_is_no_loss():
+def test_a_job_that_expired_by_a_wall_clock_is_not_lost():
     """A node that was down reads its wall clock, which was set ahead meanwhile."""
     scene = Scene()
     promise = scene.add()

@@ -241,7 +241,7 @@ def test_frames_are_opened_while_something_is_not_safe(world):
     durability(world).check_frame(world["b"].me, data)
 
 
-def test_decisions_in_trouble_are_excused_and_later_ones_are_not(world):
+def test_decisions_while_the_disk_fails_are_excused_and_later_ones_are_not(world):
     """The record of an ack that needed no disk may be written after its reply has left."""
     machine = world.machines["a"]
     journal = machine.journal_storage.journal_service.journal
