@@ -274,7 +274,7 @@ def test_a_daemon_that_cannot_start_reports_the_reason_to_its_caller(tmp_path, s
     assert not (tmp_path / "pid").exists()
 
 
-def test_a_second_start_by_mistake_leaves_the_pid_file_of_the_running_daemon(tmp_path):
+def test_an_accidental_second_start_leaves_the_pid_file_of_the_running_daemon(tmp_path):
     words = ["--port", free_port(), "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
     words += ["--daemonize", "yes", "--pidfile", "pid"]
     assert run(*words)[0] == 0

@@ -49,7 +49,7 @@ def test_a_leaver_never_drops_the_only_copy(make):
     assert not world["a"].job_count
 
 
-def test_a_leaver_does_not_ask_for_ever_a_node_that_got_the_job_by_another_way(make):
+def test_a_leaver_stops_asking_a_node_that_got_the_job_in_another_way(make):
     """
     It asked c for a copy. Before the request arrived, b handed the job to c. The answer "known" means no new copy, but
     c is a holder that has one. So the leaver must look for another node, or leave without. Days 503, 521 and others

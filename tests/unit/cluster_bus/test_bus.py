@@ -217,7 +217,7 @@ def test_connections_that_prove_nothing_are_few(monkeypatch: pytest.MonkeyPatch)
     run(story, {})
 
 
-def test_of_too_many_unproved_connections_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
+def test_of_too_many_unproved_connections_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch):
     """A peer that only holds connections open must not keep nodes out. A node proves itself within milliseconds."""
     monkeypatch.setattr(bus_module, "UNPROVED_LINKS_MAX", 2)
 
@@ -244,7 +244,7 @@ async def stranger(node: BusNode) -> tuple[asyncio.StreamReader, asyncio.StreamW
     return reader, writer
 
 
-def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
+def test_of_too_many_strangers_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch):
     """Any peer can connect under any number of ids. Descriptors are reserved for nodes and clients."""
     monkeypatch.setattr(bus_module, "STRANGER_LINKS_MAX", 2)
 

@@ -187,7 +187,7 @@ def test_frames_too_large_for_a_receiver_can_be_left_out():
     assert without_large(large, len(large) - 9) == large
 
 
-def test_two_nodes_agree_on_the_highest_version_both_speak():
+def test_two_nodes_agree_on_the_highest_version_that_both_speak():
     assert common_version((1, 7)) == PROTOCOL_MAX
     assert common_version((1, 1)) == 1
     assert common_version((PROTOCOL_MAX + 1, 7)) == 0

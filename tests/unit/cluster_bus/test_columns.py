@@ -125,7 +125,7 @@ def test_a_node_of_an_older_version_gets_the_plain_form():
     assert encode_run(SETACK, items, COLUMNS_VERSION - 1) == encode_run(SETACK, items)
 
 
-def test_positions_behind_those_we_know_are_kept_or_ignored():
+def test_positions_behind_the_known_ones_are_kept_or_ignored():
     """A newer node may send more positions."""
     jobs = [snapshot(1), snapshot(2), snapshot(3)]
     [group] = pack(YOURJOBS, [(1, 0, jobs)])

@@ -358,7 +358,7 @@ def test_a_malformed_message_is_a_frame_error(kind: int, item: object):
 # -- heartbeats ----------------------------------------------------------------------------------------------
 
 
-def test_an_idle_cluster_sends_few_heartbeats_and_all_stay_heard_of():
+def test_an_idle_cluster_sends_few_heartbeats_and_no_node_is_suspected():
     exchange = Exchange()
     nodes = exchange.start_joined(3)
     before = [len(exchange.peer(node).notices) for node in nodes]
@@ -513,7 +513,7 @@ def test_a_node_that_can_be_heard_but_not_reached_is_suspected():
     assert seen_by(first, second).flags == PFAIL
 
 
-def test_a_failure_we_hear_of_wrongly_is_healed_by_the_next_answer():
+def test_a_false_report_of_a_failure_is_corrected_by_the_next_answer():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     hello = second.hello()
@@ -525,7 +525,7 @@ def test_a_failure_we_hear_of_wrongly_is_healed_by_the_next_answer():
     assert is_whole([first, second, third])
 
 
-def test_after_a_pause_of_our_own_no_node_is_suspected():
+def test_after_a_pause_of_the_node_itself_no_other_node_is_suspected():
     """A machine that was suspended finds many unanswered pings, although only the machine itself was silent."""
     exchange = Exchange()
     nodes = exchange.start_joined(3)
@@ -696,7 +696,7 @@ def test_a_meeting_in_flight_goes_on_when_a_former_node_of_its_address_is_forgot
     assert is_whole([first, second])
 
 
-def test_of_a_node_that_was_only_named_the_first_incarnation_that_we_hear_of_is_forgotten():
+def test_of_a_node_that_was_only_named_the_first_known_incarnation_is_forgotten():
     """Spec N5. Jobs named the node, and this node never met it."""
     node = lone()
     named = node.table.intern(STRANGER.id)

@@ -133,7 +133,7 @@ def test_cluster_forget_removes_a_node():
     assert told(broker, "FORGET", ME.hex()) == b"-ERR I tried hard but I can't forget myself...\r\n"
 
 
-def test_reset_forgets_jobs_queues_and_nodes_but_not_our_id():
+def test_reset_forgets_jobs_queues_and_nodes_but_not_the_id_of_the_node():
     broker = make_broker()
     client = make_client(broker)
     add_node(broker, 2)

@@ -66,7 +66,7 @@ def test_the_doctor_gives_the_figures_of_each_event():
     assert "SLOWLOG GET" in text
 
 
-def test_the_doctor_speaks_of_what_happened_only():
+def test_the_doctor_mentions_only_what_happened():
     broker = make_broker(latency_monitor_threshold=10, slowlog_log_slower_than=-1, loglevel="debug")
     broker.stats.log_latency("jobs-processing", 20, 1)
     text = advice(broker)

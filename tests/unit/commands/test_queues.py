@@ -72,7 +72,7 @@ def test_qpeek_stops_at_a_megabyte(sign):
     assert len(ask(broker, client, "QPEEK", "q", sign * 10**12)) < REPLY_BYTES_MAX + 101_000
 
 
-def test_qstat_has_the_original_fields_in_their_order_and_ours_behind():
+def test_qstat_has_the_original_fields_in_their_order_and_new_ones_behind():
     broker, client, _ = start(2)
     node = add_node(broker)
     broker.queues[b"q"].interested[node] = 3

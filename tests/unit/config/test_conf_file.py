@@ -173,7 +173,7 @@ def variable_problems(**variables):
     return [(problem.source, problem.reason) for problem in caught.value.problems]
 
 
-def test_empty_lines_of_a_variable_are_passed_over():
+def test_empty_lines_of_a_variable_are_ignored():
     settings = environment(DISQUE_RENAME_COMMAND="debug x\n\nflush y\n", DISQUE_BIND=" ").settings
     assert settings.rename_command == (("debug", "x"), ("flush", "y"))
     assert settings.bind == environment().settings.bind

@@ -40,7 +40,7 @@ def told(broker: Broker) -> list[tuple[Any, ...]]:
     return [(line["event"], line["from_state"], line["to_state"], line["version"]) for line in lines]
 
 
-def test_the_usual_way_of_a_job_is_three_events():
+def test_a_job_that_is_added_delivered_and_acknowledged_has_three_events():
     """Spec E2."""
     broker, client = start()
     job_id = ask_parsed(broker, client, "ADDJOB", "q", "body", 0)

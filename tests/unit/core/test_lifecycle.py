@@ -231,7 +231,7 @@ def test_every_step_of_a_life_touches_the_job(step):
     assert broker.dirty == {job: False}
 
 
-def test_a_forgotten_job_is_gone_for_the_journal_if_that_knew_it():
+def test_a_forgotten_job_gets_a_gone_record_if_the_journal_had_it():
     broker = make_broker()
     broker.is_journaling = True
     lifecycle.forget(broker, hold(broker))

@@ -50,7 +50,7 @@ def test_a_set_survives_conversion_to_bytes_and_back(group):
 
 @settings(max_examples=100, deadline=None)
 @given(group=replica_sets)
-def test_the_others_are_all_but_us_by_id_and_always_the_same_tuple(group):
+def test_the_others_are_all_but_this_node_by_id_and_always_the_same_tuple(group):
     sets = make_sets()
     others = sets.others(sets.of(group))
     assert list(others) == sorted(set(group) - {ME}, key=lambda node: node.id)
@@ -137,7 +137,7 @@ def test_few_large_sets_are_bounded_like_many_small_ones(monkeypatch):
         assert sum(map(len, sets._unpacked)) <= 1_300 * 20
 
 
-def test_bytes_are_made_anew_when_our_id_changed():
+def test_the_bytes_of_sets_are_made_anew_when_the_id_of_the_node_changes():
     me = Node(b"\x01" * 20)
     sets = NodeSets(me, lambda node_id: me)
     assert sets.pack(sets.mine) == b"\x01" * 20

@@ -220,7 +220,7 @@ def test_the_last_base_counts_and_the_segment_of_the_one_before_is_stale():
     recount(broker)
 
 
-def test_an_end_with_another_base_shows_that_the_one_we_know_is_stale():
+def test_an_end_with_another_base_shows_that_the_known_one_is_stale():
     broker = make_broker(node_id=journal_files.NODE)
     restoring = Restoring(broker, journal_files.NODE)
     restoring.block(1, broker.wall_ms, 0, [[JOB, *bases()[:1]]])

@@ -79,7 +79,7 @@ def test_with_no_a_failed_fsync_at_the_end_of_a_segment_loses_nothing_either():
     assert [number for number, _ in read(disk)[0]][:3] == [1, 1, 2]
 
 
-def test_a_reserved_file_that_could_not_be_taken_is_not_in_the_way():
+def test_after_a_failed_use_of_the_reserved_file_the_next_file_has_another_name():
     """The file already has its new name, but its header can't be written. So the next file needs another name."""
     journal, disk = make(reserve_bytes=4096)
     wait(journal, disk, RETRY_MS + 20)

@@ -365,7 +365,7 @@ def test_keep_ids_are_simple_strings_in_addjob_and_jscan(broker, client):
     assert reply in ask(broker, client, "JSCAN", "BUSYLOOP")
 
 
-def test_keep_missing_things(broker, client):
+def test_keep_replies_about_missing_jobs_and_queues(broker, client):
     """SHOW of an unknown job is a nil bulk string. QSTAT of an unknown queue is a nil array."""
     assert ask(broker, client, "SHOW", DUMMY_ID) == b"$-1\r\n"
     assert ask(broker, client, "QSTAT", "nothing") == b"*-1\r\n"

@@ -216,7 +216,7 @@ streams = st.lists(good | good | bits, max_size=6).map(b"".join)
 @given(data=streams, cuts=st.lists(st.integers(0, 80), max_size=4))
 @example(data=encode(b"a") + b"*", cuts=[])
 @example(data=encode(b"a") + b"*1\r\n", cuts=[])
-def test_any_bytes_in_any_pieces_give_what_the_careful_way_gives(data, cuts):
+def test_any_bytes_in_any_pieces_are_parsed_as_by_the_reference_parser(data, cuts):
     """Bytes are fed whole, in a few pieces, and one by one.
 
     The request at the end shows whether the parser kept leftover bytes.

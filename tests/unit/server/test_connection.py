@@ -613,7 +613,7 @@ def test_the_connections_of_default_are_limited():
     serve(story)
 
 
-def test_the_short_way_checks_permissions():
+def test_the_fast_path_checks_permissions():
     """The fast path, for a single command that arrives in one piece, also checks permissions. Spec US4."""
 
     async def story(server):

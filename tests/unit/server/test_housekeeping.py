@@ -49,7 +49,7 @@ def test_the_current_timeout_applies_to_every_connection(monkeypatch):
     assert {limit for connection in connections for limit in connection.looks} == {5000}
 
 
-def test_rounds_go_on(monkeypatch):
+def test_housekeeping_rounds_are_repeated(monkeypatch):
     connection = Watched()
     seconds = chores_until(lambda: len(connection.looks) >= 3, monkeypatch, [connection])
     assert seconds >= 0.2
