@@ -672,7 +672,7 @@ SECTIONS: Final = (
                 "journal-cut",
                 WARNING,
                 "{what}: cut off, since the machine or the process died while they were written",
-                "The last record of the journal is not whole, as a crash leaves it.",
+                "The last block of the journal is incomplete, as a crash leaves it.",
                 NOTHING,
             ),
             Message(

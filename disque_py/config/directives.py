@@ -559,7 +559,7 @@ _JOURNAL: Final = Section(
             "aof-load-truncated",
             YES_NO,
             True,
-            "If the last record of the journal is torn, cut it off and start. With no, the node does not start.",
+            "If the last block of the journal is incomplete, cut it off and start. With no, the node does not start.",
             is_live=True,
         ),
         Directive(

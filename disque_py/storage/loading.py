@@ -156,7 +156,7 @@ class Loading:
             return
         if recovery.torn is not None:
             name, offset, count = recovery.torn
-            what = f"{name}: the last {count:,} bytes, from byte {offset} on, are no whole record"
+            what = f"{name}: the last {count:,} bytes, from byte {offset} on, are an incomplete block"
             if not self._may_truncate:
                 self._end(
                     f"{what}. Start with aof-load-truncated yes, or run `disque-check-journal repair`, to cut them off"

@@ -47,7 +47,7 @@ def test_an_interrupted_benchmark_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_time_that_is_over_is_told(tmp_path):
+def test_a_benchmark_that_exceeds_its_time_is_reported(tmp_path):
     """Rows that were measured before would be shown."""
     with start(tmp_path, "latency", "--quick", "--limit", "1") as process:
         assert "latency: not finished after 1 s" in process.communicate(timeout=60)[0]

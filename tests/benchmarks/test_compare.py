@@ -22,12 +22,12 @@ def test_a_row_that_one_version_does_not_have_is_left_out():
     assert [each.row for each in ratios([({"a": 1.0, "b": 1.0}, {"a": 2.0, "c": 1.0})])] == ["a"]
 
 
-def test_a_version_beside_itself_is_well(capfd):
+def test_a_version_compared_with_itself_passes(capfd):
     """The test is one small round. Figures of so few jobs may differ by a factor of two."""
     assert main(["-", "-", "--rounds", "1", "--quick", "--jobs", "200", "--most", "5"]) == 0
     assert "ADDJOB, one node" in capfd.readouterr().out
 
 
-def test_a_revision_that_git_does_not_have_is_told(capsys):
+def test_a_revision_that_git_does_not_have_is_reported(capsys):
     assert main(["no-such-revision"]) == CANNOT_RUN
     assert "git has no revision no-such-revision" in capsys.readouterr().err

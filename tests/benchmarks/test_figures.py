@@ -33,7 +33,7 @@ def test_a_percentile_is_the_nearest_rank(percent, wanted):
     assert percentile(range(1, 101), percent) == wanted
 
 
-def test_of_few_samples_the_worst_counts():
+def test_with_few_samples_a_percentile_is_the_worst():
     """Twenty samples can't show the worst of a hundred. The worst of the twenty is an honest estimate."""
     assert percentile([1.0] * 19 + [7.0], 99) == 7.0
     assert percentile([], 99) == 0.0
@@ -44,7 +44,7 @@ def test_the_newest_run_of_a_benchmark_is_read(results_path):
     assert read_results(results_path).rows["core"]["PING"]["ns"] == 20.0
 
 
-def test_quick_figures_are_passed_over_where_they_mean_too_little(results_path):
+def test_quick_figures_are_skipped_on_request(results_path):
     """The document needs the figures of a full run."""
     past = read_results(results_path, with_quick=False)
     assert past.rows["core"]["PING"]["ns"] == 10.0

@@ -43,7 +43,7 @@ def test_a_delivery_is_late_if_it_was_asked_for_after_the_ack(book):
         book.check()
 
 
-def test_an_at_most_once_job_may_come_once(book):
+def test_an_at_most_once_job_may_be_delivered_once(book):
     book.note_added(b"once", is_once=True)
     assert book.note_got(b"once", 1.0) == 1
     book.check()
@@ -52,6 +52,6 @@ def test_an_at_most_once_job_may_come_once(book):
         book.check()
 
 
-def test_a_revision_that_git_does_not_have_is_told(capsys):
+def test_a_revision_that_git_does_not_have_is_reported(capsys):
     assert main(["--revision", "no-such-revision"]) == CANNOT_BEGIN
     assert "git has no revision no-such-revision" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateways import add, until
 
 
-def test_moving_is_work_with_a_progress(gateway, queue):
+def test_moving_jobs_is_a_long_operation_with_progress(gateway, queue):
     add(gateway, queue, 2)
     work = gateway.post(f"/v1/queues/{queue}/move", {"to": f"{queue}-b"}).json
     assert until(lambda: gateway.get(f"/v1/operations/{work['id']}").json["state"] == "done")

@@ -13,7 +13,7 @@ def test_a_waiting_job_is_rescheduled_promoted_and_canceled(gateway, queue):
     assert gateway.post(f"/v1/jobs/{job}/cancel").json == {"changed": 1}
 
 
-def test_the_history_of_a_job_is_told_by_all_nodes(gateway, queue):
+def test_the_history_of_a_job_comes_from_all_nodes(gateway, queue):
     job = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).json["id"]
     gateway.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000})
     gateway.post(f"/v1/jobs/{job}/complete")

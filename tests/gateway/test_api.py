@@ -21,7 +21,7 @@ def taken(gateway, queue, **words):
     return gateway.post(f"/v1/queues/{queue}/dequeue", words).json["jobs"]
 
 
-def test_a_job_goes_through_its_life(gateway, queue):
+def test_a_job_is_added_delivered_and_acknowledged(gateway, queue):
     job_id = added(gateway, queue, meta={"tenant": "a"}, delay_ms=0)
     [job] = taken(gateway, queue, wait_ms=2000)
     assert (job["id"], job["body"], job["meta"], job["attempt"]) == (job_id, "b", {"tenant": "a"}, 1)
@@ -88,7 +88,7 @@ def test_jobs_are_completed_together(gateway, queue):
     assert gateway.post("/v1/jobs:complete", {"ids": ids}).json == {"changed": 3}
 
 
-def test_a_purge_wants_the_name_once_more(gateway, queue):
+def test_a_purge_needs_the_queue_name_as_confirmation(gateway, queue):
     added(gateway, queue)
     assert gateway.request("DELETE", f"/v1/queues/{queue}").json["code"] == "CONFIRM"
     reply = gateway.request("DELETE", f"/v1/queues/{queue}?confirm={queue}")
@@ -119,7 +119,7 @@ def test_a_caller_that_hangs_up_while_it_waits_takes_no_job(gateway, queue):
         ("/console/", "GET, POST"),
     ],
 )
-def test_a_wrong_method_is_answered_with_those_that_there_are(gateway, path, allow):
+def test_a_wrong_method_is_answered_with_the_allowed_ones(gateway, path, allow):
     """RFC 9110, section 15.5.6."""
     reply = gateway.request("PATCH", path)
     assert (reply.status, reply.headers["allow"]) == (405, allow)
@@ -159,12 +159,12 @@ def test_wrong_input_gets_a_problem_that_names_it(gateway, verb, path, value, st
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff", b"[" * 100_000, b'{"body": NaN}', b"null"])
-def test_a_body_that_is_no_json_is_refused(gateway, body):
+def test_a_body_that_is_not_json_is_refused(gateway, body):
     reply = gateway.post("/v1/queues/q/jobs", body=body, headers={"Content-Type": "application/json"})
     assert (reply.status, reply.json["code"]) == (400, "ERR")
 
 
-def test_json_needs_its_type(gateway):
+def test_json_needs_its_content_type(gateway):
     """Pages of other sites can send forms and plain text, but no JSON."""
     reply = gateway.post("/v1/queues/q/jobs", body=b'{"body":"b"}', headers={"Content-Type": "text/plain"})
     assert (reply.status, "content-type" in reply.text) == (400, True)
@@ -210,18 +210,18 @@ def test_a_base_path_is_in_front_of_all_paths(make_gateway, queue):
     assert gateway.get("/v1/queues").status == 404
 
 
-def test_it_lives_and_is_ready(gateway):
+def test_the_gateway_is_alive_and_ready(gateway):
     assert [gateway.get(path).status for path in ("/livez", "/readyz")] == [200, 200]
 
 
-def test_without_nodes_it_lives_and_is_not_ready(make_gateway):
+def test_without_nodes_the_gateway_is_alive_but_not_ready(make_gateway):
     gateway = make_gateway(url="disque://127.0.0.1:1/?patience=0.2")
     assert [gateway.get(path).status for path in ("/livez", "/readyz")] == [200, 503]
     reply: Reply = gateway.get("/v1/jobs/D-015ef0ef-djnn-iAXoyTWuipD8+yjDbcJ-05a1")
     assert (reply.status, reply.json["code"], "retry-after" in reply.headers) == (503, "NONODE", True)
 
 
-def test_metrics_are_those_of_the_nodes_and_its_own(gateway, queue):
+def test_metrics_include_those_of_the_nodes_and_of_the_gateway(gateway, queue):
     added(gateway, queue)
     deadline = time.monotonic() + 10
     while f'queue="{queue}"' not in (text := gateway.get("/metrics").text) and time.monotonic() < deadline:
@@ -230,7 +230,7 @@ def test_metrics_are_those_of_the_nodes_and_its_own(gateway, queue):
     assert 'disque_gateway_request_duration_seconds_count{code="OK",door="http",operation="enqueue"}' in text
 
 
-def test_nothing_is_kept_by_browsers_and_no_type_is_guessed(gateway):
+def test_browsers_are_told_to_cache_nothing_and_to_guess_no_type(gateway):
     headers = gateway.get("/v1/nodes").headers
     assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
     assert "server" not in headers

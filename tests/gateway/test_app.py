@@ -106,7 +106,7 @@ def test_without_a_login_every_page_leads_to_it(guarded):
     assert "dq_" not in visitor.get("login").text
 
 
-def test_a_wrong_token_is_told_and_a_logout_forgets(guarded):
+def test_a_wrong_token_is_reported_and_a_logout_ends_the_session(guarded):
     visitor = Visitor(guarded)
     reply = visitor.send("login", {"form": visitor.token("login"), "token": "dq_wrong"})
     assert (reply.status, "unknown" in reply.text) == (401, True)
@@ -126,7 +126,7 @@ def test_a_form_of_another_site_changes_nothing(gateway, visitor, queue, headers
     assert gateway.get(f"/v1/queues/{queue}").status == 404
 
 
-def test_a_page_can_not_send_its_visitor_elsewhere(visitor, queue):
+def test_a_page_cannot_send_its_visitor_elsewhere(visitor, queue):
     for back in ("//evil.example/", "https://evil.example/", "\\\\evil", "queues\r\nX: y", "/console//evil"):
         location = visitor.do("enqueue", queue=queue, body="b", back=back).headers["location"]
         assert location.startswith("/console/job?id=")
@@ -165,7 +165,7 @@ def test_text_that_producers_choose_is_never_markup(gateway, visitor, page):
         assert "49" not in text or "{{7*7}}" in text or page != "job"
 
 
-def test_selected_jobs_are_changed_after_a_look_at_their_number(gateway, visitor, queue):
+def test_selected_jobs_are_changed_after_their_number_is_confirmed(gateway, visitor, queue):
     jobs = [add(gateway, queue) for _ in range(3)]
     fields = {
         "form": visitor.token(),
@@ -297,7 +297,7 @@ def test_a_job_is_added_again_with_its_bytes_and_its_priority(gateway, visitor, 
     assert '<input name="priority" inputmode="numeric" value="">' in visitor.get(f"add?from={quote(plain)}").text
 
 
-def test_a_setting_that_is_emptied_is_off(gateway, visitor, queue):
+def test_emptying_a_setting_switches_it_off(gateway, visitor, queue):
     visitor.do("put_queue", queue=queue, dead_letter="letters", attempts="3", require_meta="a, b")
     page = visitor.get(f"queue?name={queue}").text
     assert 'name="require_meta" value="a, b"' in page
@@ -318,7 +318,7 @@ def test_a_queue_is_paused_in_the_list(gateway, visitor, queue):
     visitor.do("resume", queue=queue)
 
 
-def test_a_node_that_leaves_says_what_it_waits_for():
+def test_a_leaving_node_shows_what_it_waits_for():
     """Spec V5. The last of two nodes that leaves has no node to give its jobs to."""
     with testing.cluster(2) as cluster:
         with cluster.client() as client:
@@ -354,7 +354,7 @@ def test_a_live_part_is_a_part(visitor):
     assert "<html" in visitor.get("add?part=live").text
 
 
-def test_files_are_those_of_the_package(visitor):
+def test_static_files_come_from_the_package(visitor):
     assert visitor.get("static/x/console.css").headers["content-type"].startswith("text/css")
     for name in ("static/x/../app.py", "static/x/..%2fapp.py", "static/app.py", "static/"):
         assert visitor.get(name).status == 404

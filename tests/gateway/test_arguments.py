@@ -14,11 +14,11 @@ def test_an_unknown_field_is_refused_with_the_one_that_was_meant():
         arguments.of_json(BY_NAME["enqueue"], b'{"prioriti": 1}')
 
 
-def test_an_argument_that_is_null_was_not_given():
+def test_a_null_argument_counts_as_missing():
     assert arguments.of_json(BY_NAME["dequeue"], b'{"max": null}') == {}
 
 
-def test_a_required_argument_is_missed():
+def test_a_missing_required_argument_is_an_error():
     with pytest.raises(RefusedError, match="to is missing"):
         arguments.of_json(BY_NAME["move"], b"{}")
 

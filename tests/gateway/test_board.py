@@ -25,20 +25,20 @@ def test_a_queue_is_the_sum_of_all_nodes():
     assert (rows["q"].pending, rows["q"].oldest_ms, rows["q"].paused) == (5, 9, "in")
 
 
-def test_rates_are_since_the_picture_before_and_never_below_0():
+def test_rates_are_computed_from_the_previous_snapshot_and_never_negative():
     before = Picture(10.0, 0, [seen()], {"q": QueueRow("q", jobs_in=5, jobs_out=9)})
     now = Picture(12.0, 0, [seen()], {"q": QueueRow("q", jobs_in=9, jobs_out=1), "new": QueueRow("new", jobs_in=7)})
     set_rates(now, before)
     assert [(row.rate_in, row.rate_out) for row in now.queues.values()] == [(2.0, 0.0), (0.0, 0.0)]
 
 
-def test_a_majority_of_the_nodes_makes_it_ready():
+def test_the_gateway_is_ready_with_a_majority_of_the_nodes():
     assert Picture(nodes=[seen(), seen(), Seen("h:3", None)]).is_ready
     assert not Picture(nodes=[seen(), Seen("h:2", None), Seen("h:3", None)]).is_ready
     assert not Picture().is_ready
 
 
-def test_one_look_serves_all_viewers(nodes):
+def test_one_round_of_questions_serves_all_viewers(nodes):
     async def look():
         board = Board(make_options((nodes[0].address,), {}), 60)
         try:
@@ -52,7 +52,7 @@ def test_one_look_serves_all_viewers(nodes):
     assert {id(picture) for picture in pictures} == {id(later)}
 
 
-def test_a_viewer_gets_the_picture_before_while_a_look_is_under_way(nodes):
+def test_a_viewer_gets_the_previous_snapshot_while_a_new_one_is_made(nodes):
     async def look():
         board = Board(make_options((nodes[0].address,), {}), 60)
         try:

@@ -88,7 +88,7 @@ def test_a_page_can_be_used_by_all_on_any_screen(browser, shop, name):
     page.close()
 
 
-def test_live_parts_follow_and_rest_while_rows_are_selected(browser, shop):
+def test_live_parts_update_but_not_while_rows_are_selected(browser, shop):
     gateway, _ = shop
     page = browser.new_page()
     page.goto(f"{gateway.address}/console/queues?match=live")
@@ -122,7 +122,7 @@ def test_a_job_is_canceled_with_a_few_clicks(browser, shop):
     page.close()
 
 
-def test_a_form_of_another_site_can_not_change_anything(browser, shop, tmp_path):
+def test_a_form_of_another_site_cannot_change_anything(browser, shop, tmp_path):
     gateway, _ = shop
     page = browser.new_page()
     page.goto(f"{gateway.address}/console/")
@@ -139,7 +139,7 @@ def test_a_form_of_another_site_can_not_change_anything(browser, shop, tmp_path)
     page.close()
 
 
-def test_it_works_without_javascript(browser, shop):
+def test_the_console_works_without_javascript(browser, shop):
     gateway, job = shop
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -14,6 +14,6 @@ def test_a_history_of_one_or_none_is_drawn():
     assert points([0]) == "0.0,27.0"
 
 
-def test_the_chart_is_told_in_words():
+def test_a_chart_has_a_description_in_words():
     assert words([1, 7, 3]) == "from 1 to 3, at most 7"
     assert words([]) == "no history yet"

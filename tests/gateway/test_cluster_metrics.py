@@ -92,7 +92,7 @@ def test_every_transition_is_counted_and_copies_are_not(measured, nodes, queue):
     assert value(measured, "disque_jobs_expired_total", queue=f"{queue}-ttl") == 1
 
 
-def test_a_job_that_goes_through_two_nodes_is_one(measured, nodes, queue):
+def test_a_job_that_goes_through_two_nodes_counts_once(measured, nodes, queue):
     """The job is added on one node and fetched from another."""
     with nodes[0].client(discover=False) as producer, nodes[1].client(discover=False, follow=False) as consumer:
         producer.add_job(queue, b"", replicate=2)
@@ -136,7 +136,7 @@ def test_a_slow_reader_of_events_is_seen(measured, nodes, queue):
     assert until(lambda: (value(measured, "disque_event_reader_lag_events", reader=reader) or 0) >= 4)
 
 
-def test_the_gateway_s_own_readers_have_names(measured, nodes):
+def test_the_readers_of_the_gateway_itself_have_names(measured, nodes):
     found = [labels["reader"] for labels, _ in samples(measured)["disque_event_reader_lag_events"]]
     assert len([name for name in found if name.endswith(f"-{measured.settings.listen.port}")]) == len(nodes)
 
@@ -208,7 +208,7 @@ def check_every_metric(gateway):
     assert until(lambda: wanted <= families()), wanted - families()
 
 
-def test_prometheus_own_tool_finds_nothing_to_mend(measured, queue):
+def test_promtool_reports_no_problem(measured, queue):
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed")
     add(measured, queue)
@@ -217,7 +217,7 @@ def test_prometheus_own_tool_finds_nothing_to_mend(measured, queue):
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_queues_beyond_the_limit_are_one(make_gateway):
+def test_queues_beyond_the_limit_are_counted_as_one(make_gateway):
     with testing.node() as node, node.client() as client:
         small = make_gateway(node.url, metrics_max_queues=2)
         assert until(lambda: "disque_event_reader_lag_events" in samples(small))
@@ -234,7 +234,7 @@ def test_queues_beyond_the_limit_are_one(make_gateway):
         assert len({labels["queue"] for labels, _ in samples(small)[added]} - {"_other"}) <= 2
 
 
-def test_events_may_be_left_alone(make_gateway, nodes, queue):
+def test_reading_events_can_be_switched_off(make_gateway, nodes, queue):
     quiet = make_gateway(metrics_events="no")
     add(quiet, queue)
     assert value(quiet, "disque_jobs_added_total") is None

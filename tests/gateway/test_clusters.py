@@ -61,7 +61,7 @@ def test_grpc_chooses_by_its_metadata(both):
     rpc.close()
 
 
-def test_the_console_has_a_switch_and_its_links_hold_the_cluster(both):
+def test_the_console_has_a_cluster_selector_and_links_keep_the_cluster(both):
     visitor = Visitor(both)
     visitor.send("login", {"form": visitor.token("login"), "token": "dq_all"})
     page = visitor.get("queues").text

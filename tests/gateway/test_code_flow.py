@@ -53,7 +53,7 @@ def test_a_person_logs_in_at_the_issuer(visitor, issuer):
     assert visitor.get("audit").status == 403
 
 
-def test_an_answer_counts_once_and_only_in_the_browser_that_began(visitor, issuer):
+def test_a_login_is_completed_once_and_only_in_the_browser_that_began_it(visitor, issuer):
     address = way_back(visitor.get("oidc"))
     assert Visitor(visitor.gateway).get(address).status == 403
     assert visitor.get(address.replace("state=", "state=x")).status == 403
@@ -68,5 +68,5 @@ def test_a_refusal_of_the_issuer_is_shown(visitor):
     assert (reply.status, "&lt;script&gt;" in reply.text) == (401, True)
 
 
-def test_without_an_issuer_there_is_no_such_page(gateway):
+def test_without_an_issuer_there_is_no_login_page_for_it(gateway):
     assert Visitor(gateway).get("oidc").status == 404

@@ -46,7 +46,7 @@ def test_a_new_token_comes_with_its_entry():
     assert (found.name, str(found.grants[0]), found.expires is not None) == ("billing", "produce:mail-*", True)
 
 
-def test_it_serves_until_it_is_told_to_end(nodes, tmp_path):
+def test_the_gateway_serves_until_it_gets_a_signal(nodes, tmp_path):
     conf = tmp_path / "gateway.conf"
     conf.write_text(f"listen 127.0.0.1:{free_port()}\ngrpc-listen ''\nurl {nodes.url}\n")
     words = [sys.executable, "-m", "disque_py.gateway.command", str(conf)]

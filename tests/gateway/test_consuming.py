@@ -85,7 +85,7 @@ def test_a_failed_message_comes_again_with_its_reason(rpc, queue, consume):
     assert rpc("GetMessage", id=message.id).message.error == "why"
 
 
-def test_a_stream_that_waits_hears_of_new_messages(rpc, queue, consume):
+def test_a_waiting_stream_gets_new_messages(rpc, queue, consume):
     consumer = consume(queue, 1)
     time.sleep(0.3)
     message_id = rpc("Enqueue", queue=queue).id
@@ -107,7 +107,7 @@ def test_the_first_request_names_the_queue(rpc):
         next(answers)
 
 
-def test_settlements_of_many_requests_share_their_way(rpc, queue, consume):
+def test_settlements_of_many_requests_are_sent_together(rpc, queue, consume):
     """Each settlement is answered once, whichever request has it. The stream ends after the last answer."""
     ids = {rpc("Enqueue", queue=queue).id for _ in range(30)}
     consumer = consume(queue, 30)
@@ -120,7 +120,7 @@ def test_settlements_of_many_requests_share_their_way(rpc, queue, consume):
     assert (depth.pending, depth.running) == (0, 0)
 
 
-def test_settlements_before_a_wrong_one_count(rpc, queue, consume):
+def test_settlements_before_an_invalid_one_take_effect(rpc, queue, consume):
     rpc("Enqueue", queue=queue)
     consumer = consume(queue, 1)
     [message] = consumer.messages(1)
@@ -132,7 +132,7 @@ def test_settlements_before_a_wrong_one_count(rpc, queue, consume):
     assert (depth.pending, depth.running) == (0, 0)
 
 
-def test_a_message_whose_lease_was_over_is_settled_without_harm(rpc, queue, consume):
+def test_settling_a_message_after_its_lease_does_no_harm(rpc, queue, consume):
     """Another consumer has got the job in the meantime, and keeps it."""
     rpc("Enqueue", queue=queue, lease_ms=1000)
     late = consume(queue, 1)

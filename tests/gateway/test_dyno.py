@@ -34,7 +34,7 @@ def test_the_largest_priority_fits():
     assert (PRIORITY_MAX + 1) * STEP < INT_MAX
 
 
-def test_a_message_is_there_once(gateway, queue):
+def test_a_message_exists_once(gateway, queue):
     push(gateway, queue, {"id": "a"}, {"id": "a"})
     assert gateway.get(f"/dyno/{queue}/size").json == 1
     assert gateway.post(f"/dyno/{queue}/ensure", {"id": "a"}).json is False
@@ -50,7 +50,7 @@ def test_a_timeout_delays_and_can_be_changed(gateway, queue):
     assert gateway.post(f"/dyno/{queue}/timeout/a?timeout=60000").json is True
 
 
-def test_messages_are_looked_at_removed_and_cleared(gateway, queue):
+def test_messages_are_peeked_at_removed_and_cleared(gateway, queue):
     push(gateway, queue, {"id": "a"}, {"id": "b"}, {"id": "c"})
     assert [each["id"] for each in gateway.get(f"/dyno/{queue}/peek?count=2").json] == ["a", "b"]
     assert gateway.request("DELETE", f"/dyno/{queue}/remove/a").json is True
@@ -79,7 +79,7 @@ def test_wrong_input_is_refused(gateway, queue, verb, path, value, status):
     assert gateway.request(verb, f"/dyno/{queue}/{path}", value).status == status
 
 
-def test_roles_hold_here_as_well(make_gateway, tmp_path):
+def test_roles_apply_to_the_dyno_interface(make_gateway, tmp_path):
     from disque_py.gateway.access_file import token_entry
 
     path = tmp_path / "access.toml"

@@ -77,7 +77,7 @@ def test_a_reader_that_comes_back_with_its_place_misses_nothing(gateway, queue, 
     assert [again.next()[1]["job_id"] for _ in missed] == missed
 
 
-def test_a_reader_that_goes_before_its_first_event_has_a_place(gateway, queue, stream):
+def test_a_reader_that_leaves_before_its_first_event_has_a_place(gateway, queue, stream):
     reader = stream(f"?queue={queue}&event=added")
     name, _, reader.place = reader.answer.readline().decode().rstrip("\n").partition(": ")
     assert name == "id"
@@ -106,14 +106,14 @@ def test_the_end_of_a_stream_is_counted(gateway, stream):
     assert service._streams == {}
 
 
-def test_a_place_is_text_and_back():
+def test_a_place_survives_conversion_to_text_and_back():
     place = {"a": 5, "b": 0}
     assert parse_place(place_text(place)) == place
     assert parse_place("") == {}
 
 
 @pytest.mark.parametrize("text", ["a", "a:", ":5", "a:-1", "a:b", "a:" + "9" * 30])
-def test_a_place_that_is_none_is_refused(text):
+def test_an_invalid_place_is_refused(text):
     with pytest.raises(RefusedError, match="place"):
         parse_place(text)
 
@@ -149,7 +149,7 @@ class NoNodes:
         return Hello(1, "a", [])
 
 
-def test_a_reader_that_goes_while_an_event_comes_is_gone():
+def test_a_reader_that_leaves_while_an_event_arrives_is_removed():
     """The cancellation is not lost. So the stream ends, and no longer counts towards `streams-max`."""
 
     async def follow(feed):
@@ -172,6 +172,6 @@ def test_a_reader_that_goes_while_an_event_comes_is_gone():
     assert asyncio.run(read())
 
 
-def test_a_question_for_the_headers_of_a_stream_opens_none(gateway):
+def test_a_head_request_for_a_stream_opens_no_stream(gateway):
     assert gateway.request("HEAD", "/v1/events").status in (200, 405)
     assert until(lambda: gateway.gateway.service._streams == {})

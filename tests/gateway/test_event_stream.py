@@ -35,7 +35,7 @@ def test_a_quiet_stream_moves_the_place_and_stays_open():
     assert "id: a:9\n: no news\n\n" in text_of(Part("a:9", []))
 
 
-def test_lost_events_are_told():
+def test_lost_events_are_reported():
     assert 'event: trimmed\ndata: {"first":7}\n\n' in text_of(Part("a:7", [], "trimmed", {"first": 7}))
 
 

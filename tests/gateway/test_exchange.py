@@ -30,14 +30,14 @@ def test_a_body_comes_in_parts():
     assert asyncio.run(exchange(part(b"a", True), part(b"b")).body(2, "x")) == b"ab"
 
 
-def test_a_body_above_the_limit_is_refused_before_it_is_all_there():
+def test_a_body_above_the_limit_is_refused_before_it_has_arrived():
     with pytest.raises(RefusedError, match=r"2 bytes \(x\)"):
         asyncio.run(exchange(part(b"abc", True)).body(2, "x"))
     with pytest.raises(RefusedError, match="x"):
         asyncio.run(exchange(headers=[(b"content-length", b"3")]).body(2, "x"))
 
 
-def test_a_caller_that_hangs_up_in_the_middle_is_gone():
+def test_a_caller_that_hangs_up_within_its_request_is_noticed():
     with pytest.raises(CallerGoneError):
         asyncio.run(exchange(part(b"a", True), {"type": "http.disconnect"}).body(9, "x"))
 
@@ -73,5 +73,5 @@ def test_a_refusal_is_a_problem_with_its_headers():
     assert ("retry-after", "1") in problem_answer(RefusedError("NOREPL", "x")).headers
 
 
-def test_a_head_has_the_length():
+def test_a_response_to_head_has_the_length():
     assert (b"content-length", b"2") in json_answer({}).head()["headers"]

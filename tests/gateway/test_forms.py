@@ -10,11 +10,11 @@ from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError
 
 
-def test_a_field_that_is_empty_was_not_given():
+def test_an_empty_field_counts_as_missing():
     assert form_args("enqueue", {"queue": ["q"], "body": [""], "priority": [""]}) == {"queue": "q", "body": ""}
 
 
-def test_fields_are_checked_as_everywhere():
+def test_fields_of_forms_are_checked_like_those_of_other_requests():
     with pytest.raises(RefusedError, match="priority"):
         form_args("enqueue", {"queue": ["q"], "priority": ["high"]})
     with pytest.raises(RefusedError, match="to is missing"):
@@ -22,7 +22,7 @@ def test_fields_are_checked_as_everywhere():
 
 
 @pytest.mark.parametrize("name", ["dequeue", "watch_events", "no_such", ""])
-def test_only_what_pages_offer_can_be_done(name):
+def test_forms_accept_only_operations_that_pages_offer(name):
     with pytest.raises(RefusedError) as caught:
         form_args(name, {})
     assert caught.value.code == "NOTFOUND"
@@ -32,7 +32,7 @@ def test_pages_offer_changes_only():
     assert all(BY_NAME[name].changes for name in OFFERED)
 
 
-def test_a_number_is_confirmed():
+def test_a_large_number_of_jobs_must_be_confirmed():
     jobs = Filter("q", "pending", {}, "", None)
     many = Bulk("cancel", jobs, "", [], 101)
     check_number(many, "101", "101")

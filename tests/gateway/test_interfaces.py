@@ -241,7 +241,7 @@ def test_a_caller_whose_certificate_has_no_entry_is_refused(interfaces):
     assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_a_caller_without_a_certificate_can_not_connect(interfaces):
+def test_a_caller_without_a_certificate_cannot_connect(interfaces):
     context = ssl.create_default_context(cafile=str(interfaces.authority_file))
     with pytest.raises((ssl.SSLError, ConnectionError)):
         interfaces.gateway.request("GET", "/livez", tls=context)

@@ -20,7 +20,7 @@ def channel(gateway):
 
 
 @pytest.mark.parametrize("service", ["", QUEUES, SCALER])
-def test_health_is_told(channel, service):
+def test_the_health_service_reports_the_state(channel, service):
     answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 

@@ -27,7 +27,7 @@ def test_a_user_of_the_broker_logs_in_with_its_password(make_gateway, closed_nod
     assert (reply.status, reply.json["code"]) == (401, "WRONGPASS")
 
 
-def test_an_address_that_fails_too_often_has_to_wait(make_gateway, closed_node):
+def test_an_address_with_too_many_failed_logins_has_to_wait(make_gateway, closed_node):
     gateway = make_gateway(url=closed_node.url, broker_users="yes")
     found = [gateway.get("/v1/queues", login=basic("", "wrong")).status for _ in range(7)]
     assert found == [401] * 5 + [429] * 2

@@ -27,11 +27,11 @@ def test_bodies_refuse_further_fields():
     assert body["additionalProperties"] is False
 
 
-def test_it_names_the_base_path_and_the_logins():
+def test_the_openapi_description_names_the_base_path_and_the_logins():
     assert FOUND["openapi"].startswith("3.1")
     assert (FOUND["servers"], len(FOUND["security"])) == ([{"url": "/mq"}], 2)
     assert "security" not in document("", has_logins=False)
 
 
-def test_it_is_served(gateway):
+def test_the_openapi_description_is_served(gateway):
     assert gateway.get("/v1/openapi.json").json == document("", has_logins=False)

@@ -20,7 +20,7 @@ from disque_py.gateway.problems import RefusedError
         (QueueRow("q", pending=5, running=1, oldest_ms=120_000), ["oldest 2 min"]),
     ],
 )
-def test_trouble_is_told_in_words(row, words):
+def test_problems_are_described_in_words(row, words):
     assert trouble_of(row) == words
 
 
@@ -48,5 +48,5 @@ def test_metadata_are_pairs():
         where_of(["x"])
 
 
-def test_the_menu_has_pages_only():
+def test_every_entry_of_the_menu_is_a_page():
     assert {name for name, _, _ in MENU} <= set(PAGES)

@@ -46,7 +46,7 @@ def test_a_held_write_is_never_lost():
     assert writer.is_closing()
 
 
-def test_answers_without_a_body_are_whole(gateway):
+def test_answers_without_a_body_are_complete(gateway):
     assert (gateway.request("HEAD", "/livez").status, gateway.request("HEAD", "/livez").text) == (200, "")
 
 

@@ -31,7 +31,7 @@ def test_every_call_has_a_method():
     assert [each.name for each in methods(QUEUES) if not hasattr(queues.Queues, snake(each.name))] == []
 
 
-def test_a_message_goes_through_its_life(rpc, queue):
+def test_a_message_is_added_delivered_and_acknowledged(rpc, queue):
     message_id = rpc("Enqueue", queue=queue, payload=b"\xff\0", metadata={"a": "b"}, priority=5).id
     [message] = rpc("Dequeue", queue=queue, wait_ms=2000).messages
     assert (message.id, message.payload, dict(message.metadata), message.attempt) == (

@@ -12,7 +12,7 @@ def test_every_operation_and_argument_is_on_the_page():
     assert [each.name for row in TABLE for each in row.arguments if f"<code>{each.name}</code>" not in text] == []
 
 
-def test_it_needs_nothing_from_outside(gateway):
+def test_the_reference_page_loads_nothing_from_other_sites(gateway):
     reply = gateway.get("/docs")
     assert "http://" not in reply.text.replace("http://127", "")
     assert "<script" not in reply.text

@@ -22,7 +22,7 @@ def keda(gateway):
     client.close()
 
 
-def test_the_jobs_of_a_queue_are_the_figure(gateway, keda, queue):
+def test_the_figure_is_the_number_of_jobs_in_the_queue(gateway, keda, queue):
     words = {"queue": queue, "jobsPerReplica": "2", "activation": "1", "oldestAgeSeconds": "30"}
     assert not keda("IsActive", scalerMetadata=words).result
     for _ in range(3):

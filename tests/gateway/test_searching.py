@@ -114,7 +114,7 @@ def test_a_search_by_metadata_or_reason_needs_the_role_bodies(make_gateway, queu
     assert gateway.post(path, {"older_ms": 5}, login="Bearer dq_reader").status == 200
 
 
-def test_work_is_of_the_gateway_that_began_it(gateway, queue):
+def test_an_operation_belongs_to_the_gateway_that_began_it(gateway, queue):
     filled(gateway, queue, 1)
     work = gateway.post(f"/v1/queues/{queue}/jobs:change", {"action": "cancel"}).json
     assert work["id"] in {each["id"] for each in gateway.get("/v1/operations").json["operations"]}

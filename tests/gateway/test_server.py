@@ -56,7 +56,7 @@ def test_a_certificate_that_changes_is_noticed(make_gateway, certificate, monkey
     assert until(is_new)
 
 
-def test_an_authority_that_is_replaced_opens_nothing_any_more(make_gateway, tmp_path):
+def test_certificates_of_a_replaced_authority_are_refused(make_gateway, tmp_path):
     """An OpenSSL context never forgets an authority, so the gateway has to make a new context."""
     old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
     cert, key = old.sign("localhost")
@@ -107,8 +107,8 @@ def test_when_a_node_is_killed_jobs_go_on_and_none_is_lost(queue):
             gateway.close()
 
 
-def test_jobs_of_a_gateway_that_is_killed_come_back(nodes, make_gateway, queue):
-    """A shutdown gives back undelivered jobs. After a crash, jobs come back when their leases end."""
+def test_jobs_that_a_stopped_gateway_delivered_come_back_when_their_leases_end(nodes, make_gateway, queue):
+    """The caller never acknowledged the job. `test_killed.py` kills gateways."""
     first = make_gateway()
     first.post(f"/v1/queues/{queue}/jobs", {"body": "b", "retry_ms": 500})
     assert len(first.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000}).json["jobs"]) == 1

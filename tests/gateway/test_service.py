@@ -56,7 +56,7 @@ def test_a_role_opens_what_it_names_on_its_queues_and_nothing_else(guarded, jobs
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_waiting_for_a_job_and_following_events_have_roles_too(guarded, jobs, role):
+def test_waiting_for_a_job_and_following_events_need_roles_too(guarded, jobs, role):
     login = f"Bearer {SECRETS[role]}"
     waited = guarded.get(f"/v1/jobs/{jobs['perm']}/wait?timeout_ms=1", login=login)
     assert (waited.status != 403) == ("read" in ALLOWED[role])
@@ -80,7 +80,7 @@ def test_bodies_need_their_role(guarded):
     assert not {"body", "meta", "error"} & job.keys()
 
 
-def test_metadata_can_not_be_guessed_by_a_filter(guarded):
+def test_metadata_cannot_be_guessed_by_a_filter(guarded):
     assert guarded.get("/v1/queues/perm/jobs?where=a:b", login="Bearer dq_read").status == 403
     assert guarded.get("/v1/queues/perm/depth?where=a:b", login="Bearer dq_read").status == 403
 
@@ -93,7 +93,7 @@ def test_lists_have_only_what_the_role_covers(guarded):
     assert {name for name in names if not name.startswith("perm")} == set()
 
 
-def test_moving_needs_the_role_on_both_queues(guarded):
+def test_moving_a_job_needs_the_role_on_both_queues(guarded):
     reply = guarded.post("/v1/queues/perm/move", {"to": "other"}, login="Bearer dq_operate")
     assert (reply.status, "'other'" in reply.text) == (403, True)
     change = {"action": "move", "to": "other", "status": "errored"}
@@ -113,7 +113,7 @@ def test_changes_and_refusals_are_audited(guarded):
     assert ("token:read", "pause", "NOPERM") in found
 
 
-def test_the_simultaneous_streams_of_a_principal_are_limited(guarded):
+def test_the_number_of_streams_that_a_principal_has_open_is_limited(guarded):
     service = guarded.gateway.service
     someone = Principal("someone", (grant_of("bodies"),), client=None)
     for _ in range(service.settings.streams_max):
@@ -126,5 +126,5 @@ def test_the_simultaneous_streams_of_a_principal_are_limited(guarded):
     service.close_stream(someone)
 
 
-def test_every_operation_was_asked():
+def test_every_operation_was_requested():
     assert {row.name for row in ASKED} | {"watch_events"} == set(BY_NAME)

@@ -19,7 +19,7 @@ def test_a_login_is_kept_in_a_cookie_that_no_script_can_read():
 
 
 @pytest.mark.parametrize("headers", [{"sec-fetch-site": "same-origin"}, {"origin": "http://h:1", "host": "H:1"}])
-def test_a_form_of_our_pages_is_taken(headers):
+def test_a_form_of_the_console_is_accepted(headers):
     Session(WORDS).check_form(TOKEN, headers)
 
 
@@ -44,5 +44,5 @@ def test_any_other_form_is_refused(cookies, token, headers):
 
 
 @pytest.mark.parametrize("header", ["disque-login=\xff", "a=b; =", ";;;", "disque-login=!!!"])
-def test_cookies_that_can_not_be_read_are_none(header):
+def test_a_cookie_that_cannot_be_read_is_ignored(header):
     assert Session(header).authorization == ""

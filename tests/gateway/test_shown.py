@@ -34,6 +34,6 @@ def test_a_body_is_shown_in_hexadecimal():
     assert shown.hexdump(b"x" * 5000).endswith("904 more bytes")
 
 
-def test_json_is_indented_and_anything_else_is_none():
+def test_json_is_indented_and_anything_else_is_not_json():
     assert shown.pretty('{"a":1}') == '{\n  "a": 1\n}'
     assert [shown.pretty(text) for text in ("", "5", "{", "[" * 100_000)] == [""] * 4

@@ -19,33 +19,33 @@ def meta_of(nodes, queue):
         return client.get_job(queue, timeout_ms=5_000, withmeta=True).meta
 
 
-def test_http_passes_it_on(gateway, nodes, queue):
+def test_http_passes_the_trace_context_on(gateway, nodes, queue):
     reply = gateway.request("POST", f"/v1/queues/{queue}/jobs", {"body": "b", "meta": {"a": "b"}}, headers=HEADERS)
     assert reply.status == 201
     assert meta_of(nodes, queue) == {"a": "b"} | PAIRS
 
 
-def test_a_batch_passes_it_on(gateway, nodes, queue):
+def test_a_batch_passes_the_trace_context_on(gateway, nodes, queue):
     kind = {"Content-Type": "application/x-ndjson"}
     path = f"/v1/queues/{queue}/jobs:batch"
     assert gateway.request("POST", path, body=b'{"body":"b"}\n', headers=HEADERS | kind).status == 200
     assert meta_of(nodes, queue) == PAIRS
 
 
-def test_a_context_in_the_job_s_metadata_wins(gateway, nodes, queue):
+def test_a_context_in_the_metadata_of_the_job_wins(gateway, nodes, queue):
     own = "00-" + 32 * "1" + "-" + 16 * "1" + "-00"
     words = {"body": "b", "meta": {"traceparent": own}}
     assert gateway.request("POST", f"/v1/queues/{queue}/jobs", words, headers=HEADERS).status == 201
     assert meta_of(nodes, queue) == {"traceparent": own}
 
 
-def test_a_header_that_can_not_be_read_changes_nothing(gateway, nodes, queue):
+def test_a_header_that_cannot_be_read_changes_nothing(gateway, nodes, queue):
     headers = {"traceparent": "nonsense"}
     assert gateway.request("POST", f"/v1/queues/{queue}/jobs", {"body": "b"}, headers=headers).status == 201
     assert not meta_of(nodes, queue)
 
 
-def test_grpc_passes_it_on(gateway, nodes, queue):
+def test_grpc_passes_the_trace_context_on(gateway, nodes, queue):
     rpc = RpcClient(gateway)
     rpc.metadata = tuple(HEADERS.items())
     rpc("Enqueue", queue=queue, payload=b"b")
@@ -53,7 +53,7 @@ def test_grpc_passes_it_on(gateway, nodes, queue):
     assert meta_of(nodes, queue) == PAIRS
 
 
-def test_dyno_queues_paths_pass_it_on(gateway, nodes, queue):
+def test_paths_of_dyno_queues_pass_the_trace_context_on(gateway, nodes, queue):
     path = f"/dyno/{queue}/push"
     assert gateway.request("POST", path, [{"id": "m", "payload": "b"}], headers=HEADERS).status == 200
     found = meta_of(nodes, queue)

@@ -15,7 +15,7 @@ def begin(works, change, count=3):
     return works.begin("cancel", "q", "ann", [[str(number)] for number in range(count)], change)
 
 
-def test_a_work_counts_the_jobs_that_it_changed_and_those_that_it_left_out():
+def test_a_long_operation_counts_changed_and_skipped_jobs():
     async def change(part):
         return int(part != ["1"])
 
@@ -31,7 +31,7 @@ def test_a_work_counts_the_jobs_that_it_changed_and_those_that_it_left_out():
     assert works.stop(work) is False
 
 
-def test_a_caller_who_lost_the_permission_ends_the_work():
+def test_a_long_operation_ends_when_its_caller_loses_the_permission():
     async def change(part):
         raise ReplyError("NOPERM this user has no permissions")
 
@@ -43,7 +43,7 @@ def test_a_caller_who_lost_the_permission_ends_the_work():
     assert asyncio.run(run()).state == "aborted"
 
 
-def test_a_work_is_stopped_where_it_is_and_their_number_is_bounded():
+def test_a_long_operation_can_be_stopped_and_their_number_is_limited():
     async def change(part):
         await asyncio.sleep(3600)
 

@@ -25,7 +25,7 @@ def test_a_certificate_has_names_of_each_kind(tmp_path):
     assert found.ends > time.time()
 
 
-def test_what_is_no_certificate_has_no_names():
+def test_bytes_that_are_not_a_certificate_have_no_names():
     assert of_pem(b"none") is None
     assert of_der(b"none") is None
 

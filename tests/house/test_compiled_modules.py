@@ -44,7 +44,7 @@ def test_no_module_outside_these_folders_claims_to_stay_python(build, modules):
     assert [m.name for m in elsewhere if build.STAYS_PYTHON.search(m.text)] == []
 
 
-def test_a_mark_in_other_words_would_be_no_mark(build, modules):
+def test_a_mark_in_other_words_is_not_recognized(build, modules):
     """setup.py would compile a module whose comment has other words, and mypyc would refuse the whole build."""
     said = [m for m in modules if re.search(r"^# .*\bstays python\b", m.text, re.MULTILINE | re.IGNORECASE)]
     assert [m.name for m in said if not build.STAYS_PYTHON.search(m.text)] == []

@@ -70,3 +70,11 @@ def test_the_page_of_users_has_the_categories_of_the_table(root):
     text = (root / "docs/users.md").read_text(encoding="utf-8")
     assert "`addjob`" in text
     assert categories_in_step(text) == text
+
+
+def test_every_place_for_figures_has_a_table(root):
+    """After a run of a new benchmark: python tests/benchmarks/document.py <results file>."""
+    text = (root / "docs/performance.md").read_text(encoding="utf-8")
+    places = re.findall(r"^<!-- figures: (\S+) -->\n(.*?)<!-- end -->$", text, re.DOTALL | re.MULTILINE)
+    assert places
+    assert [name for name, table in places if len(re.findall(r"^\|", table, re.MULTILINE)) < 3] == []

@@ -75,5 +75,5 @@ def test_no_module_repeats_a_part_of_the_format_of_events(modules):
         'head = struct.Struct("<IIQQ")',
     ],
 )
-def test_a_copy_is_found(text):
+def test_a_repeated_part_of_the_format_is_found(text):
     assert list(repetitions("some.py", ast.parse(text)))

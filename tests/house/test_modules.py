@@ -53,7 +53,7 @@ def is_declaration(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return all(isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) for line in function.body)
 
 
-def test_a_protocol_without_bodies_is_no_code():
+def test_a_protocol_without_bodies_is_not_code():
     """Modules such as ports.py only declare, so there is nothing to test in them."""
     assert not has_code(ast.parse('class P:\n    def f(self) -> int:\n        """Say."""\n    def g(self): ...\n'))
     assert has_code(ast.parse("def f():\n    return 1\n"))

@@ -124,12 +124,12 @@ def findings() -> list[Finding]:
     return [found for path in sorted({*paths}) if path.name != "test_prose.py" for found in findings_in(path)]
 
 
-def test_sentences_have_a_subject_with_a_name(findings):
+def test_sentences_begin_with_a_named_subject(findings):
     """This checks every file of the checkout."""
     assert findings == []
 
 
-def test_comments_of_scenarios_are_read(tmp_path):
+def test_comments_of_scenarios_are_checked_too(tmp_path):
     """Each block of comments is a text. The conversation below it is not."""
     path = tmp_path / "story.txt"
     path.write_text("# A story.\n\n# One node\n# answers.\ncluster a b\n", encoding="utf-8")
@@ -151,6 +151,6 @@ def test_comments_of_scenarios_are_read(tmp_path):
         ("Replies wait (spec P1). The driver\nknows what to do.", 0),
     ],
 )
-def test_each_habit_is_found(text, count):
+def test_each_forbidden_habit_is_found(text, count):
     """Other sentences give no finding."""
     assert len(list(habits_of(text))) == count

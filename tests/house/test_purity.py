@@ -46,7 +46,7 @@ def test_pure_modules_do_not_call_the_outside_through_builtins(modules):
     assert found == []
 
 
-def test_chance_is_handed_in(modules):
+def test_modules_use_only_the_generator_that_they_are_given(modules):
     """`random.Random` may be named as a type. A module may not make a generator, or use the module's functions."""
     assert [f"{module.name}:{line}" for module in pure(modules) for line in own_chance(module.tree)] == []
 

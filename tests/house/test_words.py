@@ -43,17 +43,17 @@ def lines(root):
     return found
 
 
-def test_no_path_of_one_machine(lines):
+def test_the_project_has_no_path_of_one_machine(lines):
     """A path that exists on one machine only is of no use elsewhere."""
     assert [place for place, line in lines if MACHINE_PATHS.search(line) and "test_words.py" not in place] == []
 
 
-def test_no_word_about_how_it_was_made(lines):
+def test_the_project_does_not_mention_how_it_was_made(lines):
     """Readers want to know what the project does."""
     assert [place for place, line in lines if WORDS.search(line)] == []
 
 
-def test_nothing_is_left_for_later(lines):
+def test_the_project_has_no_notes_about_later_work(lines):
     """Missing work belongs in an issue, not in the middle of a function."""
     code = (".py", ".sh", ".toml", "Makefile", "bin/", ".ci/")
     found = [place for place, line in lines if UNFINISHED.search(line) and any(word in place for word in code)]

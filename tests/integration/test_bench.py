@@ -64,7 +64,7 @@ def test_nodes_that_need_each_other_are_measured(tmp_path):
     assert found["replicate"]["messages"] > 1
 
 
-def test_backlog_queues_and_chains_leave_the_jobs_they_should(tmp_path):
+def test_the_tests_backlog_queues_and_chains_leave_the_right_jobs(tmp_path):
     json_file = tmp_path / "found.json"
     words = ("add", "get", "ack", "backlog", "queues", "--quick", "-P", "16", "-c", "5", "--only", "disque-py")
     assert run(*words, "--json", str(json_file))[0] == 0

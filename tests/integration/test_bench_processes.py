@@ -37,7 +37,7 @@ def test_servers_end_with_their_context_when_it_fails():
     assert not is_listening(running.ports[0])
 
 
-def test_several_nodes_are_joined_and_tell_their_messages():
+def test_several_nodes_are_joined_and_report_their_messages():
     with Servers() as servers:
         running = servers.start(ours(1 << 26), 2)
         assert [info(port)["cluster_linked_nodes"] for port in running.ports] == [1, 1]
@@ -64,18 +64,18 @@ def test_a_server_that_was_started_is_emptied():
             assert line.ask("QLEN", "q") == 0
 
 
-def test_a_server_that_ends_at_once_is_told_with_its_words():
+def test_a_server_that_ends_at_once_is_reported_with_its_output():
     contestant = Contestant("bad", FLOOR, (sys.executable, "-c", "raise SystemExit('no room')", "{port}"))
     with Servers() as servers, pytest.raises(ServerError, match=r"^START bad ended with status 1(.|\n)*no room"):
         servers.start(contestant)
 
 
-def test_a_port_where_nothing_listens_is_told():
+def test_a_port_without_a_listener_is_reported():
     contestant = Contestant("there", DISQUE, port=free_port())
     with Servers() as servers, pytest.raises(ServerError, match=r"^CONNECT there does not answer at port"):
         servers.start(contestant)
 
 
-def test_without_processes_there_are_no_figures_of_them():
+def test_without_processes_there_are_no_process_figures():
     assert Running(floor()).cpu_s() is None
     assert Running(floor()).resident() is None

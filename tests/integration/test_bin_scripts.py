@@ -66,7 +66,7 @@ def checkout(tmp_path):
     return tmp_path
 
 
-def test_the_programs_look_for_all_that_the_package_depends_on():
+def test_the_programs_look_for_all_dependencies_of_the_package():
     project = tomllib.loads((BIN.parent / "pyproject.toml").read_text())["project"]
     needed = runpy.run_path(str(BIN / "checkout.py"))["NEEDED"]
     assert sorted(needed) == sorted(word.partition(">")[0] for word in project["dependencies"])

@@ -139,7 +139,7 @@ def test_a_url_or_a_unix_socket_may_say_where(make_server):
     assert "NOAUTH" in run(CLI, "-p", server.port, "--health", status=1)
 
 
-def test_help_speaks_of_a_command(cli):
+def test_help_describes_a_command(cli):
     assert "GETJOB" in cli("help", "getjob")
     assert "ADDJOB" in run(CLI, "-p", free_port(), "help", "@jobs")
 
@@ -375,7 +375,7 @@ def test_a_node_that_was_started_again_stays_though_another_does_not_answer(tmp_
         run(CLUSTER, "stop", "--remove", *folder)
 
 
-def test_nodes_that_can_not_start_say_why_and_leave_nothing_running(tmp_path):
+def test_nodes_that_cannot_start_say_why_and_leave_nothing_running(tmp_path):
     output = run(CLUSTER, "start", "-n", 2, "--dir", tmp_path, "--", "--no-such-directive", "1", status=1)
     assert "no-such-directive" in output
     assert "No cluster was started" in run(CLUSTER, "check", "--dir", tmp_path, status=1)

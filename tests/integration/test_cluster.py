@@ -311,7 +311,7 @@ def test_producers_on_the_others_go_on_while_a_node_leaves(make_cluster):
     until(lambda: jobs_of(a) == 0)
 
 
-def test_only_who_knows_the_secret_becomes_part_of_the_cluster(make_server):
+def test_only_a_node_that_knows_the_secret_joins_the_cluster(make_server):
     """Two nodes with the right secret share jobs. Nodes with a wrong secret or none, and bare frames, stay outside."""
     a, b = (make_server("--cluster-secret", "right").start() for _ in range(2))
     wrong = make_server("--cluster-secret", "wrong").start()
@@ -369,7 +369,7 @@ def test_a_job_finds_a_waiting_consumer_of_another_node_at_once(healthy):
     assert rounds[-1] < 50, rounds
 
 
-def test_a_queue_that_was_silent_is_as_fast(healthy):
+def test_a_job_in_a_queue_that_was_idle_is_delivered_as_fast(healthy):
     """Interest does not expire, so consumers that have waited for seconds are found immediately, too."""
     a, b, c = healthy.servers
     rounds = []

@@ -78,7 +78,7 @@ def test_a_pushed_id_takes_the_place_of_the_older_message(queues):
     assert queue.get("same").payload == b"new"
 
 
-def test_ensure_adds_a_message_that_is_nowhere(queues):
+def test_ensure_adds_a_message_that_no_queue_has(queues):
     queue, other = queues
     assert [queue.ensure(Message("m")), other.ensure(Message("m"))] == [True, False]
     popped = queue.unsafe_pop_with_msg_id_all_shards("m")

@@ -134,7 +134,7 @@ def test_the_earliest_deadline_is_first_for_each_kind(three, tmp_path):
         assert begun(history, kind) == [each.title for each in wanted if each.kind == kind]
 
 
-def test_a_job_of_a_busy_project_is_passed_by_later_deadlines(three, tmp_path):
+def test_a_job_of_a_busy_project_lets_later_deadlines_pass(three, tmp_path):
     """The project with the earliest deadline has a running job here, so the worker takes all others.
 
     A deadline of another node may come a little later than it should (spec F8).

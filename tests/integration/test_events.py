@@ -71,7 +71,7 @@ def test_the_logs_of_three_nodes_form_one_history(make_cluster):
     assert sorted(story) == [(1, "added"), (2, "delivered"), (3, "nacked"), (4, "delivered"), (5, "acked")]
 
 
-def test_many_events_come_back_whole_through_the_process_that_makes_lines(make_server):
+def test_many_events_are_read_through_the_process_that_formats_lines(make_server):
     server = make_server().start()
     with server.connect() as connection:
         for _ in range(20_000):
@@ -83,7 +83,7 @@ def test_many_events_come_back_whole_through_the_process_that_makes_lines(make_s
     assert "The process that makes lines" not in server.output()
 
 
-def test_a_node_that_can_not_write_its_log_serves(make_server, tmp_path):
+def test_a_node_that_cannot_write_its_log_serves(make_server, tmp_path):
     server = make_server()
     server.folder.mkdir(parents=True, exist_ok=True)
     (server.folder / "nodes.conf.events").write_text("in the way")
@@ -122,7 +122,7 @@ def follows(server):
 
 
 @pytest.mark.parametrize("words", [("events", "--follow")])
-def test_the_command_line_follows(make_server, words):
+def test_the_command_line_client_follows_events(make_server, words):
     server = make_server().start()
     command = [sys.executable, str(ROOT / "bin/disque-cli"), "-p", str(server.port), *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:

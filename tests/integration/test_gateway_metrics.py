@@ -130,7 +130,7 @@ def test_a_password_is_taken_from_the_environment(make_server, exporter, monkeyp
     assert list(ups(exporter("--node", f"127.0.0.1:{server.port}")).values()) == [0]
 
 
-def test_prometheus_own_tool_finds_nothing_to_mend(server, exporter):
+def test_promtool_reports_no_problem(server, exporter):
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed")
     server.command("ADDJOB", "mail", "x", 1000)

@@ -222,7 +222,7 @@ def test_a_file_size_limit_is_a_disk_error_like_any_other(make_server):
     assert server.info("jobs")["registered_jobs"] == before
 
 
-def test_a_directory_that_vanishes_and_comes_back(make_server):
+def test_a_node_recovers_when_its_directory_vanishes_and_comes_back(make_server):
     """A volume may be unmounted for a while. The node writes the missing records when it is back."""
     server = make_server(*EVERYSEC).start()
     ids = [server.command("ADDJOB", "q", "body", 0, "RETRY", 300) for _ in range(3)]
@@ -255,7 +255,7 @@ def refuses(server):
     return False
 
 
-def test_a_disk_that_became_read_only(small_disk_node):
+def test_a_node_recovers_from_a_read_only_disk(small_disk_node):
     """A file system with open files can't be made read-only by force. In this test only new files fail."""
     server = small_disk_node(*EVERYSEC)
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 300)

@@ -59,7 +59,7 @@ def holder_of(cluster):
             process.kill()
 
 
-def test_an_extension_goes_on_at_another_node(three):
+def test_a_lock_can_be_extended_at_another_node(three):
     """The node that the holder asks is killed."""
     with Disque(*addresses(three)) as client, client.lock("nodes", lease=3) as lock:
         answering = [server for server in three.servers if holds_connection_of(server, lock)]
@@ -170,7 +170,7 @@ def test_a_lock_that_no_majority_extends_is_lost_by_the_clock(three):
         lock.release()
 
 
-def test_a_backup_that_hung_up_gets_no_lock(three):
+def test_a_waiting_client_that_hung_up_gets_no_lock(three):
     """Spec CL9: no program would extend the lock, so all others would wait for the end of its lease."""
     a = three[0]
     fence = a.command("LOCK", "ACQUIRE", "hung", "one", 60_000)[0]

@@ -25,7 +25,7 @@ def fill(server):
         server.command("ADDJOB", "q", b"x" * 10_000, 0, "RETRY", 300)
 
 
-def test_the_log_tells_an_operator_the_events(make_server):
+def test_the_log_has_the_events_that_operators_need(make_server):
     server = make_server("--log-format", "json", "--loglevel", "debug", "--maxmemory", "1mb").start()
     server.command("CLUSTER", "LEAVING", "yes")
     server.command("CLUSTER", "LEAVING", "no")

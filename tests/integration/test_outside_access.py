@@ -62,7 +62,7 @@ def test_without_bind_and_password_other_machines_are_refused(tmp_path, foreign,
 
 
 @pytest.mark.parametrize("options", [("--bind", "0.0.0.0"), ("--protected-mode", "no"), ("--requirepass", "x")])
-def test_each_of_three_settings_admits_other_machines(tmp_path, foreign, options):
+def test_each_of_the_three_settings_admits_other_machines(tmp_path, foreign, options):
     with Unbound(tmp_path, None, options) as server, socket.create_connection((foreign, server.port)) as sock:
         talk = Connection(sock)
         talk.send("PING")

@@ -135,7 +135,7 @@ def test_a_host_has_one_request_at_a_time(crawled):
     assert [site.most_running for site in crawled[0]] == [1, 1, 1]
 
 
-def test_a_failing_page_is_tried_again_later_each_time(crawled):
+def test_each_retry_of_a_failing_page_waits_longer(crawled):
     """Delays of 200, 400 and 800 ms."""
     for site in crawled[0]:
         moments = [moment for path, moment in site.requests if path == "/bad"]

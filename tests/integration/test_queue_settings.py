@@ -39,7 +39,7 @@ def test_settings_are_on_all_nodes_and_survive_kills(make_cluster):
         assert client.queues_with_settings() == []
 
 
-def test_a_torn_file_is_mended_and_a_damaged_one_prevents_the_start(make_server):
+def test_a_torn_file_is_repaired_and_a_damaged_one_prevents_the_start(make_server):
     """Spec QS3."""
     server = make_server().start()
     with client_of(server) as client:

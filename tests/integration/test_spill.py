@@ -69,7 +69,7 @@ def test_jobs_of_twice_the_memory_are_accepted_and_delivered(server):
     assert os.listdir(spill_folder(server)) == ["lock"]
 
 
-def test_kill_and_restart_with_a_journal(tmp_path):
+def test_spilled_jobs_survive_a_kill_with_a_journal(tmp_path):
     """Spilled bodies are void after the restart. The journal has all jobs, and loads into little memory."""
     with Server(tmp_path / "node", None, (*OPTIONS, "--appendonly", "yes", "--appendfsync", "no")) as server:
         add(server, COUNT)

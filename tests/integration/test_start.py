@@ -210,7 +210,7 @@ def test_shutdown_closes_the_connection_without_a_reply(server):
     assert server.wait_ended() == 0
 
 
-def test_a_client_that_never_reads_can_not_keep_a_node_alive(server):
+def test_a_client_that_never_reads_cannot_keep_a_node_alive(server):
     job_id = server.command("ADDJOB", "q", b"x" * 1_000_000, 0)
     with server.connect() as stuffed:
         for _ in range(20):
@@ -266,7 +266,7 @@ def test_a_daemon_reports_when_it_is_ready_and_removes_its_pid_file(tmp_path):
     assert f"{pid}:P " in (tmp_path / "log").read_text()
 
 
-def test_a_daemon_that_can_not_start_reports_the_reason_to_its_caller(tmp_path, server):
+def test_a_daemon_that_cannot_start_reports_the_reason_to_its_caller(tmp_path, server):
     words = ["--port", server.port, "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
     status, _, errors = run(*words, "--daemonize", "yes", "--pidfile", tmp_path / "pid")
     assert status == 1
@@ -274,7 +274,7 @@ def test_a_daemon_that_can_not_start_reports_the_reason_to_its_caller(tmp_path, 
     assert not (tmp_path / "pid").exists()
 
 
-def test_a_second_start_by_mistake_leaves_the_pid_file_of_the_running_daemon(tmp_path):
+def test_an_accidental_second_start_leaves_the_pid_file_of_the_running_daemon(tmp_path):
     words = ["--port", free_port(), "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
     words += ["--daemonize", "yes", "--pidfile", "pid"]
     assert run(*words)[0] == 0
@@ -315,7 +315,7 @@ def test_a_node_that_restarts_itself_keeps_its_process_and_its_id(make_server, h
     assert server.stop() == 0
 
 
-def test_a_configuration_from_standard_input_can_not_be_read_again(tmp_path):
+def test_a_configuration_from_standard_input_cannot_be_read_again(tmp_path):
     port = free_port()
     words = ["-", "--port", port, "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
     with started(*words, stdin=subprocess.DEVNULL):

@@ -20,7 +20,7 @@ SHOP = next(block for block in BLOCKS if block.startswith("# shop.py"))
 ANSWER = "42\nsent to ada@example.com\nValueError · ada is no address\n"
 
 
-def test_the_program_of_five_minutes(tmp_path):
+def test_the_program_of_the_five_minute_guide_runs(tmp_path):
     (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
     assert ANSWER in PAGE.read_text(encoding="utf-8")
     with testing.node() as node:

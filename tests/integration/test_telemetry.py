@@ -260,7 +260,7 @@ def test_a_call_without_a_job_has_no_span(seen, client, queue):
     assert seen.points("messaging.client.operation.duration")[0][1] == 1
 
 
-def test_a_context_of_the_program_s_own_is_kept(seen, client, queue):
+def test_a_context_of_the_program_itself_is_kept(seen, client, queue):
     """The program adds on behalf of another one, as the gateway does."""
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     client.add_job(queue, b"a", meta={"traceparent": parent})

@@ -23,13 +23,13 @@ def test_a_node_serves_and_leaves_nothing_behind():
     assert not node.folder.exists()
 
 
-def test_an_error_inside_gets_the_log_as_a_note():
+def test_an_error_inside_the_context_has_the_log_as_a_note():
     with pytest.raises(ValueError, match="mine") as caught, testing.node():
         raise ValueError("mine")
     assert "log of the node at 127.0.0.1:" in caught.value.__notes__[0]
 
 
-def test_asyncio_programs_have_contexts_of_their_own():
+def test_there_are_contexts_for_asyncio_programs():
     async def story():
         async with testing.async_node() as node, node.async_client() as disque:
             await disque.add_job("q", b"body")
@@ -54,7 +54,7 @@ def test_a_task_that_is_cancelled_while_a_node_starts_leaves_none():
     assert ours == []
 
 
-def test_a_node_is_usable_soon():
+def test_a_node_is_usable_after_a_short_time():
     """It takes a second on an idle machine. The limit is higher, because tests run on busy machines."""
     began = time.monotonic()
     with testing.node():

@@ -24,7 +24,7 @@ def run_pytest(folder, text):
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, env=env, timeout=RUN_SECONDS).stdout
 
 
-def test_the_fixtures_serve_tests(tmp_path):
+def test_tests_can_use_the_fixtures(tmp_path):
     output = run_pytest(
         tmp_path,
         "def test_client(disque_client, disque_node):\n"

@@ -84,12 +84,12 @@ def cli(certificates, port):
     return call
 
 
-def test_there_is_no_plain_port(port):
+def test_with_tls_alone_there_is_no_plain_port(port):
     text = run(CLI, "-p", port, "PING", status=1)
     assert text == "Error: Server closed the connection (if it speaks TLS, use --tls)\n"
 
 
-def test_a_large_job_comes_and_goes(cli):
+def test_a_large_job_is_added_and_fetched_over_tls(cli):
     body = "x" * 3_000_000
     job_id = cli("-X", "@", "ADDJOB", "large", "@", 0, "REPLICATE", 2, text=body).strip()
     assert cli("GETJOB", "FROM", "large") == f"large\n{job_id}\n{body}\n"
@@ -111,21 +111,21 @@ def test_both_nodes_talk_over_tls_and_refuse_other_connections(certificates, por
         Connection(sock).read()
 
 
-def test_commands_from_standard_input(cli):
+def test_commands_from_standard_input_are_run_over_tls(cli):
     assert cli(text="PING\nECHO x\n") == "PONG\nx\n"
 
 
-def test_resp3_and_an_address_in_a_url(certificates, port):
+def test_resp3_and_a_url_work_over_tls(certificates, port):
     words = tls(certificates)[1:]
     assert run(CLI, *words, "-u", f"disques://localhost:{port}", "-3", "PING") == "PONG\n"
 
 
-def test_health_and_help(cli):
+def test_health_and_help_work_over_tls(cli):
     assert "is healthy" in cli("--health")
     assert "ADDJOB" in cli("help", "addjob")
 
 
-def test_the_modes_that_watch(cli):
+def test_the_watching_modes_work_over_tls(cli):
     assert len(cli("--stat", "-r", 2, "-i", 0.05).splitlines()) == 3
     cli("ADDJOB", "listed", "x", 0)
     assert "listed\n" in cli("--scan")
@@ -136,14 +136,14 @@ def test_latency(cli):
     assert len(cli("--latency").split()) == 4
 
 
-def test_a_long_pipe(cli):
+def test_a_long_pipe_works_over_tls(cli):
     """Both directions carry more than TLS buffers, so readiness of the socket and of TLS differ."""
     jobs = "".join(f"ADDJOB piped {'x' * (1 + number % 3000)} 0\r\n" for number in range(4000))
     assert cli("--pipe", text=jobs).splitlines()[-1] == "errors: 0, replies: 4000"
     assert cli("QLEN", "piped") == "4000\n"
 
 
-def test_clusters_are_looked_at(certificates, port):
+def test_disque_cluster_works_over_tls(certificates, port):
     node = f"{HOST}:{port}"
     lines = run(CLUSTER, *tls(certificates), "status", node).splitlines()
     assert [line.split()[2] for line in lines[1:3]] == ["ok", "ok"]
@@ -181,7 +181,7 @@ def test_a_node_of_another_authority_is_not_trusted(certificates, port, program)
         assert run(program, *words, *tls(certificates, authority="other"), *deed) == "PONG\n"
 
 
-def test_files_that_can_not_be_used_are_named(certificates, port):
+def test_files_that_cannot_be_used_are_named(certificates, port):
     mine, nothing = certificates / "client.crt", certificates / "nothing"
     key = certificates / "node.key"
     for words, reason in (

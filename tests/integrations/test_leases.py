@@ -39,7 +39,7 @@ def test_a_held_job_is_not_delivered_again(client, name, make_keeper):
     assert client.get_job(name, timeout_ms=60_000).id == job.id
 
 
-def test_a_canceled_job_is_told_and_left(client, name, make_keeper):
+def test_a_canceled_job_is_reported_and_released(client, name, make_keeper):
     canceled = []
     keeper = make_keeper(60, on_canceled=canceled.append)
     job = fetched(client, name, 60)
@@ -50,7 +50,7 @@ def test_a_canceled_job_is_told_and_left(client, name, make_keeper):
     assert not keeper.holds(job)
 
 
-def test_a_lease_that_is_lost_is_told_once(client, name, make_keeper):
+def test_a_lost_lease_is_reported_once(client, name, make_keeper):
     lost = []
     keeper = make_keeper(60, on_lost=lost.append)
     job = fetched(client, name)

@@ -42,7 +42,7 @@ def test_other_refusals_are_raised_at_once():
         persist(refusing(ReplyError("PAUSED in")))
 
 
-def test_patience_ends():
+def test_the_patience_for_refusals_ends():
     with pytest.raises(LoadingError):
         persist(refusing(*[LoadingError("LOADING")] * 99), 0.2)
 

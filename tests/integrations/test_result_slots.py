@@ -28,13 +28,13 @@ def test_the_first_result_counts(slots):
     assert slots.get("task") == slots.wait("task", 1) == b"one"
 
 
-def test_a_result_that_was_not_stored_is_none(slots):
+def test_reading_a_result_that_was_not_stored_returns_none(slots):
     assert slots.get("task") is None
     assert slots.wait("task", 0.05) is None
     assert slots.get("task") is None
 
 
-def test_readers_that_came_first_are_told(slots):
+def test_waiting_readers_get_the_result(slots):
     found = []
     readers = [threading.Thread(target=lambda: found.append(slots.wait("task", 60))) for _ in range(3)]
     for reader in readers:

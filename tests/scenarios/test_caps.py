@@ -291,7 +291,7 @@ def test_a_coordinator_that_lost_its_link_to_a_follower_hears_of_it_again(has_ca
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_days(seed):
+def test_random_operations_keep_all_invariants(seed):
     """Spec CP1, CP5: nodes restart. A cap is kept while all are linked, and all work is done in the end."""
     rng = Random(seed)
     crew = Crew("abcd", seed=seed, cluster_node_timeout=1_000)

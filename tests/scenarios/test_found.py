@@ -49,7 +49,7 @@ def test_a_leaver_never_drops_the_only_copy(make):
     assert not world["a"].job_count
 
 
-def test_a_leaver_does_not_ask_for_ever_a_node_that_got_the_job_by_another_way(make):
+def test_a_leaver_stops_asking_a_node_that_got_the_job_in_another_way(make):
     """
     It asked c for a copy. Before the request arrived, b handed the job to c. The answer "known" means no new copy, but
     c is a holder that has one. So the leaver must look for another node, or leave without. Days 503, 521 and others
@@ -226,7 +226,7 @@ def test_where_clients_wait_every_node_is_asked_every_30_seconds(make):
     assert getter.replies
 
 
-def test_the_reason_why_a_leaver_can_not_go_is_always_told_on_request(make):
+def test_the_reason_why_a_node_cannot_leave_is_always_shown_on_request(make):
     """CLUSTER INFO names the silent holder as long as it is silent."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3)
@@ -286,7 +286,7 @@ def test_async_of_a_node_that_keeps_no_copy_survives_a_refusal(make):
     assert world["b"].job_count + world["c"].job_count + world["a"].job_count == 8
 
 
-def test_an_ack_said_to_a_leaving_node_reaches_the_holders(make):
+def test_an_ack_sent_to_a_leaving_node_reaches_the_holders(make):
     """The leaving node makes no dummy ack (spec V6), but it can tell the others (spec Q43)."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 1)

@@ -76,7 +76,7 @@ def test_interest_ends_with_the_client() -> None:
     assert b"q.a" not in world["b"].queues
 
 
-def test_a_link_that_comes_back_is_told_of_patterns() -> None:
+def test_a_link_that_comes_back_gets_the_patterns() -> None:
     world = joined("ab")
     waiting = world.client("b")
     waiting.say("GETJOB", "FROMMATCH", "q.*")

@@ -264,7 +264,7 @@ def test_q42_stopped_nodes_that_go_on_do_no_harm(make):
     assert jobs_left(world) == 0
 
 
-def test_q43_nothing_comes_twice_in_fair_weather(make):
+def test_q43_without_faults_nothing_is_delivered_twice(make):
     """Consumers are on all nodes and ack at any. No job is delivered after its ack, with any RETRY."""
     world = make("abc")
     for number in range(60):

@@ -121,7 +121,7 @@ def test_jobs_go_to_holders_of_their_copies_first() -> None:
     assert sum(count > 2 for count in copies) <= 5
 
 
-def test_a_rebalance_is_a_task() -> None:
+def test_a_rebalance_is_shown_as_a_task() -> None:
     """Spec MV8."""
     world = joined()
     fill(world, "a", 500, "REPLICATE", 1)
@@ -147,7 +147,7 @@ def test_a_node_that_dies_ends_its_share_and_the_others_go_on() -> None:
     assert len(found[b"nodes-missing"]) == 1
 
 
-def test_wrong_words_are_refused() -> None:
+def test_wrong_arguments_are_refused() -> None:
     """Spec ZN7."""
     world = joined("ab")
     for words, error in (

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 
 
 @pytest.mark.parametrize("path", stories(FOLDER), ids=lambda path: path.stem)
-def test_conversation(path, request):
+def test_a_conversation_has_the_stored_transcript(path, request):
     """The messages of nodes and the replies to clients are those of the file."""
     written = path.read_text(encoding="utf-8")
     told = perform(written)
@@ -22,7 +22,7 @@ def test_conversation(path, request):
         assert told.split("\n") == written.split("\n")
 
 
-def test_the_same_story_is_told_the_same_way_twice():
+def test_two_runs_of_a_story_have_the_same_transcript():
     """A scenario has no random choices."""
     text = (FOLDER / "replication.txt").read_text(encoding="utf-8")
     assert perform(text) == perform(text)

@@ -29,7 +29,7 @@ def test_a_defect_can_still_be_put_in(mutation):
     assert function.__code__ is whole
 
 
-def test_there_are_enough_of_them():
+def test_there_are_enough_defects():
     """No two have the same name."""
     assert len({mutation.name for mutation in mutating.MUTATIONS}) == len(mutating.MUTATIONS) >= 25
 

@@ -20,7 +20,7 @@ def test_a_batch_read_is_everything_in_the_logs(spark):
         ]
 
 
-def test_logs_without_an_event_are_no_rows(spark):
+def test_logs_without_an_event_give_no_rows(spark):
     with StubCluster() as cluster:
         assert spark.read.format("disque-events").option("bootstrapServers", cluster.servers).load().count() == 0
 

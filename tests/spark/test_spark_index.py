@@ -83,7 +83,7 @@ def test_nodes_join_and_leave(spark, tmp_path):
         assert places(tmp_path) == all_places(cluster)
 
 
-def test_a_trimmed_log_ends_the_query_or_is_passed_over_as_the_option_says(spark, tmp_path):
+def test_a_trimmed_log_ends_the_query_or_is_skipped_as_the_option_says(spark, tmp_path):
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         node.events(10)

@@ -73,6 +73,6 @@ def test_a_task_that_fails_once_gets_the_same_jobs_again(spark, tmp_path):
         assert sorted(found) == sorted(set(found)) == sorted(node.acked)
 
 
-def test_queues_are_no_batch_source(spark):
+def test_queues_cannot_be_a_batch_source(spark):
     with pytest.raises(Exception, match="only streams read queues"):
         spark.read.format("disque").option("bootstrapServers", "a").option("subscribe", "q").load().count()

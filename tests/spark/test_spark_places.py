@@ -49,7 +49,7 @@ def run(folder, *words, **settings):
 
 
 @pytest.mark.timeout(400)
-def test_under_spark_submit_with_executors_of_their_own(nodes, tmp_path):
+def test_sources_work_under_spark_submit_with_separate_executors(nodes, tmp_path):
     submit = Path(sys.executable).with_name("spark-submit")
     master = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "1g"}
     found = run(tmp_path, submit, TOUR, places(nodes), str(tmp_path), **master)
@@ -61,7 +61,7 @@ def test_under_spark_submit_with_executors_of_their_own(nodes, tmp_path):
 
 
 @pytest.mark.timeout(400)
-def test_through_spark_connect(nodes, tmp_path):
+def test_sources_work_through_spark_connect(nodes, tmp_path):
     pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
     found = run(tmp_path, sys.executable, TOUR, places(nodes), str(tmp_path), "local[2]")
     assert found["bodies"] == 300

@@ -16,12 +16,12 @@ def test_a_line_is_its_text_and_knows_its_message():
     assert (made.name, made.level, made.fields["bus_port"]) == ("node-failed", "warning", 17711)
 
 
-def test_a_name_that_is_in_no_table_is_a_mistake():
+def test_a_message_name_that_is_in_no_table_is_an_error():
     with pytest.raises(KeyError):
         line("no-such-message")
 
 
-def test_a_message_is_told_through_the_host_with_its_level():
+def test_a_message_is_logged_through_the_host_with_its_level():
     host = NotedHost()
     tell(host, "leaving-began")
     assert host.calls == [("log", "notice", "CLUSTER LEAVING yes: this node gives its jobs away")]
@@ -44,5 +44,5 @@ def test_a_template_names_its_fields(message):
         ("spill-failed", "spill-recovered"),
     ],
 )
-def test_trouble_is_a_warning_and_its_end_a_notice(trouble, recovery):
+def test_a_problem_is_a_warning_and_its_end_is_a_notice(trouble, recovery):
     assert (MESSAGES[trouble].level, MESSAGES[recovery].level) == ("warning", "notice")

@@ -100,7 +100,7 @@ def verify(directory: Path, as_json: bool) -> None:
         elif recovery.torn is not None and not in_use:
             name, offset, count = recovery.torn
             problem = (
-                f"{name}: the last {count:,} bytes, from byte {offset} on, are an incomplete record: the machine or the"
+                f"{name}: the last {count:,} bytes, from byte {offset} on, are an incomplete block: the machine or the"
                 " process died while they were written. A node with aof-load-truncated yes cuts them off when it"
                 f" starts, and so does `disque-check-journal repair {path}`"
             )
@@ -133,11 +133,11 @@ def _check_backup(path: Path, recovery: Recovery) -> None:
             raise DamagedJournalError(f"{path} is shorter than the backup was when it was made. Copy it again")
 
 
-@main.command(short_help="Cut off an incomplete record at the end.")
+@main.command(short_help="Cut off an incomplete block at the end.")
 @click.argument("directory", type=DIRECTORY)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def repair(directory: Path, yes: bool) -> None:
-    """Cut off a torn end: the record that was being written when the machine stopped.
+    """Cut off a torn tail: the block that was being written when the machine stopped.
 
     With `appendfsync always` this loses nothing that was acknowledged. Damage elsewhere can't be repaired, and is not
     touched: restore a backup, or use the copies on other nodes.
@@ -151,7 +151,7 @@ def repair(directory: Path, yes: bool) -> None:
             click.echo("Nothing to repair: the journal is intact")
             return
         name, offset, count = recovery.torn
-        click.echo(f"{name}: the last {count:,} bytes, from byte {offset} on, are an incomplete record.")
+        click.echo(f"{name}: the last {count:,} bytes, from byte {offset} on, are an incomplete block.")
         if not yes:
             click.confirm("Cut them off?", abort=True)
         recovery.repair()

@@ -145,7 +145,7 @@ def state_text(row: dict[str, Any]) -> str:
         return "in use by a running node"
     if row["torn"] is not None:
         torn = row["torn"]
-        return f"torn: the last {torn['bytes']:,} bytes of {torn['file']} are an incomplete record"
+        return f"torn: the last {torn['bytes']:,} bytes of {torn['file']} are an incomplete block"
     if row["restored"]:
         return "a backup: at-most-once jobs will not be queued from it"
     return "closed cleanly" if row["clean"] else "not closed cleanly"

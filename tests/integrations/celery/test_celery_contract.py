@@ -136,7 +136,7 @@ def test_a_task_that_ends_twice_keeps_its_first_result(app):
 # Delivery.
 
 
-def test_moments_and_expiry(app, inspect):
+def test_an_eta_and_an_expiry_are_obeyed(app, inspect):
     """Celery's worker holds tasks with a countdown in its own memory."""
     at = datetime.now(UTC) + timedelta(seconds=3)
     result = task(app, "add", 1, 1).apply_async(eta=at)
@@ -154,7 +154,7 @@ def test_a_task_waits_in_the_worker_beyond_its_lease(app, worker):
     assert len(worker.lines("waits")) == 1
 
 
-def test_retries(app, worker):
+def test_a_task_is_retried(app, worker):
     assert value(task(app, "third_time")) == 2
     assert value(task(app, "tries_again")) == 1
 
@@ -171,7 +171,7 @@ def test_a_task_whose_process_died_is_delivered_again(app, worker):
     assert len(worker.lines("dying")) == 2
 
 
-def test_time_limits(app):
+def test_time_limits_end_tasks(app):
     assert value(task(app, "softly")) == "in time"
     with pytest.raises(TimeLimitExceeded):
         task(app, "endless").apply_async().get(timeout=60)

@@ -331,7 +331,7 @@ def test_an_acknowledgement_that_makes_room_leaves_before_the_next_getjob():
 
 
 @pytest.mark.parametrize("refusal", [b"-LOADING\r\n", b"-ERR odd\r\n"])
-def test_a_refused_acknowledgement_takes_the_long_way(refusal):
+def test_a_refused_acknowledgement_is_sent_again(refusal):
     with Node(answers={"GETJOB": in_turn(jobs_reply(JOB_A), SILENCE), "ACKJOB": in_turn(refusal, b":1\r\n")}) as node:
         courier = acknowledged_by(node)
         eventually(lambda: len(node.named("ACKJOB")) == 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 
-def test_mistakes_in_the_command_are_named(site):
+def test_errors_in_the_command_are_named(site):
     from django.core.management import CommandError, call_command
 
     with pytest.raises(CommandError, match="no queue unknown"):

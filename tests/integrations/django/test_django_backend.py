@@ -116,7 +116,7 @@ def test_unknown_and_canceled_tasks_have_no_result(tasks, backend, client):
             backend.get_result(unknown)
 
 
-def test_mistakes_in_the_options_are_found(site):
+def test_errors_in_the_options_are_found(site):
     from disque_py.integrations.django.backend import DisqueBackend
 
     def found(**options):

@@ -99,7 +99,7 @@ def test_a_task_that_exits_fails_and_the_worker_goes_on(tasks, backend, start):
     assert ended(backend, tasks.add.enqueue(1, 2)).return_value == 3
 
 
-def test_an_exception_that_can_not_be_pickled_is_kept_as_text(tasks, backend, start):
+def test_an_exception_that_cannot_be_pickled_is_kept_as_text(tasks, backend, start):
     result = tasks.tangled.enqueue()
     start()
     assert "ValueError(ValueError(" in ended(backend, result).errors[0].traceback

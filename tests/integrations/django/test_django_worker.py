@@ -21,7 +21,7 @@ def test_a_task_that_was_delivered_before_knows_it(tasks, backend, start, client
     assert backend.wait_result(result.id, timeout=60).return_value == 2
 
 
-def test_a_job_that_is_no_task_is_errored(tasks, start, client):
+def test_a_job_without_a_valid_task_is_errored(tasks, start, client):
     client.add_job("django.default", b"no task")
     client.add_job("django.default", b'{"task": "os.getpid", "args": [], "kwargs": {}}')
     start()

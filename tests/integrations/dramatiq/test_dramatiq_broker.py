@@ -82,7 +82,7 @@ def test_a_message_for_an_unknown_actor_is_errored(broker, start, client, name):
     eventually(lambda: client.qlen(f"{name}.default", status="errored") == 1)
 
 
-def test_a_job_that_is_no_message_is_errored(broker, start, client, name):
+def test_a_job_without_a_valid_message_is_errored(broker, start, client, name):
     broker.declare_queue("default")
     client.add_job(f"{name}.default", b"no message")
     start()

@@ -158,7 +158,7 @@ def test_more_messages_than_a_worker_holds_wait_for_others(broker, start):
     assert sorted(ran) == list(range(20))
 
 
-def test_groups_tell_results_and_their_number(broker, start, backend):
+def test_groups_have_results_and_their_number(broker, start, backend):
     add = actor(lambda x, y: x + y, "add", store_results=True)
     start()
     group = dramatiq.group([add.message(n, n) for n in range(4)]).run()

@@ -42,7 +42,7 @@ def test_a_result_that_is_not_there_is_missing(backend, message):
         backend.get_result(message, block=True, timeout=50)
 
 
-def test_a_waiting_reader_is_told(backend, message):
+def test_a_waiting_reader_gets_the_result(backend, message):
     threading.Timer(0.2, backend.store_result, (message, [1, 2], 60_000)).start()
     assert backend.get_result(message, block=True, timeout=60_000) == [1, 2]
 

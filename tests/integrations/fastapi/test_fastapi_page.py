@@ -85,7 +85,7 @@ def test_endpoints_add_a_task_wait_for_it_and_stream_its_progress(programs, run,
     assert percents == sorted(set(percents))
 
 
-def test_errors_and_unknown_ids(programs, run, shared_node):
+def test_endpoints_answer_errors_and_unknown_ids(programs, run, shared_node):
     import web
 
     run(shared_node.url, *WORKER)
@@ -115,7 +115,7 @@ def test_the_worker_may_run_in_the_web_server(programs):
 
 @pytest.mark.filterwarnings("ignore:Using `httpx`")  # Newer releases prefer another package with the same interface.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Older releases use deprecated names of newer dependencies.
-def test_the_test_of_the_page(programs):
+def test_the_test_on_the_page_passes(programs):
     names = {}
     exec(BLOCKS[3], names)
     names["test_a_photo_is_resized"]()

@@ -200,7 +200,7 @@ def test_no_more_tasks_run_at_once_than_the_worker_allows(broker, work, count):
     assert max(most) <= count
 
 
-def test_a_message_that_is_no_message_is_dropped(broker, work, client, name):
+def test_an_invalid_message_is_dropped(broker, work, client, name):
     """Taskiq acknowledges messages that it can't read."""
     client.add_job(name, b"no message")
 

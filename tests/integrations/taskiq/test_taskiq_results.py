@@ -51,7 +51,7 @@ def test_an_error_is_a_result(shared_node, name):
     run(shared_node, name, story)
 
 
-def test_a_waiting_reader_is_told(shared_node, name):
+def test_a_waiting_reader_gets_the_result(shared_node, name):
     async def story(backend):
         waiting = asyncio.create_task(backend.wait_result("task", timeout=60))
         await asyncio.sleep(0.1)

@@ -27,7 +27,7 @@ def test_a_place_is_read(text, place):
 
 
 @pytest.mark.parametrize("text", ["", ":", "@1", "node:x", "node:0", "node:65536", "[::1:7711", "a:1@b", "unix:"])
-def test_a_text_that_is_no_address_is_refused(text):
+def test_a_text_that_is_not_an_address_is_refused(text):
     with pytest.raises(ValueError, match=r"port|host|address|path"):
         parse_place(text)
 
@@ -46,7 +46,7 @@ def test_a_password_in_a_url_may_hold_anything():
     assert parse_target("disque://:a#b/c?d@e@node:7712") == Target(Address("node", 7712), password="a#b/c?d@e")
 
 
-def test_of_a_cluster_it_is_the_first_node():
+def test_the_address_of_a_cluster_is_its_first_node():
     assert parse_target("disque://a:1,b:2").address == Address("a", 1)
 
 

@@ -99,13 +99,13 @@ def test_a_reset_after_an_answer_is_reported_as_a_reset(scripted):
         )
 
 
-def test_another_protocol_is_lost_too(scripted):
+def test_a_peer_that_speaks_another_protocol_is_a_lost_connection(scripted):
     node = scripted({"PING": b"HTTP/1.1 400 Bad Request\r\n"})
     with open_to(node) as connection, pytest.raises(ConnectionLostError, match="does not speak RESP"):
         connection.call("PING")
 
 
-def test_patience_ends_where_it_is_limited(scripted):
+def test_waiting_ends_at_its_limit(scripted):
     node = scripted({"PING": b""})
     with open_to(node, read_timeout_s=0.05) as connection, pytest.raises(ConnectionLostError, match="timed out"):
         connection.call("PING")

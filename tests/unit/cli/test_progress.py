@@ -14,7 +14,7 @@ def test_there_is_no_bar_in_a_pipe(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_gets_one_when_it_takes_long(capsys, monkeypatch):
+def test_a_terminal_shows_a_bar_for_long_work(capsys, monkeypatch):
     monkeypatch.setattr(progress, "SHOWN_AFTER_S", 0.0)
     monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -24,7 +24,7 @@ def test_a_terminal_gets_one_when_it_takes_long(capsys, monkeypatch):
     assert "Reading" in capsys.readouterr().err
 
 
-def test_short_work_shows_none(capsys, monkeypatch):
+def test_short_work_shows_no_bar(capsys, monkeypatch):
     monkeypatch.setattr(progress, "SHOWN_AFTER_S", 60.0)
     monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True, raising=False)
     with Bar("Reading") as bar:

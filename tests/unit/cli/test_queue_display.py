@@ -26,7 +26,7 @@ def test_an_age_has_two_units(milliseconds, text):
     assert age_text(milliseconds) == text
 
 
-def test_the_cells_of_a_row():
+def test_a_row_has_these_cells():
     assert cells_of(row()) == ["mail", "1,234", "0", "0", "0", "-", "-", "2.5", "", "attempts=5"]
     assert cells_of(row(paused="in", rate_in=1200.4, oldest_ms=5))[5:9] == ["5ms", "1,200", "2.5", "in"]
 
@@ -38,7 +38,7 @@ def test_a_narrow_terminal_has_fewer_columns():
     assert columns_for(30) == ["queue", "pending", "errored", "oldest"]
 
 
-def test_the_footer_tells_what_is_not_shown():
+def test_the_footer_counts_what_is_not_shown():
     look = Look(0, [row(), row()], missing=["b" * 40], left_out=3)
     text = footer(look, rows_max=1)
     assert text.startswith("2 queues, 2,468 jobs pending · shorter queues not shown: 1 · queues left out: 3")

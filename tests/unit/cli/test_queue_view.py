@@ -38,7 +38,7 @@ def test_a_row_has_depth_by_status_age_and_changed_settings(watch):
     assert row.settings == {"attempts": "5", "dead-letter": "failed"}
 
 
-def test_rates_are_the_difference_of_two_looks(watch):
+def test_rates_are_the_difference_of_two_samples(watch):
     """The first observation has no rates. A restart of the node does not make rates negative."""
     counts = iter([100, 150, 0])
     looking = watch(QSTAT=lambda words: reply({**STAT, "jobs-in": next(counts)}))
@@ -67,7 +67,7 @@ def test_a_queue_with_settings_and_without_jobs_is_shown(watch):
     assert (row.pending, row.rate_in, row.settings["attempts"]) == (0, None, "5")
 
 
-def test_a_node_that_knows_no_figures_of_a_cluster_says_so(watch):
+def test_a_node_without_figures_of_the_cluster_is_reported(watch):
     with pytest.raises(OldServerError, match="syntax error"):
         watch(QSTAT=b"-ERR syntax error\r\n").look()
     with pytest.raises(ReplyError, match="NOAUTH"):

@@ -27,7 +27,7 @@ def test_an_address_is_read_as_it_is_written(words, address):
 
 
 @pytest.mark.parametrize("words", ["", ":7711", "a:0", "a:65536", "a:x", "[::1", "[::1]7711", "unix:", "a:+1"])
-def test_a_text_that_is_no_address_is_refused(words):
+def test_a_text_that_is_not_an_address_is_refused(words):
     """Otherwise the mistake would only show up as an unreachable node."""
     with pytest.raises(ValueError, match=r"."):
         parse_address(words)

@@ -230,7 +230,7 @@ def test_commands_leave_along_with_a_getjob():
         assert node.greetings == 2  # The search for a home used the other connection.
 
 
-def test_no_job_in_time_is_none():
+def test_a_fetch_without_a_job_in_time_returns_none():
     """With NOHANG the result is empty too, over the shared connection."""
     with Node(answers={"GETJOB": b"*-1\r\n"}) as node:
 

@@ -192,7 +192,7 @@ def test_an_address_without_a_listener_is_a_not_connected_error():
         asyncio.run(dial(Address("127.0.0.1", port), make_options((), {}), None))
 
 
-def test_a_plain_node_is_no_tls_node():
+def test_connecting_over_tls_to_a_plain_node_fails():
     """A client with TLS treats such a node as unreachable."""
     with Node() as node, pytest.raises(NotConnectedError):
         asyncio.run(

@@ -122,7 +122,7 @@ def test_moving_consumers_leaves_no_idle_connections_behind():
         with_pool(here, scenario)
 
 
-def test_consumers_return_home_if_their_node_can_not_be_reached():
+def test_consumers_return_home_if_their_node_cannot_be_reached():
     """The next GETJOB goes to the home node."""
     with Node("a") as here, Node("b") as there:
         here.peers = [there]
@@ -179,7 +179,7 @@ def test_a_closed_pool_dials_no_more():
         with_pool(node, scenario)
 
 
-def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
+def test_a_node_that_cannot_be_reached_is_a_warning(caplog):
     """The log gives its address and the reason, once."""
 
     async def run():

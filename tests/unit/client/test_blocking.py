@@ -127,7 +127,7 @@ def test_leaving_is_an_error_without_another_node():
         client.get_job("q")
 
 
-def test_no_job_in_time_is_none():
+def test_a_fetch_without_a_job_in_time_returns_none():
     """With NOHANG the result is empty too."""
     with Node(answers={"GETJOB": b"*-1\r\n"}) as node, client_of(node) as client:
         assert client.get_job("q", timeout_ms=10) is None

@@ -54,7 +54,7 @@ def test_a_caller_may_allow_a_second_execution():
     assert round_of(bulk) == b"0."
 
 
-def test_a_node_that_leaves_does_not_spoil_the_others_results():
+def test_a_node_that_leaves_does_not_affect_results_of_other_nodes():
     """The refused command goes to another node."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK)
     bulk.end_round([b"id", from_reply("LEAVING go")], 2, None)

@@ -82,7 +82,7 @@ def test_the_home_is_given_up_when_it_fails_or_leaves():
     assert (cluster.home, cluster.is_good(A)) == (None, False)
 
 
-def test_a_node_that_lacks_nodes_is_no_leaving_node():
+def test_a_node_that_lacks_nodes_is_not_taken_for_a_leaving_one():
     """Other nodes come first for a while, including nodes that are not seeds. Otherwise the node counts as good."""
     cluster = cluster_of(A)
     cluster.greeted(A, hello_from("a", ("b", 1)))

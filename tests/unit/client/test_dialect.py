@@ -27,7 +27,7 @@ def test_a_cluster_that_is_being_upgraded_is_asked_again():
     assert dialect.attempt_of(job_of(NODE)) == 3
 
 
-def test_another_error_is_no_refusal_of_a_word():
+def test_another_error_is_not_taken_for_a_refused_word():
     assert not Dialect().is_refused(job_of(NODE), from_reply("OOM command not allowed"))
 
 

@@ -29,7 +29,7 @@ def test_jobs_made_on_the_consumers_node_cause_no_move():
     assert FeedWatch().count_jobs(ids(THERE, 120) + ids(HERE, 80), HERE, 0.0) == ""
 
 
-def test_old_traffic_has_no_vote():
+def test_old_traffic_does_not_count():
     """Counting starts anew with every window."""
     watch = FeedWatch()
     for _ in range(10):

@@ -112,7 +112,7 @@ def test_a_job_past_half_of_its_ttl_is_reported_once():
         assert len(working(node, JOB_A)) == 1
 
 
-def test_where_a_job_is_unknown_its_maker_is_asked():
+def test_if_a_job_is_unknown_its_creator_is_asked():
     """The node that delivered it may have handed it over, or restarted."""
     with Node("a", {"WORKING": UNKNOWN}) as node, Node("b", {"WORKING": b":1\r\n"}) as maker:
         node.peers = [maker]
@@ -120,7 +120,7 @@ def test_where_a_job_is_unknown_its_maker_is_asked():
         assert maker.named("WORKING") == [[b"WORKING", JOB_B.encode()]] * 2
 
 
-def test_where_its_maker_is_gone_another_node_with_a_copy_is_asked():
+def test_if_the_creator_is_gone_another_node_with_a_copy_is_asked():
     """The job is lost only if no node knows it."""
     with Node("c", {"WORKING": UNKNOWN}) as node, Node("d", {"WORKING": b":1\r\n"}) as holder:
         node.peers = [holder]

@@ -22,7 +22,7 @@ def fields(options):
     return {name: each.__forward_arg__ for name, each in options.__annotations__.items()}
 
 
-def test_the_words_have_the_options_that_type_checkers_see():
+def test_the_words_of_options_match_the_typed_options():
     """A name that is missing in one place would be refused, or never suggested."""
     assert keywords(add_options) == fields(AddOptions)
     assert fields(FetchOptions).items() <= keywords(get_jobs).items()
@@ -49,6 +49,6 @@ def test_a_method_shows_each_option_and_refuses_others(method):
     assert not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in shown.values())
 
 
-def test_a_name_that_is_no_option_is_a_type_error():
+def test_an_unknown_option_is_a_type_error():
     with pytest.raises(TypeError, match="rety"):
         add_options(rety=1)

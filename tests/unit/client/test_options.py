@@ -38,7 +38,7 @@ def test_a_password_is_not_shown():
     assert "secret" not in repr(parse_url("disque://:secret@h"))
 
 
-def test_a_word_that_is_no_setting_is_a_type_error():
+def test_an_unknown_setting_is_a_type_error():
     """It fails like a wrong keyword of any function."""
     with pytest.raises(TypeError):
         make_options((), {"time_out": 1})
@@ -54,7 +54,7 @@ def test_a_url_carries_settings():
 
 
 @pytest.mark.parametrize("url", ["disque://h/?color=red", "disque://h/?discover=perhaps", "disque://h/?ca=/x"])
-def test_options_that_can_not_be_read_are_refused(url):
+def test_options_that_cannot_be_read_are_refused(url):
     """This includes TLS options without TLS, which would give a false sense of safety."""
     with pytest.raises(ValueError, match=r"."):
         settings_of_url(url)

@@ -151,7 +151,7 @@ def test_a_forked_child_starts_with_connections_of_its_own():
         parents.close()
 
 
-def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
+def test_a_node_that_cannot_be_reached_is_a_warning(caplog):
     """The log gives its address and the reason, once."""
     pool = Pool(make_options((f"127.0.0.1:{closed_port()}",), {}), Random(1))
     for _ in range(2):

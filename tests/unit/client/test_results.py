@@ -31,7 +31,7 @@ def test_pairs_and_lease_are_read_if_they_were_asked_for():
 
 
 @pytest.mark.parametrize("reply", [None, []])
-def test_no_array_is_no_jobs(reply):
+def test_a_nil_reply_means_no_jobs(reply):
     """A time-out is not an error, so the list of jobs is empty."""
     assert results.jobs(reply) == []
 

@@ -57,7 +57,7 @@ def test_a_wrong_password_is_wrong_everywhere():
     assert not is_hopeless(from_reply("LOADING wait"))
 
 
-def test_patience_runs_from_the_first_failure():
+def test_patience_is_counted_from_the_first_failure():
     """It does not run from the start of the command, which may have waited for hours before."""
     patience = Patience(10.0, Random(1))
     assert not patience.is_over(1_000.0)
@@ -67,7 +67,7 @@ def test_patience_runs_from_the_first_failure():
     assert not patience.is_over(1_011.0)
 
 
-def test_no_patience_at_all_means_one_attempt():
+def test_a_patience_of_zero_means_one_attempt():
     """This is for callers that repeat commands themselves."""
     assert Patience(0.0, Random(1)).is_over(5.0)
 

@@ -51,7 +51,7 @@ def test_an_ack_names_its_delivery_when_half_of_the_lease_is_over():
         ]
 
 
-def test_an_ack_of_an_older_delivery_is_no_error():
+def test_an_ack_of_an_older_delivery_is_not_an_error():
     """The reply is 0, because another worker has the job."""
 
     async def act(settler, client):
@@ -62,7 +62,7 @@ def test_an_ack_of_an_older_delivery_is_no_error():
         assert settle(node, act)[0].done == []
 
 
-def test_what_a_node_did_not_take_is_kept():
+def test_acks_and_nacks_that_a_node_refused_are_kept():
     """Acks and NACKs name their delivery, so both may be sent again."""
 
     async def act(settler, client):
@@ -77,7 +77,7 @@ def test_what_a_node_did_not_take_is_kept():
     assert (len(settler.done), len(settler.given_back), refused) == (1, 1, [])
 
 
-def test_a_job_that_a_node_can_not_delay_goes_to_the_worker():
+def test_a_job_that_a_node_cannot_delay_goes_to_the_worker():
     async def act(settler, client):
         settler.add_given_back(GivenBack(job_of(client), "no", 500))
         await settler.give_back()

@@ -21,7 +21,7 @@ def connect(node, **settings):
     return dial(Address("127.0.0.1", node.port), make_options((), settings), None)
 
 
-def test_one_command_one_reply():
+def test_a_command_gets_its_reply():
     """An error is a reply too."""
     with Node(answers={"NO": b"-ERR no\r\n"}) as node:
         connection = connect(node)

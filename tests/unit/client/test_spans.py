@@ -65,7 +65,7 @@ def test_a_timedelta_is_accepted_like_a_number():
     assert events_read("log", 1, block_ms=HALF).wait_ms == 500
 
 
-def test_half_a_second_is_no_number_of_seconds():
+def test_half_a_second_is_not_a_number_of_seconds():
     """The error names the command's unit."""
     with pytest.raises(ValueError, match=r"^seconds must be a whole number of seconds, not 0:00:00.500000$"):
         commands.extend_token("t", HALF)

@@ -69,7 +69,7 @@ def test_jobs_with_keys_may_be_sent_again():
     assert add_jobs("q", []).template.request.repeat is Repeat.ASK
 
 
-def test_one_key_for_all_bodies_is_a_mistake():
+def test_one_key_for_all_bodies_is_an_error():
     """All bodies would become one job. Each body needs its own key."""
     with pytest.raises(TypeError, match="one key makes one job"):
         add_jobs("q", [b"a"], key="k")

@@ -33,12 +33,12 @@ from request_words import words_of
         (commands.jobs(match=["a*"], count=3), "GETJOB TIMEOUT 0 COUNT 3 FROMMATCH a*"),
     ],
 )
-def test_the_words_of_a_command(request_, wire):
+def test_a_command_has_these_words_on_the_wire(request_, wire):
     """Spec TP1, TP5, TP6, TP7, TP8."""
     assert words_of(request_) == wire
 
 
-def test_typed_answers():
+def test_answers_have_types():
     assert topic_commands.publish("t", "b").read([[b"q", b"D-1"], [b"r", b"D-2"]]) == [("q", "D-1"), ("r", "D-2")]
     assert topic_commands.topics().read([[b"t", b"q", [b"a", b"b"]]]) == [Binding("t", "q", {"a": b"b"})]
     assert topic_commands.bind("t", "q").read(b"OK") is True

@@ -85,7 +85,7 @@ def test_the_asyncio_client_reports_its_commands(node):
     assert asyncio.run(run()) == ["QLEN", 3, "QPEEK", "ReplyError", "adding q", [ID], "many 1", [3]]
 
 
-def test_a_worker_s_handler_runs_in_the_context(node):
+def test_the_handler_of_a_worker_runs_in_the_context(node):
     lines = []
 
     async def run():

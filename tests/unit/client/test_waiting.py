@@ -89,7 +89,7 @@ def test_a_job_that_is_unknown_at_the_time_out_is_not_gone():
         outcome_of(JobEnd(JOB_A, "unknown", None, None), 0.0)
 
 
-def test_an_answer_at_the_time_out_says_nothing_of_an_unknown_job():
+def test_an_answer_at_the_timeout_proves_nothing_about_an_unknown_job():
     """The node answers when the time-out of 1 ms is over, so `unknown` does not mean that the job is gone."""
 
     async def run(address):

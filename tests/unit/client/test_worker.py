@@ -493,7 +493,7 @@ def test_a_worker_without_work_stops_at_once():
             assert took[1] - took[0] < 0.4
 
 
-def test_handlers_see_what_the_worker_asks_for():
+def test_handlers_see_the_requested_fields():
     """These are pairs, leases and counters."""
     with Queue(1) as node:
         settings = {"withmeta": True, "withlease": True, "lease": timedelta(minutes=1), "where": {"a": "b"}}
@@ -516,7 +516,7 @@ def test_settings_that_make_no_sense_are_refused(settings):
         Worker(AsyncDisque(), ["q"], nothing, **settings)
 
 
-def test_the_last_nack_is_the_last_word_on_a_job():
+def test_the_last_nack_decides_about_a_job():
     """A later WORKING would hide the job for its RETRY, although it is queued or with another consumer."""
     began = []
 
@@ -693,7 +693,7 @@ def test_the_time_of_the_handler_counts_for_a_job_that_is_given_up():
         assert node.named("ACKJOB")[0][2:] == [b"ATTEMPT", b"1"]
 
 
-def test_a_node_without_attempt_gets_plain_commands():
+def test_a_node_that_does_not_know_attempt_gets_plain_commands():
     """It refuses ATTEMPT once. The job is acknowledged anyway."""
     refuse = lambda words: b"-BADID Invalid Job ID format.\r\n" if b"ATTEMPT" in words else b":1\r\n"  # noqa: E731
 
@@ -705,7 +705,7 @@ def test_a_node_without_attempt_gets_plain_commands():
         assert [len(words) for words in node.named("ACKJOB")] == [4, 2]
 
 
-def test_a_job_rests_at_the_worker_if_its_node_can_not_delay_it():
+def test_a_job_rests_at_the_worker_if_its_node_cannot_delay_it():
     """The first refusal shows this. The job rests at the worker, and goes back with a plain NACK."""
 
     class Older(Modern):

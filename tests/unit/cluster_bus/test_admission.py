@@ -55,7 +55,7 @@ def test_a_newcomer_does_not_count_until_it_was_reached():
     assert (node.table.size, node.table.usable, list(node.table.newcomers)) == (2, (newcomer,), [])
 
 
-def test_a_newcomer_that_can_not_be_reached_is_given_up_and_leaves_no_trace():
+def test_a_newcomer_that_cannot_be_reached_is_given_up_and_leaves_no_trace():
     node = lone()
     meet_from(node, STRANGER)
     newcomer = node.table.nodes[STRANGER.id]
@@ -122,7 +122,7 @@ def test_a_node_that_comes_back_as_another_process_after_it_was_forgotten_is_rep
     assert known.run == b"run-two-"
 
 
-def test_a_newcomer_has_no_word_about_failures():
+def test_reports_of_failures_from_a_newcomer_are_ignored():
     exchange = Exchange()
     first, second = exchange.start_joined(2)
     other = seen_by(first, second)
@@ -144,7 +144,7 @@ def test_the_newcomers_of_one_host_are_limited_at_once_and_per_second():
     assert len(node.table.newcomers) == NEWCOMERS_BURST + NEWCOMERS_PER_S
 
 
-def test_all_hosts_together_bring_no_more_newcomers_than_there_may_be():
+def test_the_number_of_newcomers_of_all_hosts_is_limited():
     node = lone()
     for number, hello in enumerate(strangers(1000)):
         meet_from(node, hello, f"10.0.{number % 250}.1")

@@ -122,7 +122,7 @@ def test_garbage_is_counted_each_time_and_logged_once():
     run(story, {})
 
 
-def test_meeting_oneself_leaves_nothing():
+def test_a_meeting_of_a_node_with_itself_leaves_nothing():
     async def story(nodes: list[BusNode]) -> None:
         nodes[0].meet(nodes[0])
         await until(lambda: len(nodes[0].membership.table.nodes) == 1)
@@ -217,7 +217,7 @@ def test_connections_that_prove_nothing_are_few(monkeypatch: pytest.MonkeyPatch)
     run(story, {})
 
 
-def test_of_too_many_unproved_connections_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
+def test_of_too_many_unproved_connections_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch):
     """A peer that only holds connections open must not keep nodes out. A node proves itself within milliseconds."""
     monkeypatch.setattr(bus_module, "UNPROVED_LINKS_MAX", 2)
 
@@ -244,7 +244,7 @@ async def stranger(node: BusNode) -> tuple[asyncio.StreamReader, asyncio.StreamW
     return reader, writer
 
 
-def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
+def test_of_too_many_strangers_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch):
     """Any peer can connect under any number of ids. Descriptors are reserved for nodes and clients."""
     monkeypatch.setattr(bus_module, "STRANGER_LINKS_MAX", 2)
 
@@ -272,7 +272,7 @@ def test_a_stranger_that_leaves_without_a_word_is_reported():
     run(story, {})
 
 
-def test_a_node_we_have_not_reached_may_not_begin_a_long_frame():
+def test_a_node_that_was_not_reached_may_not_begin_a_long_frame():
     """Otherwise a thousand unfinished frames could take a thousand times 65 MiB."""
 
     async def story(nodes: list[BusNode]) -> None:
@@ -285,7 +285,7 @@ def test_a_node_we_have_not_reached_may_not_begin_a_long_frame():
     run(story, {})
 
 
-def test_a_node_we_have_reached_may_send_long_frames():
+def test_a_node_that_was_reached_may_send_long_frames():
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
         first, second = nodes

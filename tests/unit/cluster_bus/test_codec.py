@@ -39,7 +39,7 @@ def framed(payload: bytes, version: int = 1, length: int | None = None, crc: int
     return length.to_bytes(4, "big") + bytes((version,)) + crc.to_bytes(4, "big") + payload
 
 
-def test_a_frame_has_these_very_bytes():
+def test_the_bytes_of_a_frame_are_fixed():
     """Nodes of other versions depend on these bytes. docs/bus.md explains them."""
     length, version, crc = "0000001b", "01", "942f7e11"
     gotjobs, queueds = "93 21 c4026a31 c4026a32", "92 25 95 c4026a33 00 01 00 00"
@@ -187,7 +187,7 @@ def test_frames_too_large_for_a_receiver_can_be_left_out():
     assert without_large(large, len(large) - 9) == large
 
 
-def test_two_nodes_agree_on_the_highest_version_both_speak():
+def test_two_nodes_agree_on_the_highest_version_that_both_speak():
     assert common_version((1, 7)) == PROTOCOL_MAX
     assert common_version((1, 1)) == 1
     assert common_version((PROTOCOL_MAX + 1, 7)) == 0

@@ -36,7 +36,7 @@ def travel(kind: int, items: list[object]) -> list[object]:
     ]
 
 
-def test_a_frame_with_a_packed_run_has_these_very_bytes():
+def test_the_bytes_of_a_frame_with_a_packed_run_are_fixed():
     """Nodes of other versions depend on these bytes. docs/bus.md explains them. Spec N9."""
     ids = [b"D-dcb833cf-8YL1NT17e9+wsA/09NqxscQ" + last + b"-05a1" for last in (b"I", b"J", b"K")]
     joined = b"\0D-dcb833cf--05a1" + b"".join(b"8YL1NT17e9+wsA/09NqxscQ" + last for last in (b"I", b"J", b"K"))
@@ -125,7 +125,7 @@ def test_a_node_of_an_older_version_gets_the_plain_form():
     assert encode_run(SETACK, items, COLUMNS_VERSION - 1) == encode_run(SETACK, items)
 
 
-def test_positions_behind_those_we_know_are_kept_or_ignored():
+def test_positions_behind_the_known_ones_are_kept_or_ignored():
     """A newer node may send more positions."""
     jobs = [snapshot(1), snapshot(2), snapshot(3)]
     [group] = pack(YOURJOBS, [(1, 0, jobs)])

@@ -39,7 +39,7 @@ def test_ourselves_handshakes_and_failed_nodes_are_never_suspected(flags: int):
     assert not failure.suspect(node(flags))
 
 
-def test_without_our_own_suspicion_reports_do_not_fail_a_node():
+def test_reports_alone_without_own_suspicion_do_not_fail_a_node():
     reported = node()
     for name in range(5):
         failure.report(reported, Node(bytes([name]) * 20), 1_000)
@@ -76,7 +76,7 @@ def test_a_withdrawn_report_no_longer_counts():
     assert not failure.agree(failing, 3, 1_000, T)
 
 
-def test_an_announced_failure_needs_no_suspicion_of_ours():
+def test_an_announced_failure_needs_no_suspicion_of_the_receiver():
     failed = node()
     assert failure.mark_failed(failed, 5)
     assert not failure.mark_failed(failed, 6)

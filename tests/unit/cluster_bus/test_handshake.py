@@ -29,7 +29,7 @@ def shake(dialer: Handshake, acceptor: Handshake) -> None:
 
 
 @pytest.mark.parametrize("secret", [b"", b"s3cret"])
-def test_two_ends_with_the_same_secret_or_none_know_each_other_afterwards(secret: bytes):
+def test_two_nodes_with_the_same_secret_or_none_complete_the_handshake(secret: bytes):
     """Spec S1."""
     dialer, acceptor = ends(secret, secret)
     shake(dialer, acceptor)

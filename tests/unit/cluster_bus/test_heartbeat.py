@@ -98,7 +98,7 @@ def test_a_malformed_heartbeat_is_a_frame_error(item: Any):
         heartbeat.read(item)
 
 
-def test_odd_levels_and_versions_are_bounded():
+def test_invalid_levels_and_versions_are_limited():
     header = HEADER | {"memory": 99, "version": "v" * 500}
     read = heartbeat.read([header, []])[0]
     assert read.memory_level == heartbeat.MEMORY_LEVEL_MAX

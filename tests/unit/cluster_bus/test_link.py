@@ -166,7 +166,7 @@ def test_a_frame_error_of_the_owner_closes_the_link():
     assert owner.lost[0][0] == "too much"
 
 
-def test_an_acceptor_has_nothing_to_say():
+def test_frames_from_an_acceptor_are_refused():
     async def story(acceptor: Owner, address: Any) -> None:
         dialer, _ = await dial(address)
         await until(lambda: acceptor.ready)

@@ -96,7 +96,7 @@ def test_another_run_of_a_node_is_news_the_first_one_is_not():
     assert side.tray.new_runs == [node]
 
 
-def test_our_own_address_is_taken_from_a_meet_or_while_we_have_none():
+def test_a_node_takes_its_own_address_from_a_meet_or_while_it_has_none():
     side, _ = links_with_node()
     side.links.learn_own_host("10.0.0.1", is_met=False)
     side.links.learn_own_host("10.0.0.9", is_met=False)

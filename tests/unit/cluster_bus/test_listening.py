@@ -59,7 +59,7 @@ async def rest(reader, writer):
 
 
 @LOOPS
-def test_the_oldest_of_too_many_silent_connections_goes(loop_factory, monkeypatch):
+def test_of_too_many_silent_connections_the_oldest_is_closed(loop_factory, monkeypatch):
     monkeypatch.setattr(listening, "HANDSHAKES_MAX", 3)
 
     async def story(port):

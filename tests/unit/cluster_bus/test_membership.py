@@ -58,7 +58,7 @@ def test_two_clusters_become_one_by_a_single_meeting():
     assert is_whole(one + other)
 
 
-def test_all_meeting_all_at_once_leaves_one_entry_each():
+def test_when_all_nodes_meet_all_others_at_once_each_has_one_entry():
     exchange = Exchange()
     nodes = [exchange.start(7001 + at) for at in range(4)]
     for node in nodes:
@@ -68,7 +68,7 @@ def test_all_meeting_all_at_once_leaves_one_entry_each():
     assert is_whole(nodes)
 
 
-def test_meeting_oneself_vanishes():
+def test_a_meeting_of_a_node_with_itself_ends():
     exchange = Exchange()
     node = exchange.start(7001)
     node.meet("10.0.0.1", 7001)
@@ -212,7 +212,7 @@ def test_a_placeholder_of_a_job_becomes_the_node_when_it_is_met():
 # -- strangers -----------------------------------------------------------------------------------------------
 
 
-def test_of_a_stranger_only_meet_counts():
+def test_from_a_stranger_only_meet_is_accepted():
     """The log names the stranger once, with advice.
 
     The node was reset here. Without a reset it would come back (see below).
@@ -358,7 +358,7 @@ def test_a_malformed_message_is_a_frame_error(kind: int, item: object):
 # -- heartbeats ----------------------------------------------------------------------------------------------
 
 
-def test_an_idle_cluster_sends_few_heartbeats_and_all_stay_heard_of():
+def test_an_idle_cluster_sends_few_heartbeats_and_no_node_is_suspected():
     exchange = Exchange()
     nodes = exchange.start_joined(3)
     before = [len(exchange.peer(node).notices) for node in nodes]
@@ -513,7 +513,7 @@ def test_a_node_that_can_be_heard_but_not_reached_is_suspected():
     assert seen_by(first, second).flags == PFAIL
 
 
-def test_a_failure_we_hear_of_wrongly_is_healed_by_the_next_answer():
+def test_a_false_report_of_a_failure_is_corrected_by_the_next_answer():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     hello = second.hello()
@@ -525,7 +525,7 @@ def test_a_failure_we_hear_of_wrongly_is_healed_by_the_next_answer():
     assert is_whole([first, second, third])
 
 
-def test_after_a_pause_of_our_own_no_node_is_suspected():
+def test_after_a_pause_of_the_node_itself_no_other_node_is_suspected():
     """A machine that was suspended finds many unanswered pings, although only the machine itself was silent."""
     exchange = Exchange()
     nodes = exchange.start_joined(3)
@@ -696,7 +696,7 @@ def test_a_meeting_in_flight_goes_on_when_a_former_node_of_its_address_is_forgot
     assert is_whole([first, second])
 
 
-def test_of_a_node_that_was_only_named_the_first_incarnation_that_we_hear_of_is_forgotten():
+def test_of_a_node_that_was_only_named_the_first_known_incarnation_is_forgotten():
     """Spec N5. Jobs named the node, and this node never met it."""
     node = lone()
     named = node.table.intern(STRANGER.id)
@@ -756,7 +756,7 @@ def test_a_meet_of_an_older_release_counts_as_an_operators():
     assert node.table.me.incarnation == 1
 
 
-def test_meet_brings_it_back_at_once():
+def test_a_meet_brings_a_forgotten_node_back_at_once():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     first.forget(seen_by(first, third))

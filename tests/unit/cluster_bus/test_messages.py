@@ -6,7 +6,7 @@ from cluster_bus import messages
 from cluster_bus.messages import FIRST_JOB_KIND, NAMES
 
 
-def test_kinds_about_jobs_are_these_numbers():
+def test_the_numbers_of_kinds_about_jobs_are_fixed():
     """Nodes of other versions know these numbers. A new kind gets a new number."""
     assert {NAMES[kind]: kind for kind in sorted(NAMES) if kind >= FIRST_JOB_KIND} == {
         "REPLJOB": 32, "GOTJOB": 33, "REFUSED": 34, "HOLDERS": 35, "ENQUEUE": 36, "QUEUED": 37, "WILLQUEUE": 38,

@@ -16,7 +16,7 @@ def table_of(*names: int) -> NodeTable:
     return table
 
 
-def test_we_are_in_the_table_and_flagged():
+def test_this_node_is_in_the_table_with_its_flag():
     table = table_of()
     assert table.nodes == {table.me.id: table.me}
     assert table.me.flags == MYSELF
@@ -103,7 +103,7 @@ def test_linked_follows_the_links():
     assert [node.id[0] for node in table.linked] == [7]
 
 
-def test_we_may_take_another_id_in_place():
+def test_a_node_may_change_its_own_id():
     table = table_of()
     me = table.me
     table.rename_me(b"n" * 20)

@@ -23,7 +23,7 @@ def nodes() -> list[Node]:
     return [Node(ME, "10.0.0.1", 7711, 17711, MYSELF), other, Node(b"\x03" * 20, "h", 1, 2, HANDSHAKE)]
 
 
-def test_a_file_has_this_very_text():
+def test_the_text_of_a_nodes_file_is_fixed():
     """Spec N6."""
     assert dump(nodes()).splitlines()[:-1] == [
         "version 1",
@@ -58,7 +58,7 @@ def test_a_fresh_node_has_no_host_yet():
     assert six_fields(Node(ME, port=7711, flags=MYSELF)) == f"{'01' * 20} :7711 myself 0 0 connected"
 
 
-def test_myself_comes_first_wherever_it_stands():
+def test_the_node_itself_comes_first_wherever_its_line_is():
     first, second, *rest = ORIGINAL.splitlines(keepends=True)
     assert parse(second + "".join(rest) + first)[0].flags == MYSELF
 
@@ -127,7 +127,7 @@ def test_a_bad_frame_around_the_lines_is_reported(text: str, reason: str):
         parse(text)
 
 
-def test_failed_nodes_and_text_that_is_none_survive_to_the_parser():
+def test_failed_nodes_and_bytes_that_are_not_text_reach_the_parser():
     failed = [nodes()[0], Node(OTHER, "h", 1, 2, FAIL)]
     assert parse(dump(failed))[1].flags == FAIL
     with pytest.raises(NodesFileError):

@@ -47,7 +47,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path):
     assert store.load() == "old\n"
 
 
-def test_bytes_that_are_no_text_are_loaded_for_the_parser_to_refuse(tmp_path: Path):
+def test_bytes_that_are_not_text_are_loaded_and_refused_by_the_parser(tmp_path: Path):
     (tmp_path / "nodes.conf").write_bytes(b"\xff\0")
     assert NodesFileStore(str(tmp_path / "nodes.conf")).load() == "\udcff\0"
 

@@ -213,7 +213,7 @@ def test_a_user_that_removes_itself_gets_the_reply_first():
     assert port_of(client).closed == []
 
 
-def test_a_client_that_waits_for_jobs_it_may_not_have_any_more_is_disconnected():
+def test_a_client_that_waits_for_jobs_without_permission_is_disconnected():
     """Spec US8."""
     broker = make_broker()
     client = make_user(broker, "~a", "~b", "+@consume")
@@ -231,7 +231,7 @@ def test_a_client_that_waits_for_jobs_it_may_not_have_any_more_is_disconnected()
     [("-@all", NO_COMMAND + b"waitjob' command\r\n"), ("-waitjob", NO_COMMAND + b"waitjob' command\r\n"),
      ("resetkeys", NO_NAME)],
 )  # fmt: skip
-def test_a_client_that_waits_for_an_end_hears_that_it_may_no_longer(rule, error):
+def test_a_client_that_waits_for_an_end_is_told_when_it_loses_the_permission(rule, error):
     """Spec US8."""
     broker = make_broker()
     admin = make_client(broker)
@@ -249,7 +249,7 @@ def test_a_client_that_waits_for_an_end_hears_that_it_may_no_longer(rule, error)
     assert client.out == []
 
 
-def test_a_client_that_waits_for_a_batch_hears_that_it_may_no_longer():
+def test_a_client_that_waits_for_a_batch_is_told_when_it_loses_the_permission():
     """Spec US8."""
     broker = make_broker()
     ask(broker, make_client(broker), "ADDJOB", "a", "body", 0, "BATCH", "b")
@@ -308,7 +308,7 @@ def test_the_queues_that_a_user_makes_are_limited():
     assert ask(broker, client, "ADDJOB", "c", "1", 0).startswith(b"+D-")
 
 
-def test_multi_gives_no_way_around():
+def test_multi_does_not_bypass_permissions():
     broker = make_broker()
     client = make_user(broker, "+ping")
     ask(broker, client, "MULTI")
@@ -339,7 +339,7 @@ def test_frommatch_serves_from_the_queues_of_the_user():
     assert ask(broker, client, "GETJOB", "NOHANG", "FROMMATCH", "mail-?") == b"*-1\r\n"
 
 
-def test_a_client_that_waits_for_patterns_it_may_not_have_any_more_is_disconnected():
+def test_a_client_that_waits_for_patterns_without_permission_is_disconnected():
     """Spec US8."""
     broker = make_broker()
     client = make_user(broker, "~mail-*", "+@consume")

@@ -171,7 +171,7 @@ def test_a_job_is_queued_and_answered_with_its_id_as_a_simple_string():
     assert (job.state, job.queue, job.body, queue_of(broker)) == (QUEUED, b"q", b"body", [job.id])
 
 
-def test_defaults():
+def test_a_job_without_options_has_the_defaults():
     """The default TTL is a day. RETRY is a tenth of the TTL, but at most five minutes. There is no DELAY."""
     broker, client = start()
     job = added(broker, client)
@@ -299,7 +299,7 @@ def test_a_minority_refuses_a_job_rather_than_make_fewer_copies():
     assert error_of(broker, client, "ADDJOB", "q", "body", 0).startswith("NOREPL")
 
 
-def test_refusals_for_want_of_nodes_and_zones_are_counted():
+def test_refusals_for_lack_of_nodes_and_zones_are_counted():
     """INFO counts them apart from timeouts, because no producer waited in these cases."""
     broker, client = start()
     add_node(broker, 2)

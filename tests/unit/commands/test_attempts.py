@@ -83,7 +83,7 @@ def test_a_lease_may_be_given_in_milliseconds():
     assert error_of(broker, client, "WORKING", job.id, 2, 3) == "ERR syntax error"
 
 
-def test_new_words_wait_for_older_nodes():
+def test_new_options_are_refused_while_an_older_node_is_known():
     """Commands that the original has still work. Spec Y1."""
     broker, client = start()
     old = add_node(broker, 2, protocol=1)
@@ -266,7 +266,7 @@ def test_a_delayed_job_waits_for_the_end_of_a_pause():
         (("DELAY", -1), "ERR DELAY time must be a non negative number"),
     ],
 )
-def test_impossible_words_of_a_nack_are_refused(words, text):
+def test_impossible_options_of_a_nack_are_refused(words, text):
     """Spec Y11."""
     broker, client = start()
     job = add_job(broker, client)

@@ -44,7 +44,7 @@ def start(count=2):
         (("ADDJOB", "q", "x", 0, "BATCH", "x" * 1025), "ERR BATCH must have 1 to 1024 bytes"),
     ],
 )
-def test_bad_words_are_refused(words, text):
+def test_wrong_arguments_are_refused(words, text):
     broker, client, _ = start()
     assert error_of(broker, client, *words) == text
 

@@ -49,7 +49,7 @@ def test_id_and_info_are_the_callers():
     assert ask_parsed(broker, client, "CLIENT", "INFO").startswith(b"id=2 addr=127.0.0.1:2 ")
 
 
-def test_names():
+def test_client_names_can_be_set_and_read():
     broker = make_broker()
     client = make_client(broker)
     assert ask_parsed(broker, client, "CLIENT", "GETNAME") is None
@@ -97,7 +97,7 @@ def test_kill_filters_fit_together_and_spare_the_caller():
         (("TYPE", "master"), b"-ERR Unknown client type 'master'"),
     ],
 )
-def test_kill_refusals(words, text):
+def test_client_kill_refuses_these_requests(words, text):
     broker = make_broker()
     assert ask(broker, make_client(broker), "CLIENT", "KILL", *words) == text + b"\r\n"
 

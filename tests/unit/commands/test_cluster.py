@@ -84,7 +84,7 @@ def test_meet_takes_addresses_and_names(host):
         (("", "7711"), b"-ERR Invalid node address specified: :7711"),
     ],
 )
-def test_meet_refusals(words, text):
+def test_cluster_meet_refuses_these_requests(words, text):
     broker = make_broker()
     assert told(broker, "MEET", *words) == text + b"\r\n"
     assert len(broker.cluster.nodes) == 1
@@ -123,7 +123,7 @@ def test_a_hard_reset_takes_another_id_before_its_answer():
     assert broker.me.id != ME
 
 
-def test_forget():
+def test_cluster_forget_removes_a_node():
     broker = make_broker()
     add_node(broker, 2)
     assert told(broker, "FORGET", "02" * 20) == b"+OK\r\n"
@@ -133,7 +133,7 @@ def test_forget():
     assert told(broker, "FORGET", ME.hex()) == b"-ERR I tried hard but I can't forget myself...\r\n"
 
 
-def test_reset_forgets_jobs_queues_and_nodes_but_not_our_id():
+def test_reset_forgets_jobs_queues_and_nodes_but_not_the_id_of_the_node():
     broker = make_broker()
     client = make_client(broker)
     add_node(broker, 2)
@@ -184,6 +184,6 @@ def test_other_forms_are_refused(words):
     assert told(make_broker(), *words) == b"-ERR Wrong CLUSTER subcommand or number of arguments\r\n"
 
 
-def test_leaving_perhaps():
+def test_cluster_leaving_with_another_word_is_refused():
     reply = told(make_broker(), "LEAVING", "perhaps")
     assert reply == b"-ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'\r\n"

@@ -56,7 +56,7 @@ def test_a_value_that_the_process_refuses_is_restored():
         ("maxmemory", "10zb", b"-ERR Invalid argument '10zb' for CONFIG SET 'maxmemory'"),
     ],
 )
-def test_set_refusals(name, value, text):
+def test_config_set_refuses_these_requests(name, value, text):
     broker = make_broker()
     assert ask(broker, make_client(broker), "CONFIG", "SET", name, value) == text + b"\r\n"
     assert host_of(broker).calls == []
@@ -93,7 +93,7 @@ def test_resetstat_resets_the_counters_of_info_but_not_those_of_the_bus():
     assert (broker.stats.messages_received, broker.commands[b"ping"].calls) == (7, 0)
 
 
-def test_rewrite():
+def test_config_rewrite_writes_the_file():
     broker = make_broker()
     client = make_client(broker)
     assert ask(broker, client, "CONFIG", "REWRITE") == b"+OK\r\n"

@@ -25,7 +25,7 @@ def test_a_login_without_a_name_is_one_of_default():
     assert ask(broker, client, "AUTH", "a", "b", "c").startswith(b"-ERR wrong number of arguments for 'auth'")
 
 
-def test_a_password_where_none_is_set_is_a_mistake_worth_telling():
+def test_a_password_where_none_is_set_is_an_error():
     broker = make_broker()
     assert ask(broker, make_client(broker), "AUTH", "x") == b"-ERR Client sent AUTH, but no password is set\r\n"
 
@@ -56,7 +56,7 @@ def test_a_new_password_locks_out_clients_that_never_logged_in():
         (("SELECT", "x"), b"-ERR invalid DB index\r\n"),
     ],
 )
-def test_small_replies(words, reply):
+def test_simple_commands_are_answered(words, reply):
     broker = make_broker()
     assert ask(broker, make_client(broker), *words) == reply
 

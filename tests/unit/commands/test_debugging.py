@@ -41,13 +41,13 @@ def test_sleep_takes_fractions_of_seconds():
 
 
 @pytest.mark.parametrize("seconds", ["x", "-1", "nan", "inf"])
-def test_sleep_wants_a_number_of_seconds(seconds):
+def test_sleep_needs_a_number_of_seconds(seconds):
     broker = make_broker()
     assert told(broker, "SLEEP", seconds) == b"-ERR value is not a valid float\r\n"
     assert host_of(broker).calls == []
 
 
-def test_error_says_what_it_is_told():
+def test_debug_error_replies_with_the_given_text():
     assert told(make_broker(), "ERROR", b"OOPS a\r\nb\xff") == b"-OOPS a  b\xff\r\n"
 
 
@@ -55,7 +55,7 @@ def test_structsize_is_what_memory_accounting_counts_with():
     assert ask_parsed(make_broker(), make_client(make_broker()), "DEBUG", "STRUCTSIZE").startswith(b"bits:64 job:")
 
 
-def test_restart_and_crash_and_recover():
+def test_debug_restart_and_crash_and_recover_restart_the_process():
     broker = make_broker()
     assert told(broker, "RESTART") == b""
     assert told(broker, "crash-and-recover", 500) == b""
@@ -91,7 +91,7 @@ def test_a_restart_saves_the_configuration_first_and_waits_for_it():
 
 
 @pytest.mark.parametrize("how", ["segfault", "assert", "oom"])
-def test_crashes(how):
+def test_debug_ends_the_process_by_a_crash(how):
     broker = make_broker()
     told(broker, how.upper())
     assert host_of(broker).calls[-1] == ("crash", how)

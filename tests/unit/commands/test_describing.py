@@ -44,7 +44,7 @@ def test_unknown_names_are_nil_of_the_protocol():
     assert ask(broker, client, "COMMAND", "INFO", "nothing") == b"*1\r\n_\r\n"
 
 
-def test_docs_tell_how_each_command_is_written():
+def test_docs_describe_the_syntax_of_each_command():
     broker = make_broker()
     name, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "slowlog", "nothing")
     fields = dict(zip(entry[::2], entry[1::2], strict=True))
@@ -59,7 +59,7 @@ def test_a_form_without_words_is_the_bare_name():
     assert entry[7][0] == b"HELLO"
 
 
-def test_docs_tell_the_arguments_as_redis_does():
+def test_docs_describe_arguments_as_redis_does():
     """redis-cli 7 derives its hints from COMMAND DOCS."""
     broker = make_broker()
     _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "qpeek")
@@ -75,7 +75,7 @@ def test_docs_tell_the_arguments_as_redis_does():
     assert arguments[b"pattern"][b"token"] == b"FROMMATCH"
 
 
-def test_docs_tell_subcommands_one_by_one():
+def test_docs_describe_each_subcommand():
     broker = make_broker()
     _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "client")
     subcommands = pairs_of(pairs_of(entry)[b"subcommands"])
@@ -88,7 +88,7 @@ def pairs_of(flat):
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def test_docs_of_a_command_that_is_named_again_and_again_are_told_once():
+def test_docs_of_a_command_that_is_named_repeatedly_are_sent_once():
     broker = make_broker()
     reply = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", *["client", "AddJob", "CLIENT"] * 1000)
     assert reply[::2] == [b"client", b"addjob"]
@@ -129,6 +129,6 @@ def test_a_renamed_command_is_found_under_its_new_name_and_shows_the_old():
         (("HELP",), b"-ERR Unknown subcommand or wrong number of arguments."),
     ],
 )
-def test_refusals(words, text):
+def test_command_refuses_these_requests(words, text):
     broker = make_broker()
     assert ask(broker, make_client(broker), "COMMAND", *words) == text + b"\r\n"

@@ -56,7 +56,7 @@ def in_parts(broker, client, *words):
     return reply + b"".join(client.out)
 
 
-def test_the_first_enqueue_of_a_delayed_job_is_no_additional_delivery():
+def test_the_first_enqueue_of_a_delayed_job_does_not_count_as_a_delivery():
     broker, client = start()
     job = add_job(broker, client, "DELAY", 100)
     assert ask_parsed(broker, client, "ENQUEUE", job.id) == 1

@@ -119,7 +119,7 @@ def test_tail_sends_events_that_become_readable_from_now_on():
     assert node.service.event_readers.tails == {}
 
 
-def test_bodies_are_told_where_that_is_wanted():
+def test_events_have_bodies_on_request():
     node = filled(1, events_body=True)
     assert json.loads(node.read(1))["body"] == "body 0"
 

@@ -38,7 +38,7 @@ def test_claims_need_voters():
         (("assign", "other"), "ERR invalid value for 'assign': local or quorum is expected"),
     ],
 )
-def test_a_setting_that_can_not_be_is_refused(words, text):
+def test_a_setting_that_cannot_be_is_refused(words, text):
     world = voters("a")
     assert str(world.ask("a", "QUEUE", "SET", "q", *words)) == text
 

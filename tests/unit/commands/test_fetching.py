@@ -58,7 +58,7 @@ def test_a_large_count_waits_as_a_small_one_does_when_a_long_queue_has_nothing_f
     assert job.id in b"".join(client.out)
 
 
-def test_a_large_count_passes_at_most_once_jobs_by_and_waits():
+def test_a_large_count_skips_at_most_once_jobs_and_waits():
     broker, client = start()
     for number in range(PART + 1):
         hold_queued(broker, number=number, retry_s=0)
@@ -76,7 +76,7 @@ def test_a_large_count_is_sent_away_from_a_leaving_node():
 
 
 @pytest.mark.parametrize(("is_paused", "words"), [(True, ()), (False, ("LEASE", 9))])
-def test_with_the_disk_in_trouble_a_getjob_without_a_fitting_job_waits(is_paused, words):
+def test_while_the_disk_fails_a_getjob_without_a_matching_job_waits(is_paused, words):
     """-MISCONF means that jobs are withheld because of the disk. Here, no job would be delivered anyway."""
     broker, client = start()
     hold_queued(broker, retry_s=30 if is_paused else 0)

@@ -29,7 +29,7 @@ def start():
         (("ANY",), "ERR syntax error: 'ANY'"),
     ],
 )
-def test_waitjob_refuses_bad_words(words, text):
+def test_waitjob_refuses_wrong_arguments(words, text):
     broker, client = start()
     assert error_of(broker, client, "WAITJOB", *words) == text
 
@@ -46,14 +46,14 @@ def test_waitjob_refuses_bad_words(words, text):
         ((make_id(2), 1), "NOJOB Job not known in the context of this node."),
     ],
 )
-def test_progress_refuses_bad_words(words, text):
+def test_progress_refuses_wrong_arguments(words, text):
     """Spec RW4."""
     broker, client = start()
     found = error_of(broker, client, "PROGRESS", *words)
     assert found == text or (found.startswith("ERR FENCE") and text.startswith("ERR FENCE"))
 
 
-def test_a_text_may_be_any_word():
+def test_the_text_of_progress_may_be_any_word():
     """Spec RW4: the number of words determines whether there is a text."""
     broker, client = start()
     job = deliver(broker)

@@ -45,7 +45,7 @@ def test_every_section_begins_with_the_original_fields_in_their_order():
         assert found[title][: len(names.split())] == names.split()
 
 
-def test_one_section_all_of_them_or_none():
+def test_info_shows_one_section_all_sections_or_none():
     broker = make_broker()
     assert list(sections(info(broker, "QUEUES"))) == ["Queues"]
     assert list(sections(info(broker, "all")))[-1] == "Commandstats"

@@ -46,7 +46,7 @@ def test_more_than_eighty_samples_make_two_blocks():
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (59, "59s"), (60, "1m"), (7199, "1h"), (7200, "2h"), (200_000, "2d"), (-5, "0s")]
 )
-def test_ages(seconds, text):
+def test_ages_have_units(seconds, text):
     assert age(seconds) == text
 
 
@@ -66,7 +66,7 @@ def test_the_doctor_gives_the_figures_of_each_event():
     assert "SLOWLOG GET" in text
 
 
-def test_the_doctor_speaks_of_what_happened_only():
+def test_the_doctor_mentions_only_what_happened():
     broker = make_broker(latency_monitor_threshold=10, slowlog_log_slower_than=-1, loglevel="debug")
     broker.stats.log_latency("jobs-processing", 20, 1)
     text = advice(broker)

@@ -37,7 +37,7 @@ def test_another_owner_gets_nil_at_once_or_after_its_time():
     assert 2_000 <= world.now_ms - began_ms < 3_100
 
 
-def test_a_worker_that_waits_hears_that_it_may_no_longer():
+def test_a_waiting_worker_is_told_when_it_loses_the_permission():
     """Spec US8. Another owner gets the lock for which the worker waited."""
     world = voters("abc")
     fence = acquire(world, "a", "one")[0]
@@ -98,7 +98,7 @@ def test_the_last_attempt_is_told_and_no_other_follows():
     assert str(acquire(world, "b", "two", ATTEMPTS=1)) == "LOCKSPENT No attempts left for this lock"
 
 
-def test_a_minority_answers_noquorum_within_a_second():
+def test_a_node_in_a_minority_answers_noquorum_within_a_second():
     world = voters("abc")
     world.cut("a", "b")
     world.cut("a", "c")
@@ -130,7 +130,7 @@ def test_a_minority_answers_noquorum_within_a_second():
         (("STEAL", "l"), "ERR syntax error: 'STEAL'"),
     ],
 )
-def test_bad_words_are_refused(words, error):
+def test_wrong_arguments_are_refused(words, error):
     broker = make_broker()
     voting.learn(broker, VoterList(1, 60_000, {broker.me.id: voting.memory_id(broker)}, is_first=True), None)
     assert error_of(broker, make_client(broker), "LOCK", *words) == error
@@ -149,7 +149,7 @@ def test_an_invented_fence_gets_nothing():
     assert acquire(world, "b", "two")[0] < 1 << 60
 
 
-def test_the_word_of_one_voter_ends_no_work():
+def test_one_voter_alone_cannot_end_the_work():
     """Spec CL9: no majority has confirmed the end of the work."""
     world = voters("abc")
     item = (b"Ll", b"one", 5, 0, 5, 0, 0, 0, 60_000, False, False)

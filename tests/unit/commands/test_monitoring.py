@@ -45,7 +45,7 @@ def test_clients_of_the_unix_socket_are_shown_by_its_path():
         (b"", b""),
     ],
 )
-def test_escapes(word, shown):
+def test_a_monitor_line_escapes_special_characters(word, shown):
     assert escaped(word) == shown
 
 
@@ -101,7 +101,7 @@ def test_slowlog_reset_keeps_counting_ids():
     assert [entry[0] for entry in ask_parsed(broker, client, "SLOWLOG", "GET")] == [1]
 
 
-def test_slowlog_refusals():
+def test_slowlog_refuses_these_requests():
     broker = make_broker()
     client = make_client(broker)
     text = b"-ERR Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN.\r\n"

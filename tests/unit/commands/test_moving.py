@@ -32,7 +32,7 @@ SYNTAX = "ERR syntax error"
         (("PROMOTE",), "ERR wrong number of arguments for 'promote' command"),
     ],
 )
-def test_bad_words_are_refused_before_anything_is_done(words, text):
+def test_wrong_arguments_are_refused_before_anything_is_done(words, text):
     """Spec MV1, MV2, MV10."""
     broker = make_broker()
     assert error_of(broker, make_client(broker), *words) == text
@@ -79,7 +79,7 @@ def test_many_jobs_are_moved_in_parts():
     assert broker.queues[b"r"].length == len(ids)
 
 
-def test_the_words_wait_for_older_nodes():
+def test_the_commands_are_refused_while_an_older_node_is_known():
     """Spec Y1."""
     broker = make_broker()
     client = make_client(broker)

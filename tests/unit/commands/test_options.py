@@ -31,7 +31,7 @@ def refused(call, *arguments):
      (b"", 0), (b"\0", 0), (b"7\0", 7), (b"7\0abc", 7), (b"9223372036854775807", INT64_MAX),
      (b"-9223372036854775808", INT64_MIN), (b"0" * 39 + b"5", 5)],
 )  # fmt: skip
-def test_integers(word, value):
+def test_integers_are_read(word, value):
     assert read_integer(word) == value
 
 
@@ -67,7 +67,7 @@ def test_any_bytes_are_an_integer_or_refused(word):
 
 
 @pytest.mark.parametrize(("word", "value"), [(b"0", 0), (b"1500", 1500), (b"", 0), (b"+3", 3)])
-def test_time_outs(word, value):
+def test_timeouts_are_read(word, value):
     assert read_timeout(word) == value
 
 
@@ -77,7 +77,7 @@ def test_time_outs(word, value):
      (b"1.5", "ERR timeout is not an integer or out of range"),
      (b"9223372036854775808", "ERR timeout is not an integer or out of range")],
 )  # fmt: skip
-def test_time_outs_that_are_refused(word, text):
+def test_invalid_timeouts_are_refused(word, text):
     assert refused(read_timeout, word) == text
 
 
@@ -91,7 +91,7 @@ def test_cursors_are_unsigned_and_wrap(word, value):
 
 
 @pytest.mark.parametrize("word", [b"x", b"COUNT", b"18446744073709551616", b" 1", b"1.0"])
-def test_cursors_that_are_refused(word):
+def test_invalid_cursors_are_refused(word):
     assert refused(read_cursor, word) == "ERR invalid cursor or option name"
 
 

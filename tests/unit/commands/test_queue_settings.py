@@ -109,7 +109,7 @@ def test_a_pause_with_bcast_is_shown_and_a_reset_leaves_it_alone():
         (["LIST", "p" * 1025], "ERR syntax error: 'p"),
     ],
 )
-def test_bad_words_change_nothing(words, error):
+def test_wrong_arguments_change_nothing(words, error):
     pair = make_pair(proto_max_bulk_len=1_000)
     assert error_of(*pair, "QUEUE", *words).startswith(error)
     assert say(pair, "GET", "q") == b"*-1\r\n"
@@ -132,7 +132,7 @@ def test_the_reply_waits_for_the_file():
     assert host_of(broker).settings_file == [(b"q", b"lease", b"5", 1, broker.me.id)]
 
 
-def test_a_file_that_can_not_be_written_is_an_error_and_tried_again():
+def test_a_file_that_cannot_be_written_is_an_error_and_tried_again():
     """Spec QS3."""
     from disque_py.core import settings_sync
 
@@ -250,7 +250,7 @@ def test_a_job_that_its_key_names_is_found_whatever_the_limits():
     assert error_of(*pair, "ADDJOB", "q", "body", 0, "KEY", "other").startswith("TOOBIG ")
 
 
-def test_queues_without_settings_cost_one_look():
+def test_adding_to_a_queue_without_settings_costs_one_lookup():
     """The table of settings in force is empty, so an ADDJOB stops there."""
     pair = make_pair()
     say(pair, "SET", "q", "lease", 5)

@@ -52,14 +52,14 @@ def test_qpeek_of_a_missing_queue_is_empty_and_makes_none():
     assert broker.queues == {}
 
 
-def test_qpeek_does_not_mind_a_pause():
+def test_qpeek_works_during_a_pause():
     broker, client, _ = start(1)
     ask(broker, client, "PAUSE", "q", "all")
     assert len(ask_parsed(broker, client, "QPEEK", "q", 5)) == 1
 
 
 @pytest.mark.parametrize("count", ["x", "1.0", "9223372036854775808"])
-def test_qpeek_wants_a_number(count):
+def test_qpeek_needs_a_number(count):
     broker, client, _ = start()
     assert ask(broker, client, "QPEEK", "q", count) == b"-ERR value is not an integer or out of range\r\n"
 
@@ -72,7 +72,7 @@ def test_qpeek_stops_at_a_megabyte(sign):
     assert len(ask(broker, client, "QPEEK", "q", sign * 10**12)) < REPLY_BYTES_MAX + 101_000
 
 
-def test_qstat_has_the_original_fields_in_their_order_and_ours_behind():
+def test_qstat_has_the_original_fields_in_their_order_and_new_ones_behind():
     broker, client, _ = start(2)
     node = add_node(broker)
     broker.queues[b"q"].interested[node] = 3
@@ -140,7 +140,7 @@ def test_a_pause_replaces_the_one_before():
 
 
 @pytest.mark.parametrize("words", [("in", "nosuch"), ("nosuch",), ("",)])
-def test_a_wrong_word_changes_nothing(words):
+def test_a_wrong_argument_changes_nothing(words):
     broker, client, _ = start()
     assert ask(broker, client, "PAUSE", "q", *words) == b"-ERR syntax error\r\n"
     assert broker.queues == {}

@@ -58,7 +58,7 @@ def test_jscan_refuses(words, text):
 
 
 @pytest.mark.parametrize("option", ["MINLEN", "MAXLEN", "IMPORTRATE"])
-def test_qscan_wants_numbers(option):
+def test_qscan_needs_numbers(option):
     broker, client, _ = start()
     assert ask(broker, client, "QSCAN", option, "x") == b"-ERR value is not an integer or out of range\r\n"
 
@@ -109,7 +109,7 @@ def test_busyloop_walks_at_once(command):
 
 @pytest.mark.parametrize("command", ["JSCAN", "QSCAN"])
 @pytest.mark.parametrize("cursor", [b"-1", b"18446744073709551615"])
-def test_a_cursor_behind_the_end_is_the_end(command, cursor):
+def test_a_cursor_behind_the_end_ends_the_scan(command, cursor):
     broker, client, _ = start(3)
     assert ask_parsed(broker, client, command, cursor) == [b"0", []]
 

@@ -75,13 +75,13 @@ def test_every_is_shown_as_a_time(broker, client):
         ("EVERY|1h|QUEUE|q|META|x-disque-|1", "ERR META names that begin with x-disque- are reserved"),
     ],
 )
-def test_a_wrong_word_changes_nothing(broker, client, words, error):
+def test_a_wrong_argument_changes_nothing(broker, client, words, error):
     """Spec SD10: the options are those of ADDJOB, with its errors."""
     assert error_of(broker, client, "SCHEDULE", "SET", "s", *words.split("|")) == error
     assert ask_parsed(broker, client, "SCHEDULE", "LIST") == []
 
 
-def test_a_schedule_has_bounds(broker, client):
+def test_the_fields_of_a_schedule_have_limits(broker, client):
     """Spec SD10."""
     words = "EVERY", "1h", "QUEUE", "q"
     assert error_of(broker, client, "SCHEDULE", "SET", "", *words).startswith("ERR the name of a schedule")
@@ -91,7 +91,7 @@ def test_a_schedule_has_bounds(broker, client):
     )
 
 
-def test_unknown_names(broker, client):
+def test_commands_on_unknown_schedules_change_nothing(broker, client):
     """Spec SD10."""
     assert ask_parsed(broker, client, "SCHEDULE", "GET", "s") is None
     assert [ask_parsed(broker, client, "SCHEDULE", word, "s") for word in ("PAUSE", "RESUME", "DEL")] == [0, 0, 0]
@@ -146,7 +146,7 @@ def test_a_set_begins_anew(broker, client):
     assert shown(broker, client, "s")["paused"] == 0
 
 
-def test_a_change_survives_a_full_disk_in_words(broker, client):
+def test_a_change_that_cannot_be_saved_is_answered_with_the_reason(broker, client):
     """Spec QS3: the error tells the client that the change was not saved."""
     from tests.support.brokers import host_of
 

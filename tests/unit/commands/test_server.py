@@ -76,7 +76,7 @@ def test_journal_backup_that_fails_says_why():
     )
 
 
-def test_the_name_of_a_backup_is_no_path():
+def test_the_name_of_a_backup_may_not_be_a_path():
     broker = make_broker()
     client = make_client(broker)
     for name in ("../x", "", ".hidden", "a b", "-x", "x" * 101):

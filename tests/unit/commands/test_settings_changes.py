@@ -43,7 +43,7 @@ def test_a_topic_of_the_highest_version_has_no_room():
 
 
 @pytest.mark.parametrize("subject", COMMANDS)
-def test_a_file_that_can_not_be_written_is_an_error(subject):
+def test_a_file_that_cannot_be_written_is_an_error(subject):
     """Spec QS3."""
     broker = make_broker()
     host_of(broker).failures["write_queue_settings"] = OSError(28, "No space left on device")

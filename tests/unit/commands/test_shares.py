@@ -52,7 +52,7 @@ def test_a_status_must_be_one_that_users_see(words):
         ("SHOW", "id", "x"),
     ],
 )
-def test_a_word_that_is_no_option_is_refused(words):
+def test_an_unknown_option_is_refused(words):
     broker, client, _ = start()
     assert error_of(broker, client, *words) == "ERR syntax error"
 

@@ -18,7 +18,7 @@ def start():
     return broker, make_client(broker)
 
 
-def test_show_has_the_original_fields_in_their_order_and_ours_behind():
+def test_show_has_the_original_fields_in_their_order_and_new_ones_behind():
     broker, client = start()
     job = add_job(broker, client, "TTL", 100, "RETRY", 10, "DELAY", 5)
     pass_time(broker, 1500)

@@ -23,7 +23,7 @@ def test_a_form_needs_its_name_in_any_case_and_its_number_of_words():
     assert form_of(FORMS, [b"X", b"reset", *[b"a"] * 50]) is FORMS[b"reset"]
 
 
-def test_without_a_word_there_is_no_form():
+def test_a_request_without_a_subcommand_has_no_form():
     assert form_of(FORMS, [b"X"]) is None
 
 

@@ -35,7 +35,7 @@ STATUS = "ERR STATUS must be invisible, pending or errored"
         (("QTASK", "END"), f"{SYNTAX}: 'END'"),
     ],
 )
-def test_bad_words_are_refused(words, text):
+def test_wrong_arguments_are_refused(words, text):
     """Spec MV5, MV8."""
     broker = make_broker()
     assert error_of(broker, make_client(broker), *words) == text

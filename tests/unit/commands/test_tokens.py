@@ -185,7 +185,7 @@ def test_a_client_that_takes_every_job_gets_the_one_that_others_skip():
     assert (len(client.out), len(plain.out)) == (1, 1)
 
 
-def test_other_nodes_are_told_which_jobs_our_clients_take():
+def test_other_nodes_are_told_which_jobs_the_clients_take():
     """Spec I2."""
     broker = make_broker()
     client, node = make_client(broker), add_node(broker)
@@ -207,7 +207,7 @@ def test_a_pull_of_picky_clients_gets_what_they_take():
     assert (job.state, len(queue_of(broker))) == (1, 1)
 
 
-def test_no_hint_goes_to_a_node_whose_clients_would_not_take_our_jobs():
+def test_no_hint_goes_to_a_node_whose_clients_would_not_take_the_jobs():
     broker = make_broker()
     node = add_node(broker)
     say(broker, node, INTEREST, (b"q", 1, -1))

@@ -59,7 +59,7 @@ def test_publish_tells_all_jobs_sorted_by_queue():
     assert all(broker.find(job_id) is not None for _, job_id in jobs)
 
 
-def test_no_filter_that_takes_the_job():
+def test_a_job_that_no_filter_takes_is_refused():
     broker, client = start("t a WHERE x 1")
     assert error_of(broker, client, "ADDJOB", "t", "b", 0) == "NOROUTE No queue bound to the topic takes this job"
     assert ask_parsed(broker, client, "TOPIC", "PUBLISH", "t", "b", 0) == []
@@ -161,7 +161,7 @@ def test_at_most_once_and_async_work_as_for_one_job_each():
         (("BIND", "", "q"), "ERR the name of a topic must have 1 to 1024 bytes"),
     ],
 )
-def test_wrong_words_are_refused(words, text):
+def test_wrong_arguments_are_refused(words, text):
     broker, client = start()
     assert error_of(broker, client, "TOPIC", *words) == text
 

@@ -27,7 +27,7 @@ def test_each_change_is_written_to_the_acl_file():
     assert ask(broker, client, "ACL", "SAVE") == b"+OK\r\n"
 
 
-def test_a_file_that_can_not_be_written_is_told():
+def test_a_file_that_cannot_be_written_is_reported():
     broker = make_broker(aclfile="users.acl")
     host_of(broker).failures["write_acl_file"] = OSError(ENOSPC, "No space left on device")
     reply = ask(broker, make_client(broker), "ACL", "SETUSER", "ann")

@@ -46,7 +46,7 @@ def test_two_first_lists_are_a_conflict_until_a_reset():
     assert shown(world, "b")[b"state"] == b"ready"
 
 
-def test_a_leaving_voter_says_that_it_is_one():
+def test_a_leaving_voter_shows_that_it_is_a_voter():
     world = voters("abc")
     world.ask("a", "CLUSTER", "LEAVING", "yes")
     assert b"cluster_leaving_blocked_by:this node is a voter" in world.ask("a", "CLUSTER", "INFO")

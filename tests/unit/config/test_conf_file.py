@@ -78,7 +78,7 @@ def test_a_missing_directory_is_an_error_and_without_dir_it_is_the_current_one()
     assert read("").settings.dir == "/etc"
 
 
-def test_everything_wrong_is_reported_at_once_with_its_line():
+def test_all_errors_are_reported_at_once_with_their_lines():
     found = problems('foo 1\nport 2\nbind\nlogfile "x\nsave 900 1', "stray", "--port", "x y")
     assert [line_number for line_number, _, _ in found] == [1, 3, 4, 5, 1, 1]
     assert found[0] == (1, "foo 1", "Bad directive or wrong number of arguments: there is no directive 'foo'")
@@ -120,7 +120,7 @@ def test_values_that_do_not_fit_together_are_reported_without_a_line():
     assert "Reading the configuration\nthe bus port would be 70000" in caught.value.report()
 
 
-def test_a_missing_include_and_one_of_itself():
+def test_a_missing_include_and_an_include_of_itself_are_errors():
     assert problems("include nix") == [(1, "include nix", "can't read '/etc/nix': No such file or directory")]
     text = "Bad directive or wrong number of arguments: give the path of one file"
     assert problems("include") == [(1, "include", text)]
@@ -173,7 +173,7 @@ def variable_problems(**variables):
     return [(problem.source, problem.reason) for problem in caught.value.problems]
 
 
-def test_empty_lines_of_a_variable_are_passed_over():
+def test_empty_lines_of_a_variable_are_ignored():
     settings = environment(DISQUE_RENAME_COMMAND="debug x\n\nflush y\n", DISQUE_BIND=" ").settings
     assert settings.rename_command == (("debug", "x"), ("flush", "y"))
     assert settings.bind == environment().settings.bind
@@ -233,7 +233,7 @@ def test_variables_of_others_are_ignored_and_named():
     assert it.settings.timeout == 4
 
 
-def test_our_own_variables_are_no_directives():
+def test_variables_of_disque_py_are_not_reported_as_unknown():
     """These are the variables that the sources name, and those of shell completion."""
     root = Path(__file__).resolve().parents[3]
     files = [*root.glob("bin/*"), root / "setup.py", *root.glob("disque_py/**/*.py")]
@@ -243,7 +243,7 @@ def test_our_own_variables_are_no_directives():
     assert environment(**dict.fromkeys(named, "x"), _DISQUE_CLI_COMPLETE="x").ignored == []
 
 
-def test_a_service_of_kubernetes_that_is_called_disque_is_no_configuration():
+def test_variables_of_a_kubernetes_service_named_disque_are_ignored():
     """Kubernetes sets DISQUE_PORT to the service's address in the containers of its namespace."""
     service = {
         "DISQUE_SERVICE_HOST": "10.0.0.7",

@@ -31,7 +31,7 @@ ORIGINAL_DEFAULTS = {
 
 
 @pytest.mark.parametrize("name", ORIGINAL_DEFAULTS)
-def test_defaults_of_the_original_are_ours(name):
+def test_defaults_are_those_of_the_original(name):
     """Spec D4."""
     assert BY_NAME[name].default == ORIGINAL_DEFAULTS[name]
 

@@ -55,7 +55,7 @@ LIMITS = OutputLimits(OutputLimit(1 << 20, 1000, 5), OutputLimit(0, 0, 0))
         (Renames(), ["DEBUG", ""], (("debug", ""),)),
     ],
 )
-def test_accepted(kind, words, value):
+def test_valid_values_are_accepted(kind, words, value):
     assert kind.parse(words) == value
 
 
@@ -99,7 +99,7 @@ def test_accepted(kind, words, value):
         (Renames(), ["debug"]),
     ],
 )
-def test_refused(kind, words):
+def test_invalid_values_are_refused(kind, words):
     with pytest.raises(ValueError, match=r"\w"):
         kind.parse(words)
 
@@ -115,7 +115,7 @@ def test_classes_that_a_line_does_not_name_keep_their_limits():
     assert merged == OutputLimits(LIMITS.normal, OutputLimit(1024, 5, 6))
 
 
-def test_renames_add_up():
+def test_several_renames_are_all_applied():
     assert Renames().merge((("a", "b"),), (("c", "d"),)) == (("a", "b"), ("c", "d"))
 
 
@@ -138,7 +138,7 @@ def test_renames_add_up():
         ),
     ],
 )
-def test_shown_by_config_get_and_written_into_files(kind, value, text, lines):
+def test_values_are_shown_by_config_get_and_written_into_files(kind, value, text, lines):
     assert kind.text(value) == text
     assert kind.lines(value) == lines
 

@@ -24,7 +24,7 @@ def test_a_value_is_an_attribute_and_a_text(settings):
     assert settings.get_text("MAXMEMORY") == "2147483648"
 
 
-def test_unknown_names_are_no_attributes(settings):
+def test_unknown_names_are_not_attributes(settings):
     with pytest.raises(AttributeError):
         settings.max_memory = 1
 
@@ -64,7 +64,7 @@ def test_the_journal_can_be_turned_on_and_off(settings, source):
     assert (settings.appendonly, settings.aof_enqueue_jobs_once) == (False, False)
 
 
-def test_a_refused_value_changes_nothing_and_an_accepted_one_can_be_taken_back(settings):
+def test_a_refused_value_changes_nothing_and_an_accepted_one_can_be_undone(settings):
     refusal(settings, "timeout", "abc")
     assert settings.timeout == 0
     old = settings.set_text("timeout", ["5"], "set")
@@ -77,7 +77,7 @@ def test_units_and_groups_work_in_config_set(settings):
     assert settings.get_text("client-output-buffer-limit") == "normal 1048576 1024 5 stream 0 0 0"
 
 
-def test_a_negative_slowlog_threshold_and_no_memory_limit_are_fine_everywhere(settings):
+def test_a_negative_slowlog_threshold_and_no_memory_limit_are_valid_everywhere(settings):
     for source in ("file", "set"):
         settings.set_text("slowlog-log-slower-than", ["-1"], source)
         settings.set_text("maxmemory", ["0"], source)
@@ -98,7 +98,7 @@ def test_config_get_lists_every_directive_but_the_hidden_command_names(settings)
     assert settings.matching("PORT") == [("port", "7711")]
 
 
-def test_files_are_told_why_a_line_is_wrong(settings):
+def test_the_error_for_a_wrong_line_gives_the_reason(settings):
     wrong = "Bad directive or wrong number of arguments: "
     assert refusal(settings, "foo", "1", source="file") == f"{wrong}there is no directive 'foo'"
     assert refusal(settings, "port", source="file") == f"{wrong}give one value, in quotes if it has blanks"

@@ -33,7 +33,7 @@ def test_when_all_have_confirmed_it_is_over_everywhere():
     assert job.id in broker.tombstones
 
 
-def test_a_holder_that_tells_that_it_has_the_job_anew_is_told_of_the_ack_again():
+def test_a_holder_that_reports_a_new_copy_gets_the_ack_again():
     """Spec A5: it knew of the ack, was flushed, and took the job from a holder that had not heard of the ack."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
@@ -47,7 +47,7 @@ def test_a_holder_that_tells_that_it_has_the_job_anew_is_told_of_the_ack_again()
     assert acks.confirmed_by(job) == frozenset()
 
 
-def test_equal_sizes_prove_nothing():
+def test_sets_of_equal_size_may_differ():
     """The original compared sizes, so an ack could stay local and the job came back (spec Q1, A1)."""
     broker, b, c = make_cluster()
     job = hold(broker, b)
@@ -203,7 +203,7 @@ def test_the_receiver_looks_after_the_ack_if_the_collector_does_not_end_it():
     assert sent_of(broker, SETACK) == [((b, c), (job.id, pack(broker.me, b, c), 1))]
 
 
-def test_setack_lacking_a_holder_we_know_makes_us_collect_too():
+def test_a_setack_without_a_known_holder_makes_the_receiver_collect_too():
     """
     The sender knows itself and us; we know a third node. The sets are merged, and no node
     may delete the job before the third has confirmed: it would queue it again.
@@ -215,7 +215,7 @@ def test_setack_lacking_a_holder_we_know_makes_us_collect_too():
     assert sent(broker) == [((b,), GOTACK, (job.id, all_three, 1)), ((b, c), SETACK, (job.id, all_three, 1))]
 
 
-def test_setack_with_a_holder_we_did_not_know_is_merged():
+def test_a_setack_with_an_unknown_holder_is_merged():
     """Spec A2."""
     broker, b, c = make_cluster()
     job = hold(broker, b)
@@ -261,7 +261,7 @@ def test_a_record_of_an_unknown_job_counts_as_memory():
     assert broker.used_memory == JOB_BYTES
 
 
-def test_without_room_a_job_we_hold_keeps_its_ack(monkeypatch):
+def test_without_room_a_held_job_keeps_its_ack(monkeypatch):
     """The record of its ack keeps the job from being delivered again."""
     monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
     broker, b, c = make_cluster()
@@ -307,7 +307,7 @@ def test_an_ack_ends_a_lease():
 
 
 @pytest.mark.parametrize("is_queued", [True, False])
-def test_the_end_of_a_collection_ends_ours(is_queued):
+def test_the_end_of_a_collection_elsewhere_ends_the_collection_here(is_queued):
     broker, b, _ = make_cluster()
     job = hold_queued(broker, b) if is_queued else hold(broker, b)
     say(broker, b, DELJOB, (job.id, pack(broker.me, b)))

@@ -36,7 +36,7 @@ def test_the_callback_is_a_job_with_the_name_of_its_batch():
     assert batch.fields[CALLBACK_ID] == job_id
 
 
-def test_a_callback_that_is_refused_is_repeated():
+def test_a_refused_callback_is_added_again_later():
     """Spec BT4."""
     broker, batch = start()
     ask(broker, make_client(broker), "PAUSE", "done", "in")

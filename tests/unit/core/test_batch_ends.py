@@ -89,7 +89,7 @@ def test_a_question_about_reports_waits_until_all_jobs_are_reported_again():
     assert kinds[-1] == BATCHFLUSHED
 
 
-def test_a_question_about_reports_of_a_node_that_is_no_keeper_here_is_not_answered():
+def test_a_question_about_reports_from_an_unknown_keeper_is_not_answered():
     """Spec BT4: this node has not heard yet that it should report its jobs again."""
     broker, _, other = start()
     third = add_node(broker, 3)
@@ -102,7 +102,7 @@ def test_a_question_about_reports_of_a_node_that_is_no_keeper_here_is_not_answer
     assert sent_of(broker, BATCHFLUSHED) == [((third,), (7, 0, 0))]
 
 
-def test_a_node_that_is_primary_no_more_ends_its_question_about_reports():
+def test_a_node_that_is_no_longer_primary_ends_its_question_about_reports():
     """Spec BT4: the others answer the new primary only."""
     broker, other = closing()
     advance(broker, 500)
@@ -126,7 +126,7 @@ def test_a_batch_without_any_keeper_left_gets_one_without_a_report():
     assert broker.batches.keeperless == {}
 
 
-def test_a_node_that_is_not_linked_any_more_is_not_waited_for():
+def test_a_node_that_is_no_longer_linked_is_not_waited_for():
     """Spec BT4."""
     broker, other = closing()
     advance(broker, 500)

@@ -39,7 +39,7 @@ def test_ctime_is_the_wall_clock_and_grows_strictly():
     assert broker.next_ctime() == broker.wall_ms * 1_000_000
 
 
-def test_jitter_is_a_quarter_second_at_most_and_due_to_the_given_chance():
+def test_jitter_is_a_quarter_second_at_most_and_drawn_from_the_given_generator():
     """Spec N8."""
     broker = make_broker(seed=5)
     drawn = [broker.jitter() for _ in range(3000)]
@@ -47,7 +47,7 @@ def test_jitter_is_a_quarter_second_at_most_and_due_to_the_given_chance():
     assert drawn == [again.jitter() for again in [make_broker(seed=5)] for _ in range(3000)]
 
 
-def test_a_queue_is_made_once_and_weighed():
+def test_a_queue_is_made_once_and_its_memory_is_counted():
     broker = make_broker()
     queue = broker.queue(b"orders")
     assert broker.queue(b"orders") is queue
@@ -106,7 +106,7 @@ def test_marks_are_whole_percents_of_maxmemory(maxmemory, limits):
     assert broker.memory.limits == (limits or (maxmemory // 100 * 75, maxmemory // 100 * 95, maxmemory))
 
 
-def test_the_run_is_the_one_that_links_tell():
+def test_the_run_id_of_the_broker_is_that_of_its_node():
     broker = make_broker()
     assert broker.run == broker.me.run
     assert len(broker.run) == 8

@@ -55,7 +55,7 @@ def test_the_bytes_of_names_are_those_of_remembered_pauses():
     assert broker.pauses.name_bytes == sum(map(len, broker.pauses.versions)) == 8
 
 
-def test_records_of_a_segment_that_is_gone_are_counted_no_more():
+def test_records_of_a_removed_segment_are_no_longer_counted():
     """The next file of that number has records of its own."""
     journal = JournalState()
     journal.first_place = 3

@@ -132,7 +132,7 @@ def test_a_higher_number_is_asked_for_before_the_job_is_queued_or_delivered(kind
     assert job.is_errored
 
 
-def test_a_part_that_no_node_has_any_more_is_not_waited_for():
+def test_a_part_that_no_node_has_is_not_waited_for():
     """Its holders are gone. Spec Y3."""
     broker, _, node = start()
     job = limited(broker, node, limit=5)
@@ -154,7 +154,7 @@ def test_a_lower_number_is_answered_with_the_part():
     assert (to, item[0]) == ((node,), job.id)
 
 
-def test_a_change_counts_on_from_a_number_that_was_only_heard_of():
+def test_a_change_continues_from_a_number_that_was_only_heard_of():
     """The part with that number has not come yet. Otherwise the older part would win over the change. Spec Y3."""
     broker, client, node = start()
     job = limited(broker, node, limit=5)
@@ -165,7 +165,7 @@ def test_a_change_counts_on_from_a_number_that_was_only_heard_of():
     assert job not in broker.behind
 
 
-def test_a_number_that_no_node_had_any_more_is_counted_on_from():
+def test_a_change_continues_from_a_number_that_no_node_has():
     """Spec Y3."""
     broker, client, node = start()
     job = limited(broker, node, limit=5)

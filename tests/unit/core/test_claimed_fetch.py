@@ -33,7 +33,7 @@ def test_jobs_of_other_queues_fill_the_answer():
     assert [(entry[0], entry[-1] > 0) for entry in reply] == [(b"q", True), (b"plain", False)]
 
 
-def test_a_value_that_another_node_has_is_passed_by():
+def test_a_value_that_another_node_has_is_skipped():
     """Spec EX3."""
     world = exclusive()
     add(world, "a", "ann", copies=1)
@@ -86,7 +86,7 @@ def test_a_claim_for_the_line_of_a_client_does_not_keep_its_next_command_waiting
     assert len(talker.replies) == 2
 
 
-def test_without_voters_the_reason_is_told():
+def test_without_voters_the_reply_gives_the_reason():
     """Spec EX8."""
     world = exclusive()
     add(world, "a", "ann")

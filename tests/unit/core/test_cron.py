@@ -134,7 +134,7 @@ def test_a_wrong_expression_says_why(expression, reason):
         ),
     ],
 )  # fmt: skip
-def test_summer_time(expression, start, expected):
+def test_ticks_follow_summer_time(expression, start, expected):
     """Spec SD2."""
     assert ticks(expression, start, len(expected), BERLIN) == expected
 

@@ -54,7 +54,7 @@ def test_a_client_that_hung_up_is_not_answered():
     assert (client.out, broker.outbox.clients) == ([], {})
 
 
-def test_a_silenced_client_is_not_answered_but_goes_on():
+def test_a_client_with_replies_off_is_not_answered_but_goes_on():
     broker = make_broker()
     client = make_client(broker)
     host_of(broker).is_slow = True

@@ -160,7 +160,7 @@ def test_a_client_that_was_served_does_not_time_out():
     assert client.awake_at_ms == 0
 
 
-def test_time_out_zero_waits_for_ever():
+def test_a_timeout_of_zero_waits_without_a_limit():
     broker = make_broker()
     client = wait(broker, "TIMEOUT", 0, "FROM", "q")
     advance(broker, 100_000)
@@ -199,7 +199,7 @@ def test_a_leaving_node_sends_away_producers_that_wait_and_their_jobs():
     assert (broker.job_count, broker.waits.blocked_count) == (0, 0)
 
 
-def test_a_silenced_client_gets_its_job_without_a_reply():
+def test_a_client_with_replies_off_is_given_its_job_without_a_reply():
     """The client asked for that with CLIENT REPLY OFF."""
     broker = make_broker()
     client = make_client(broker)

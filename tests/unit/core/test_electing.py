@@ -50,7 +50,7 @@ def test_a_new_voter_knows_the_grants_of_the_old_ones():
     assert world.ask("d", "LOCK", "EXTEND", "l", "one", fence, 60_000) == 60_000
 
 
-def test_a_minority_can_not_change_the_list():
+def test_a_minority_cannot_change_the_list():
     """Spec CL5."""
     world = voters("abc")
     world.cut("a", "b")
@@ -143,7 +143,7 @@ def test_a_reset_makes_a_new_first_list():
         (("ADD",), "ERR Wrong CLUSTER subcommand or number of arguments"),
     ],
 )
-def test_bad_words_change_nothing(words, reply):
+def test_wrong_arguments_change_nothing(words, reply):
     world = voters("ab", "a")
     assert str(world.ask("a", "CLUSTER", "VOTERS", *words)) == reply
     assert epochs(world, "ab") == [1, 1]

@@ -41,7 +41,7 @@ def test_an_idle_queue_stays_while_it_has_an_errored_job():
     "words",
     [("ACKJOB",), ("CANCELJOB",), ("QPURGE", "q", "STATUS", "errored"), ("QMOVE", "q", "r", "STATUS", "errored")],
 )
-def test_it_goes_when_its_errored_job_is_over_or_elsewhere(words):
+def test_an_idle_queue_is_dropped_when_its_errored_job_is_over_or_elsewhere(words):
     """Spec F5."""
     broker = make_broker()
     job_id = errored(broker)

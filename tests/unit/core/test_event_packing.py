@@ -67,7 +67,7 @@ def test_every_event_is_its_tuple(more):
         assert events_in(noted) == expected(made, size)
 
 
-def test_very_many_are_several_lists_and_none_is_none():
+def test_very_many_events_become_several_lists_and_no_events_become_none():
     noted = Noted()
     assert noted.take() == []
     for _ in range(EVENTS_PER_BLOCK * 2 + 5):

@@ -40,7 +40,7 @@ def told(broker: Broker) -> list[tuple[Any, ...]]:
     return [(line["event"], line["from_state"], line["to_state"], line["version"]) for line in lines]
 
 
-def test_the_usual_way_of_a_job_is_three_events():
+def test_a_job_that_is_added_delivered_and_acknowledged_has_three_events():
     """Spec E2."""
     broker, client = start()
     job_id = ask_parsed(broker, client, "ADDJOB", "q", "body", 0)
@@ -115,7 +115,7 @@ def test_the_end_of_a_life_is_an_event_and_the_end_of_an_ack_is_none():
     assert told(broker) == [("expired", "pending", "expired", 2)]
 
 
-def test_expired_jobs_that_a_getjob_meets_are_told():
+def test_expired_jobs_that_a_getjob_finds_cause_events():
     broker, client = start()
     ask(broker, client, "ADDJOB", "q", "body", 0, "TTL", 1)
     pass_time(broker, 1_500)
@@ -134,7 +134,7 @@ def test_deleting_the_only_copy_cancels_and_deleting_one_of_several_hides():
     assert told(broker) == [("deleted", "pending", "canceled", 2), ("deleted", "pending", "invisible", 3)]
 
 
-def test_a_job_that_misses_copies_is_no_event_until_it_has_them():
+def test_a_job_that_lacks_copies_causes_no_event_until_it_has_them():
     """Its producer has no promise; the copy on the other node writes no event either."""
     broker, client = start()
     node = add_node(broker)
@@ -145,7 +145,7 @@ def test_a_job_that_misses_copies_is_no_event_until_it_has_them():
     assert told(broker) == [("added", None, "pending", 1)]
 
 
-def test_a_copy_taken_for_another_node_is_no_event():
+def test_a_copy_taken_for_another_node_causes_no_event():
     broker, _ = start()
     node = add_node(broker)
     other = make_job(broker, node, is_mine=False)
@@ -226,14 +226,14 @@ def _with_version(job: Any, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [-1, 2**31, True, None, "1", 1.0])
-def test_a_version_that_is_none_is_refused(version):
+def test_an_invalid_version_is_refused(version):
     broker, _ = start()
     job = hold(broker, add_node(broker))
     with pytest.raises(ValueError, match="version"):
         events.heard(job, version)
 
 
-def test_a_state_that_was_not_seen_is_told_as_far_as_this_node_can_tell():
+def test_a_state_that_was_not_seen_is_told_as_far_as_it_is_known():
     broker, client = start()
     node: Node = add_node(broker)
     job = hold(broker, node)

@@ -17,7 +17,7 @@ def test_a_node_that_has_not_heard_of_the_delivery_takes_the_fence_for_the_newes
     assert fencing.cancel(world.machines["b"].broker, job_id, fence + 5) == 1
 
 
-def test_an_older_fence_is_told_from_a_job_that_is_not_known():
+def test_an_older_fence_is_distinguished_from_an_unknown_job():
     """Spec EX6."""
     world = exclusive()
     job_id = add(world, "a", "ann")

@@ -126,7 +126,7 @@ def test_interest_beyond_the_limit_of_a_link_is_not_kept(monkeypatch):
 
 @pytest.mark.plain
 @pytest.mark.parametrize(("name", "most"), [("ENTRIES_PER_LINK_MAX", 2), ("NAME_BYTES_PER_LINK_MAX", 2 * 3)])
-def test_a_filter_that_finds_no_room_is_told_when_there_is_some(monkeypatch, name, most):
+def test_a_filter_that_found_no_room_is_sent_when_there_is_room(monkeypatch, name, most):
     """Spec W5."""
     monkeypatch.setattr(filter_interest, name, most)
     broker, _, _ = start()

@@ -287,7 +287,7 @@ def test_ten_thousand_schedules_are_planned_in_parts(broker):
     assert len(broker.recurring.due) == 300
 
 
-def test_states_that_no_node_sends_are_no_schedules(broker):
+def test_malformed_states_are_not_schedules(broker):
     """Spec SD5."""
     key = state_key(SCHEDULE, b"s")
     for number, value in enumerate((b"\xc1", b"\x91\x01", b"abc", Progress(1, 2, b"", 3, 4).pack())):

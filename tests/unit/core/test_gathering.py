@@ -189,7 +189,7 @@ def test_an_answer_is_a_run_of_its_own():
     assert [items for _, _, items in runs] == [[(number, gathering.ANSWERED, 0)] for number in range(3)]
 
 
-def test_a_share_that_a_node_can_not_make_is_answered_with_unable():
+def test_a_share_that_a_node_cannot_make_is_answered_with_unable():
     """Spec Z1: the queue has as many indexes as it may."""
     broker, client, (one, _) = start()
     for number in range(filters.INDEXES_MAX):

@@ -103,7 +103,7 @@ def test_a_copy_is_refused_with_the_reason(reason):
     assert broker.job_count == 0
 
 
-def test_while_loading_messages_about_jobs_are_left_out():
+def test_while_the_journal_loads_messages_about_jobs_are_ignored():
     """No journal would hold a copy that was confirmed now. The sender repeats important messages. Spec Q32."""
     broker, b, _ = make_cluster()
     broker.is_loading = True
@@ -114,7 +114,7 @@ def test_while_loading_messages_about_jobs_are_left_out():
     assert broker.job_count == 1
 
 
-def test_other_queues_are_not_paused():
+def test_a_copy_of_a_job_in_another_queue_is_taken_during_a_pause():
     broker, b, _ = make_cluster()
     ask(broker, make_client(broker), "PAUSE", "other", "in")
     ask(broker, make_client(broker), "PAUSE", "q", "out")
@@ -154,7 +154,7 @@ def test_a_holder_that_is_named_after_the_question_is_asked_too():
     assert queue_of(broker) == [job.id]
 
 
-def test_a_copy_is_queued_silently_when_its_creator_says_so():
+def test_a_copy_is_queued_without_messages_when_its_creator_says_so():
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     say(broker, b, ENQUEUE, (job.id, 0))
@@ -175,7 +175,7 @@ def test_a_copy_is_queued_after_the_delay_that_its_creator_says():
 
 
 @pytest.mark.parametrize("reason", ["paused", "delivered", "acknowledged", "unknown"])
-def test_a_job_that_must_not_be_queued_is_not_queued_when_told_to(reason):
+def test_an_enqueue_does_not_queue_a_job_that_must_not_be_queued(reason):
     broker, b, _ = make_cluster()
     job = hold_queued(broker, b)
     lifecycle.lease(broker, lifecycle.fetch(broker, broker.queues[b"q"]))
@@ -188,7 +188,7 @@ def test_a_job_that_must_not_be_queued_is_not_queued_when_told_to(reason):
     assert job.state != QUEUED
 
 
-def test_a_node_that_keeps_no_copy_is_no_holder_for_one_that_leaves():
+def test_a_node_that_keeps_no_copy_refuses_the_copy_of_a_leaving_node():
     """It forgets the job as soon as its producer is answered."""
     broker, b, _ = make_cluster()
     broker.membership.set_leaving(True)

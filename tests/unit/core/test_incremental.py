@@ -69,7 +69,7 @@ def test_several_clients_take_turns():
     assert done == [0, 0, 1, 1]
 
 
-def test_a_part_may_end_in_an_error():
+def test_a_part_of_a_long_command_may_raise_an_error():
     broker, client = start()
     incremental.begin(broker, client, parts_of(1, CommandError("ERR too late")))
     assert finish(broker, client)[0] == b"-ERR too late\r\n"
@@ -84,7 +84,7 @@ def test_a_client_that_hung_up_ends_its_command():
     assert (done, broker.waits.incremental) == ([0], {})
 
 
-def test_a_silenced_client_is_not_answered_but_goes_on():
+def test_a_client_with_replies_off_is_not_answered_but_goes_on():
     broker, client = start()
     client.is_silenced = True
     incremental.begin(broker, client, parts_of(1))

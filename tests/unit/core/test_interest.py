@@ -88,7 +88,7 @@ def test_a_poll_with_nohang_counts_as_having_waited():
 
 
 @pytest.mark.parametrize("direction", ["in", "out", "all"])
-def test_a_paused_queue_tells_at_once_that_it_wants_no_jobs(direction):
+def test_a_paused_queue_withdraws_its_interest_at_once(direction):
     """Spec I3."""
     broker, *_ = make_cluster(1)
     wait(broker)
@@ -102,7 +102,7 @@ def test_a_paused_queue_tells_at_once_that_it_wants_no_jobs(direction):
     assert told(broker) == [(b"q", 1)]
 
 
-def test_a_leaving_node_wants_no_jobs():
+def test_a_leaving_node_asks_for_no_jobs():
     broker, *_ = make_cluster(1)
     wait(broker)
     told(broker)
@@ -121,7 +121,7 @@ def test_a_new_link_is_told_everything_and_earlier_values_are_void():
     assert sent_of(broker, INTEREST) == [((b,), (b"", interest.RESET)), ((b,), (b"q", 1)), ((b,), (b"r", 1))]
 
 
-def test_a_timer_of_a_flushed_queue_does_not_speak_for_the_new_one():
+def test_a_timer_of_a_flushed_queue_does_not_affect_the_new_one():
     """A consumer waited a moment ago, the node is flushed, and the consumer waits again."""
     broker, *_ = make_cluster(1)
     client = wait(broker, timeout_ms=10)
@@ -225,7 +225,7 @@ def test_interest_that_comes_is_answered_with_a_hint():
 
 
 @pytest.mark.parametrize("reason", ["clients here", "paused", "no link"])
-def test_no_hint_is_owed(reason):
+def test_no_hint_is_owed_for_these_reasons(reason):
     broker, b = make_cluster(1)
     say(broker, b, INTEREST, (b"q", 1))
     client = make_client(broker)
@@ -280,7 +280,7 @@ def test_the_only_node_is_hinted_at_more_slowly_when_it_does_not_answer():
     assert gaps == sorted(gaps)
 
 
-def test_unpausing_owes_a_hint():
+def test_the_end_of_a_pause_owes_a_hint():
     broker, b = make_cluster(1)
     client = make_client(broker)
     ask(broker, client, "PAUSE", "q", "out")

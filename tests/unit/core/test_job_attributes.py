@@ -21,7 +21,7 @@ def test_attributes_come_out_as_they_went_in(attributes):
     )
 
 
-def test_no_attributes_are_none():
+def test_absent_attributes_are_read_as_none():
     assert unpack(None) == (None, None)
 
 
@@ -39,7 +39,7 @@ def test_extras_of_any_code_are_kept_and_passed_on():
     assert copy.size == attributes.size > JobAttributes(None, ()).size
 
 
-def test_a_topic_alone_is_no_attribute():
+def test_a_topic_alone_makes_no_attributes():
     """It is one of the job's terms, which many jobs share."""
     assert unpack(msgpack.unpackb(msgpack.packb(pack_topic(b"news")))) == (None, b"news")
 

@@ -143,7 +143,7 @@ def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_leaves_a_gone():
     assert broker.journal.live_bytes == {1: 0}
 
 
-def test_a_gone_is_recorded_again_as_long_as_it_matters():
+def test_a_gone_record_is_written_again_as_long_as_it_matters():
     broker = listening()
     item = (make_job(broker).id, 2)
     keep(broker, 3, GONE, item, may_matter=False)
@@ -152,7 +152,7 @@ def test_a_gone_is_recorded_again_as_long_as_it_matters():
     assert collect(broker) == [[GONE, item]]
 
 
-def test_a_gone_that_is_recorded_again_does_not_end_a_later_job():
+def test_a_repeated_gone_record_does_not_end_a_later_job():
     broker = listening()
     job = _known(broker, 1, place=4)
     keep(broker, 3, GONE, (job.id, 2), may_matter=True)

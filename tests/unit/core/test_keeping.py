@@ -208,7 +208,7 @@ def test_keepers_tell_each_other_what_differs():
     assert sent_of(broker, BATCHADD) == []
 
 
-def test_a_node_that_is_no_keeper_any_more_gives_its_ids_away():
+def test_a_former_keeper_gives_its_ids_away():
     """Spec BT3."""
     broker, _, other = start(is_keeper=True)
     say(broker, other, BATCHADD, (0, b"b", ENTRY))

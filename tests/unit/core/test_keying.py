@@ -59,7 +59,7 @@ def test_nothing_is_created_before_all_have_answered():
     assert broker.job_count == 1
 
 
-def test_a_key_that_another_node_knows_is_answered_with_its_id():
+def test_a_key_that_another_node_knows_is_answered_with_the_id_of_its_job():
     broker, client, node = start()
     add(broker, client)
     say(broker, node, KEYIS, (1, CHARS, other_id()))
@@ -298,13 +298,13 @@ def test_a_snapshot_tells_the_key_to_every_holder():
 
 
 @pytest.mark.parametrize("item", [("1", CHARS), (1, b"short"), (1, "x" * 18)])
-def test_a_question_that_is_none_closes_the_link(item):
+def test_a_malformed_question_of_a_key_closes_the_link(item):
     broker, _, node = start()
     with pytest.raises(dispatch.MalformedMessageError):
         say(broker, node, ISKEY, item)
 
 
-def test_an_answer_that_is_no_id_closes_the_link():
+def test_an_answer_without_a_valid_id_closes_the_link():
     broker, client, node = start()
     add(broker, client)
     with pytest.raises(dispatch.MalformedMessageError):

@@ -131,7 +131,7 @@ def test_if_all_others_hold_the_job_already_the_missing_copy_is_counted():
     assert broker.stats.copies_missing_leaving == 1
 
 
-def test_if_no_supposed_holder_has_the_job_ours_stays():
+def test_if_no_supposed_holder_has_the_job_this_copy_stays():
     """Nodes that were told of its end learn that it stays, because no collection may end without this node."""
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
@@ -145,7 +145,7 @@ def test_if_no_supposed_holder_has_the_job_ours_stays():
     assert (kind, receivers[0] in (b, c)) == (REPLJOB, True)
 
 
-def test_one_holder_that_has_it_is_enough_and_one_without_it_is_no_holder():
+def test_one_holder_with_the_job_is_enough_and_a_node_without_it_is_not_a_holder():
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
     step(broker)
@@ -371,7 +371,7 @@ def test_a_leaver_of_an_unknown_job_may_go():
 
 
 @pytest.mark.parametrize("field", ["old", "new"])
-def test_a_holder_whose_id_is_no_id_is_refused(field):
+def test_a_holder_with_an_invalid_id_is_refused(field):
     """If it were in a set of holders, every node that got the set would break its link."""
     broker = make_broker()
     b = add_node(broker)

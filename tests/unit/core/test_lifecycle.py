@@ -17,7 +17,7 @@ from disque_py.core.schedule import HORIZON_MS
 from persistence.layouts import BASE_BYTES
 
 
-def test_a_registered_job_is_found_counted_and_weighed():
+def test_a_registered_job_is_found_and_counted_in_jobs_and_memory():
     broker = make_broker()
     job = make_job(broker, body=b"x" * 100)
     lifecycle.register(broker, job)
@@ -160,7 +160,7 @@ def test_the_timer_of_a_copy_is_early_enough_to_ask_before_queueing():
     assert lifecycle.willqueue_lead_ms(short) == 300
 
 
-def test_a_job_that_is_ours_alone_is_not_announced():
+def test_a_job_without_other_holders_is_not_announced():
     broker = make_broker()
     assert hold_queued(broker, retry_s=30).requeue_at_ms == 0
 
@@ -231,7 +231,7 @@ def test_every_step_of_a_life_touches_the_job(step):
     assert broker.dirty == {job: False}
 
 
-def test_a_forgotten_job_is_gone_for_the_journal_if_that_knew_it():
+def test_a_forgotten_job_gets_a_gone_record_if_the_journal_had_it():
     broker = make_broker()
     broker.is_journaling = True
     lifecycle.forget(broker, hold(broker))
@@ -277,7 +277,7 @@ def weigh(broker):
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_the_books_agree_after_any_steps(seed):
+def test_counters_agree_with_the_jobs_after_any_steps(seed):
     broker = make_broker()
     node = add_node(broker)
     rng = Random(seed)

@@ -59,7 +59,7 @@ def test_clients_by_name_and_by_pattern_are_served_first_come_first_served():
     assert [b"body%d" % number in b"".join(client.out) for number, client in enumerate(clients)] == [True] * 3 + [False]
 
 
-def test_a_client_with_lease_passes_at_most_once_jobs_by():
+def test_a_client_with_lease_skips_at_most_once_jobs():
     broker, producer = start()
     picky, plain = make_client(broker), make_client(broker)
     ask(broker, picky, "GETJOB", "LEASE", 5, "FROMMATCH", "q*")
@@ -84,7 +84,7 @@ def test_where_takes_jobs_of_all_matching_queues_and_waits_for_those_of_new_ones
     assert b"later" in b"".join(waiting.out)
 
 
-def test_a_paused_queue_is_passed_by_and_served_when_it_goes_on():
+def test_a_paused_queue_is_skipped_until_its_pause_ends():
     broker, client = start("q.a", jobs=1)
     ask(broker, client, "PAUSE", "q.a", "out")
     assert take(broker, client, "FROMMATCH", "q*") == []

@@ -121,7 +121,7 @@ def test_an_evicted_ack_is_still_known_as_done():
     assert all(job.id in broker.tombstones for job in jobs if broker.find(job.id) is None)
 
 
-def test_oom_begins_at_100_percent():
+def test_writes_are_refused_at_100_percent_of_maxmemory():
     """The original refused from 95 % (spec Q5, M4)."""
     broker, _ = make_full(97)
     client = make_client(broker)

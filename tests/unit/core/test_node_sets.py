@@ -39,7 +39,7 @@ def test_sets_are_sets_and_each_is_one_object(left, right, one):
 
 @settings(max_examples=100, deadline=None)
 @given(group=replica_sets)
-def test_bytes_and_back(group):
+def test_a_set_survives_conversion_to_bytes_and_back(group):
     sets = make_sets()
     nodes = sets.of(group)
     data = sets.pack(nodes)
@@ -50,7 +50,7 @@ def test_bytes_and_back(group):
 
 @settings(max_examples=100, deadline=None)
 @given(group=replica_sets)
-def test_the_others_are_all_but_us_by_id_and_always_the_same_tuple(group):
+def test_the_others_are_all_but_this_node_by_id_and_always_the_same_tuple(group):
     sets = make_sets()
     others = sets.others(sets.of(group))
     assert list(others) == sorted(set(group) - {ME}, key=lambda node: node.id)
@@ -72,7 +72,7 @@ def test_a_node_that_joins_a_set_is_named_by_it():
     assert named == [NODES[0].id]
 
 
-def test_the_union_of_empty_sets_is_no_new_object():
+def test_the_union_of_empty_sets_makes_no_new_object():
     sets = make_sets()
     assert sets.union(sets.mine, EMPTY) is sets.mine
     assert sets.union(EMPTY, sets.mine) is sets.mine
@@ -80,7 +80,7 @@ def test_the_union_of_empty_sets_is_no_new_object():
 
 
 @pytest.mark.parametrize("size", [1, 19, 21, 39])
-def test_bytes_that_are_no_whole_number_of_ids_are_refused(size):
+def test_bytes_that_are_not_a_whole_number_of_ids_are_refused(size):
     with pytest.raises(ValueError, match="multiple of 20"):
         make_sets().unpack(b"x" * size)
 
@@ -137,7 +137,7 @@ def test_few_large_sets_are_bounded_like_many_small_ones(monkeypatch):
         assert sum(map(len, sets._unpacked)) <= 1_300 * 20
 
 
-def test_bytes_are_made_anew_when_our_id_changed():
+def test_the_bytes_of_sets_are_made_anew_when_the_id_of_the_node_changes():
     me = Node(b"\x01" * 20)
     sets = NodeSets(me, lambda node_id: me)
     assert sets.pack(sets.mine) == b"\x01" * 20

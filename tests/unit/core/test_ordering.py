@@ -115,7 +115,7 @@ def test_a_job_behind_one_that_came_in_a_moment_ago_is_announced():
     assert place[0] < 10**14
 
 
-def test_at_most_once_jobs_stay_and_are_not_told_of_while_the_disk_fails():
+def test_at_most_once_jobs_stay_and_are_not_announced_while_the_disk_fails():
     """Spec F7: they can't be handed over, so the answer ends with the other jobs."""
     broker, other, client = make_cluster()
     say(broker, other, INTEREST, (b"q", -1, -1, 1))
@@ -203,7 +203,7 @@ class Liar:
 
 
 @pytest.mark.parametrize("given", [0, 1, 1_000_000])
-def test_a_node_that_never_gives_its_better_jobs_can_not_stop_a_queue(given):
+def test_a_node_that_never_gives_its_better_jobs_cannot_stop_a_queue(given):
     """Spec F10."""
     liar = Liar(given)
     assert liar.fetched(3_000) > 1_500
@@ -246,7 +246,7 @@ def test_jobs_under_way_count_as_elsewhere():
     assert ordering.is_held_back(broker, broker.queues[b"q"])
 
 
-def test_a_lost_link_ends_what_its_node_told():
+def test_a_lost_link_voids_the_reports_of_its_node():
     broker, other, client = make_cluster(200)
     say(broker, other, HINT, (b"q", 1, *BEST))
     get(broker, client, 150)
@@ -256,7 +256,7 @@ def test_a_lost_link_ends_what_its_node_told():
 
 
 @pytest.mark.parametrize("words", [(1, "x"), ("x", 1), (1, 2, "x")])
-def test_a_place_that_is_no_numbers_is_an_error(words):
+def test_a_place_without_numbers_is_an_error(words):
     broker, other, _ = make_cluster(1)
     with pytest.raises(dispatch.MalformedMessageError):
         say(broker, other, HINT, (b"q", 1, *words))

@@ -149,7 +149,7 @@ def test_a_broadcast_pause_is_told_with_a_version():
     assert sent_of(broker, PAUSE) == [((b,), (b"q", PAUSED_IN, broker.wall_ms, broker.me.id))]
 
 
-def test_broadcast_without_a_state_tells_the_current_one():
+def test_a_broadcast_without_a_state_sends_the_current_one():
     broker, _, client = make_pair()
     pause(broker, client, "all")
     sent(broker)
@@ -267,7 +267,7 @@ def test_a_pause_is_set_on_top_of_the_latest_version_there_can_be():
     assert other.queues[b"q"].paused == 0
 
 
-def test_a_node_that_says_an_earlier_version_is_told_the_later_one():
+def test_a_node_that_sends_an_older_version_gets_the_newer_one():
     """It was flushed, or its wall clock is behind. Otherwise it would miss the pause that all others know."""
     broker, b, client = make_pair()
     pause(broker, client, "out", "bcast")

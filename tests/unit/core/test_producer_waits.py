@@ -19,7 +19,7 @@ def test_replies_keep_the_order_of_requests():
     assert not producer.slots
 
 
-def test_a_silenced_producer_gets_no_reply_but_goes_on():
+def test_a_producer_with_replies_off_gets_no_reply_but_goes_on():
     broker, b, c = make_cluster()
     producer = make_client(broker)
     ask(broker, producer, "CLIENT", "REPLY", "OFF")

@@ -58,7 +58,7 @@ def test_no_job_of_a_queue_is_offered_for_a_second_to_a_node_that_refused_it():
 
 
 @pytest.mark.parametrize("reason", ["paused", "empty", "unknown", "unlinked", "imports"])
-def test_a_pull_may_get_no_jobs(reason):
+def test_a_pull_gets_no_jobs_for_these_reasons(reason):
     broker, node = make_pair()
     if reason != "unknown":
         fill(broker, 0 if reason == "empty" else 5)
@@ -89,7 +89,7 @@ def test_a_job_just_imported_is_not_passed_on():
     assert pull(broker, other, flags=pulls.ANSWERS_HINT)[0] == [make_id()]
 
 
-def test_a_job_that_came_of_age_is_hinted_at():
+def test_a_hint_is_sent_for_a_job_that_may_be_given_away_again():
     broker, node = make_pair()
     other = add_node(broker, 3)
     broker.consumers.interest[b"q"] = {other: 1}
@@ -163,7 +163,7 @@ def test_an_imported_job_makes_the_gap_short_again():
     assert queue.adhoc_attempts == 0
 
 
-def test_a_node_that_had_no_jobs_for_five_seconds_is_no_source():
+def test_a_node_without_jobs_for_five_seconds_is_not_a_source():
     broker, node = make_pair()
     queue = broker.queue(b"q")
     pulls.imported(broker, queue, node)

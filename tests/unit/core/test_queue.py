@@ -173,7 +173,7 @@ def test_a_swept_job_that_comes_back_gets_a_new_entry():
     assert drain(queue) == jobs
 
 
-def test_another_object_for_a_job_that_was_here_before_is_no_trouble():
+def test_a_new_object_for_a_job_that_was_here_before_is_accepted():
     """
     A job is deleted here, its entry stays in the heap, and another node hands its copy over: same ctime, same id,
     another object. The entries must still be comparable.
@@ -188,7 +188,7 @@ def test_another_object_for_a_job_that_was_here_before_is_no_trouble():
     assert drain(queue) == [again, late]
 
 
-def test_looking_at_a_queue_where_a_job_was_here_before_is_no_trouble():
+def test_a_queue_with_an_old_entry_of_a_job_can_be_read():
     """Here the old entry is in the run: QPEEK merges run and heap."""
     old, later, again = make_jobs(3, ctimes=[50, 100, 50])
     again.id = old.id

@@ -63,7 +63,7 @@ def test_a_reset_has_no_value():
     assert one.digest == other.digest
 
 
-def test_a_setting_that_is_known_is_no_news():
+def test_a_known_or_older_setting_changes_nothing():
     table = table_of((b"q", b"lease", b"30", 2, A))
     assert not table.merge((b"q", b"lease", b"30", 2, A))
     assert not table.merge((b"q", b"lease", b"99", 1, B))
@@ -102,7 +102,7 @@ def test_the_key_of_a_state_says_its_kind_and_name(kind, name):
     assert split_key(state_key(kind, name)) == (kind, name)
 
 
-def test_states_of_other_kinds_are_no_settings_of_queues():
+def test_states_of_other_kinds_are_not_settings_of_queues():
     table = table_of((state_key(TOPIC, b"q"), b"maxlen", b"5", 1, A))
     assert table.of(b"q") is DEFAULTS
     assert not table.limited
@@ -162,5 +162,5 @@ def test_the_bytes_of_states_are_accounted_for_and_given_back():
         7,
     ],
 )
-def test_an_item_out_of_bounds_is_none(item):
+def test_an_item_out_of_bounds_is_invalid(item):
     assert not is_item(item)

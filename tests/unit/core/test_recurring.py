@@ -50,7 +50,7 @@ def test_positions_behind_the_known_ones_are_for_newer_versions():
         msgpack.packb([*DEFINITION[:9], [1]]),
     ],
 )
-def test_a_value_that_no_node_sends_is_no_definition(value):
+def test_a_malformed_definition_is_ignored(value):
     """Spec SD5: it may come from a newer version, and is passed on."""
     assert unpack_definition(value) is None
     assert unpack_progress(value) is None

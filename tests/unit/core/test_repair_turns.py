@@ -76,7 +76,7 @@ def test_an_answer_that_names_a_further_member_is_asked_for_again():
     assert [nodes for nodes, _ in sent_of(broker, HAVE)] == [(second, third)]
 
 
-def test_a_member_that_never_heard_of_a_change_is_told():
+def test_a_member_that_missed_a_change_is_told_of_it():
     """Spec RC4. Otherwise its copy would end with the first TTL, and the errored job would have one copy less."""
     broker, second, _, lost = make_cluster()
     job = hold(broker, second, lost)

@@ -22,7 +22,7 @@ def cancellations(broker):
     return [event for event in noted if event[0] == CANCELED_EVENT]
 
 
-def test_linked_nodes_are_told():
+def test_linked_nodes_are_told_of_the_replacement():
     """Spec TP6."""
     broker = make_broker()
     client = make_client(broker)

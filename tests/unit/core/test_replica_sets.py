@@ -52,7 +52,7 @@ def test_every_node_is_drawn_about_as_often():
     assert all(850 < count < 1150 for count in counts.values())
 
 
-def test_a_draw_names_the_holders_which_are_we_and_they():
+def test_a_draw_names_the_holders_including_this_node():
     broker, nodes = make_cluster(2)
     targets, holders = broker.copies.replica_sets.draw(broker, 2)
     assert targets == tuple(nodes)

@@ -60,7 +60,7 @@ def test_a_job_that_a_copy_delivered_is_not_queued_during_that_lease():
     assert job.state == QUEUED
 
 
-def test_a_delivery_of_a_copy_that_is_over_keeps_the_job_from_no_queue():
+def test_a_delivery_of_a_copy_that_has_ended_does_not_keep_the_job_from_its_queue():
     """Spec L2: a NACK ended the lease before the last copy was confirmed."""
     broker, b, c = make_cluster()
     _, job = add_waiting(broker)
@@ -77,7 +77,7 @@ def test_the_same_node_confirming_twice_is_one_copy():
     assert producer.out == []
 
 
-def test_the_job_is_queued_only_then():
+def test_the_job_is_queued_only_when_all_copies_are_confirmed():
     """A consumer must not get a job whose producer may still be refused."""
     broker, b, _ = make_cluster()
     consumer = make_client(broker)
@@ -152,7 +152,7 @@ def test_without_another_node_silent_ones_are_asked_again_each_second():
     assert [nodes for nodes, _ in sent_of(broker, REPLJOB)] == [(c,)]
 
 
-def test_a_refusal_makes_us_ask_another_at_once():
+def test_after_a_refusal_another_node_is_asked_at_once():
     """Spec C3."""
     broker, *nodes = make_cluster(3)
     _, job = add_waiting(broker, 0, "REPLICATE", 2)
@@ -172,7 +172,7 @@ def test_a_refusal_of_a_job_that_needs_no_more_copies_is_ignored():
     assert sent(broker) == []
 
 
-def test_a_producer_that_asked_for_no_number_waits_for_no_node_out_of_sight():
+def test_a_producer_with_the_default_number_of_copies_does_not_wait_for_a_lost_node():
     """The crash of one of three: its job has two copies and is added."""
     broker, b, c = make_cluster()
     producer = make_client(broker)
@@ -193,7 +193,7 @@ def test_a_producer_that_asked_for_no_number_waits_for_no_node_out_of_sight():
 
 
 @pytest.mark.parametrize("timeout_ms", [10, 49, 50, 300])
-def test_at_the_deadline_the_producer_hears_so_and_the_job_goes_everywhere(timeout_ms):
+def test_at_the_deadline_the_producer_gets_an_error_and_the_job_is_deleted_everywhere(timeout_ms):
     """The deadline is exact to the timer's grain. The original needed up to a second (spec Q26)."""
     broker, b, c = make_cluster()
     producer, job = add_waiting(broker, timeout_ms)
@@ -206,14 +206,14 @@ def test_at_the_deadline_the_producer_hears_so_and_the_job_goes_everywhere(timeo
     assert (broker.job_count, broker.waits.blocked_count, broker.stats.replication_timeouts) == (0, 0, 1)
 
 
-def test_timeout_zero_waits_for_ever():
+def test_a_timeout_of_zero_waits_without_a_limit():
     broker, *_ = make_cluster()
     producer, _ = add_waiting(broker, 0)
     advance(broker, 60_000)
     assert producer.out == []
 
 
-def test_a_producer_that_hangs_up_takes_its_job_along():
+def test_the_job_of_a_producer_that_hangs_up_is_deleted():
     broker, b, c = make_cluster()
     producer, job = add_waiting(broker)
     sent(broker)
@@ -242,7 +242,7 @@ def test_a_new_link_gets_the_jobs_that_the_old_one_may_have_lost():
 # -- ASYNC and external replication -----------------------------------------------------------------------
 
 
-def test_async_is_answered_at_once_and_wants_no_confirmation():
+def test_async_is_answered_at_once_and_needs_no_confirmation():
     broker, b, c = make_cluster()
     job_id = ask_parsed(broker, make_client(broker), "ADDJOB", "q", "body", 0, "ASYNC")
     ((receivers, (job_snapshot, flags)),) = sent_of(broker, REPLJOB)
@@ -262,7 +262,7 @@ def test_without_an_own_copy_a_confirmed_node_is_told_to_queue_the_job():
     assert (producer.out, broker.job_count) == ([b"+%b\r\n" % job.id], 0)
 
 
-def test_a_node_asked_for_a_copy_we_do_not_keep_learns_of_nodes_asked_later():
+def test_an_external_creator_tells_all_asked_nodes_of_later_ones():
     """
     Its confirmation was in transit when another node was asked, and soon no node will know both. The first one would
     believe that it is the only holder. It would forget the job with its ack, and the other one would queue it again.
@@ -276,7 +276,7 @@ def test_a_node_asked_for_a_copy_we_do_not_keep_learns_of_nodes_asked_later():
     assert sent_of(broker, HOLDERS) == [((first,), (job.id, pack(b, c)))]
 
 
-def test_jobs_that_others_hold_for_us_count_as_added():
+def test_externally_replicated_jobs_count_as_added():
     broker, b, c = make_cluster()
     broker.membership.set_leaving(True)
     _, job = add_waiting(broker, 0, "REPLICATE", 2)
@@ -296,7 +296,7 @@ def test_async_without_an_own_copy_waits_like_any_other():
     assert broker.job_count == 0
 
 
-def test_async_never_answers_for_a_job_that_is_nowhere():
+def test_async_is_not_answered_for_a_job_that_no_node_has():
     """The only usable node has no link at the moment: a copy must be kept, or the job refused."""
     broker = make_broker()
     add_node(broker, is_linked=False)

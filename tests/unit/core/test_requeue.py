@@ -121,7 +121,7 @@ def test_a_delivery_that_is_over_at_once_is_not_told():
 @pytest.mark.parametrize(
     ("words", "retry_s"), [((), 4), (("LEASE", "30"), 30), (("TOKEN", "t"), 30)], ids=["short", "lease", "token"]
 )
-def test_a_short_lease_or_one_of_its_own_is_told_at_once(words, retry_s):
+def test_a_short_or_individual_lease_is_told_at_once(words, retry_s):
     """Spec L1."""
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c, retry_s=retry_s)
@@ -132,7 +132,7 @@ def test_a_short_lease_or_one_of_its_own_is_told_at_once(words, retry_s):
 @pytest.mark.parametrize(
     ("kind", "rest"), [(LEASED, (30_000, 0, 2)), (QUEUED, (QUEUED_RELEASED, 0, 0, 1, 2))], ids=["leased", "queued"]
 )
-def test_a_node_that_had_not_heard_of_our_delivery_hears_its_number(kind, rest):
+def test_a_node_that_missed_a_delivery_learns_its_number(kind, rest):
     """Otherwise a client that goes on with the job at another node would begin with the same number. Spec L5."""
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c, retry_s=30)
@@ -163,7 +163,7 @@ def test_a_shorter_lease_does_not_shorten_an_earlier_one():
     assert job.requeue_at_ms == until_ms
 
 
-def test_a_job_leased_elsewhere_leaves_our_queue():
+def test_a_job_leased_elsewhere_leaves_the_queue_here():
     """Delivering our copy as well would be the duplicate that leases prevent."""
     broker, b, _ = make_cluster()
     job = hold_queued(broker, b)
@@ -198,7 +198,7 @@ def test_a_sender_becomes_a_holder():
 # -- QUEUED ---------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_waits_in_another_nodes_queue_need_not_wait_in_ours():
+def test_a_job_in_the_queue_of_another_node_leaves_the_queue_here():
     broker, b, _ = make_cluster()
     job = hold(broker, b, retry_s=10)
     advance(broker, 9000)
@@ -268,7 +268,7 @@ def test_the_lease_of_a_third_node_is_told_to_a_node_that_queued_the_job_without
     assert events.status_of(job) == PENDING
 
 
-def test_a_nack_on_another_node_ends_our_lease():
+def test_a_nack_on_another_node_ends_the_lease_here():
     broker, b, _ = make_cluster()
     hold_queued(broker, b)
     job = deliver(broker)
@@ -279,7 +279,7 @@ def test_a_nack_on_another_node_ends_our_lease():
 
 @pytest.mark.parametrize("jitter_ms", [-250, 249])
 @pytest.mark.plain
-def test_queued_elsewhere_never_shortens_a_lease_we_heard_of(jitter_ms):
+def test_a_job_queued_elsewhere_never_shortens_a_known_lease(jitter_ms):
     """A holder queues the job no earlier than the last lease ends that it heard of (spec L2)."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c, retry_s=5)

@@ -24,7 +24,7 @@ def test_a_flushed_node_is_empty_and_uses_no_memory():
     assert ask_parsed(broker, client, "QSCAN") == [b"0", []]
 
 
-def test_a_flushed_node_works_on():
+def test_a_flushed_node_goes_on_working():
     """Timers, queues and the walk over them start afresh."""
     broker, client = filled_broker()
     reset.flush(broker)

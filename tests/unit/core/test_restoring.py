@@ -114,7 +114,7 @@ def test_a_job_that_has_expired_meanwhile_is_gone():
     recount(broker)
 
 
-def test_a_queued_job_of_ours_alone_returns_to_its_queue_only_if_nothing_else_can_have_happened():
+def test_a_queued_job_without_other_holders_returns_to_its_queue_only_if_that_is_certain():
     """Spec J4."""
     for flags, how, expected in (
         (IS_ALWAYS, {}, QUEUED),
@@ -199,7 +199,7 @@ def test_a_delivered_at_most_once_job_is_never_queued_again():
     recount(broker)
 
 
-def test_one_that_was_being_handed_over_is_over_and_counted():
+def test_an_at_most_once_job_in_a_hand_over_is_not_queued_and_counts_as_lost():
     given = [STATE, (ONCE_ID, state(layouts.IS_GIVEN | WAS_QUEUED, -1), None)]
     broker, _ = restored([JOB, *bases()[3:]], given, is_certain=True)
     assert (broker.find(ONCE_ID).is_delivered, broker.stats.once_lost_in_handover) == (True, 1)
@@ -220,7 +220,7 @@ def test_the_last_base_counts_and_the_segment_of_the_one_before_is_stale():
     recount(broker)
 
 
-def test_an_end_with_another_base_shows_that_the_one_we_know_is_stale():
+def test_an_end_with_another_base_shows_that_the_known_one_is_stale():
     broker = make_broker(node_id=journal_files.NODE)
     restoring = Restoring(broker, journal_files.NODE)
     restoring.block(1, broker.wall_ms, 0, [[JOB, *bases()[:1]]])
@@ -289,7 +289,7 @@ def test_a_pause_of_this_node_alone_is_not_taken_for_one_of_all():
     assert broker.pauses.versions == {b"q": (0, 77, b"n" * 20)}
 
 
-def test_the_id_this_node_had_before_is_ours():
+def test_the_former_id_of_the_node_counts_as_its_own():
     """The nodes file was lost, but the journal was not (spec Q21)."""
     broker = make_broker(node_id=ME[::-1])
     restoring = Restoring(broker, journal_files.NODE)
@@ -303,7 +303,7 @@ def test_the_id_this_node_had_before_is_ours():
     "run",
     [[JOB, [b"x"]], [JOB, (b"x" * 40, b"short", b"", b"", b"", b"")], [STATE, (QUEUED_ID,)], [GONE, 1], [PAUSE, (1,)]],
 )
-def test_a_record_that_is_none_is_told(run):
+def test_a_malformed_record_is_a_format_error(run):
     broker = make_broker(node_id=journal_files.NODE)
     restoring = Restoring(broker, journal_files.NODE)
     restoring.block(1, broker.wall_ms, 0, [[JOB, *bases()[:1]]])

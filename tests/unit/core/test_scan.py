@@ -141,14 +141,14 @@ def test_jobs_that_vanish_between_two_parts_are_not_returned():
     assert scan(broker, 0, -1, between=drop_all) == (0, [])
 
 
-def test_a_count_of_zero_gets_on():
+def test_a_count_of_zero_makes_progress():
     broker = make_broker()
     ids = {hold(broker, number=number).id for number in range(20)}
     found, _ = walk(broker, 0)
     assert sorted(found) == sorted(ids)
 
 
-def test_a_filter_that_takes_nothing_costs_a_bounded_call():
+def test_a_call_with_a_filter_that_matches_nothing_is_bounded():
     """At most ten buckets with jobs per wanted item."""
     broker = make_broker()
     for number in range(300):
@@ -161,7 +161,7 @@ def test_a_filter_that_takes_nothing_costs_a_bounded_call():
 
 
 @pytest.mark.parametrize("cursor", [SHARDS << 36, 2**64 - 1, 2**48])
-def test_a_cursor_behind_the_end_is_the_end(cursor):
+def test_a_cursor_behind_the_end_ends_the_scan(cursor):
     broker = make_broker()
     hold(broker)
     assert scan(broker, cursor, 10) == (0, [])

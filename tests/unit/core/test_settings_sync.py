@@ -287,7 +287,7 @@ def test_a_malformed_message_closes_the_link(run):
     assert broker.queue_settings.states == {}
 
 
-def test_a_peer_can_not_fill_the_memory(monkeypatch):
+def test_a_peer_cannot_fill_the_memory(monkeypatch):
     """Spec QS8: settings beyond the bounds are ignored and counted."""
     broker = make_broker()
     node = add_node(broker)
@@ -297,7 +297,7 @@ def test_a_peer_can_not_fill_the_memory(monkeypatch):
     assert broker.stats.messages_ignored == 1
 
 
-def test_a_node_with_an_older_version_is_told_the_newer():
+def test_a_node_with_an_older_setting_gets_the_newer_one():
     broker = make_broker()
     node = add_node(broker)
     settings_sync.start(broker, [(b"q", b"lease", b"40", 2, node.id)])

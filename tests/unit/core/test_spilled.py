@@ -19,7 +19,7 @@ def test_the_length_of_a_spilled_body_is_its_size_in_memory():
     assert Spilled.at(1, 0, 0)
 
 
-def test_a_spilled_body_can_not_be_sent_by_mistake():
+def test_a_spilled_body_cannot_be_sent_by_mistake():
     with pytest.raises(TypeError):
         b"%b" % Spilled.at(1, 2, 3)
 
@@ -28,7 +28,7 @@ def test_the_real_size_is_that_of_the_body():
     assert (size_of(b"four"), size_of(Spilled.at(1, 2, 4096))) == (4, 4096)
 
 
-def test_a_body_that_is_not_needed_any_more_frees_its_place():
+def test_a_body_that_is_no_longer_needed_frees_its_place():
     node = SpillingNode()
     node.fill(30)
     broker = node.broker

@@ -264,7 +264,7 @@ def test_bodies_on_disk_come_back_when_spilling_is_switched_off():
     assert [entry[1] for entry in take_all(node)] == ids
 
 
-def test_a_base_in_an_earlier_journal_is_none():
+def test_a_base_in_an_earlier_journal_does_not_count():
     """The journal was switched off and on: until it has the job again, the only body there is stays in memory."""
     node = SpillingNode(appendonly=True, maxmemory=1_000_000)
     node.settle()
@@ -284,7 +284,7 @@ def test_a_base_in_an_earlier_journal_is_none():
     node.check()
 
 
-def test_a_walk_that_finds_no_body_rests():
+def test_a_walk_that_finds_no_body_pauses():
     node = SpillingNode()
     node.fill(45)
     node.settle(200)
@@ -343,7 +343,7 @@ def wait(node: SpillingNode) -> list:
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("journal", ["", "always", "everysec"])
-def test_random_days(seed, journal):
+def test_random_operations_keep_all_invariants(seed, journal):
     """Order, bodies and sums are right for any commands, in whatever order the disks work."""
     rng = Random(seed * 7 + len(journal))
     settings = {"appendonly": True, "appendfsync": journal} if journal else {}

@@ -26,7 +26,7 @@ from handovers import TOOK_IT, fill, give_one, make_pair, take
 from world import World
 
 
-def test_a_job_is_taken_queued_and_we_join_its_holders():
+def test_a_handed_over_job_is_queued_and_the_taker_becomes_a_holder():
     """The original's receiver did not, so an ack stayed local (spec Q1)."""
     broker, node = make_pair()
     assert take(broker, node, snapshot(broker, node)) == TAKEN
@@ -86,7 +86,7 @@ def test_an_answer_is_remembered_until_its_number_is_settled():
     assert list(exchange(node).answers) == [4]
 
 
-def test_a_job_that_a_consumer_of_ours_has_is_taken_whatever_is_refused():
+def test_a_job_that_a_local_consumer_has_is_taken_whatever_is_refused():
     """Its giver would queue it again while the lease runs (seed 21169 of `--weather disks+restarts+delays`)."""
     broker, node = make_pair()
     job = hold_queued(broker, node)
@@ -137,7 +137,7 @@ def test_a_leaving_node_takes_no_jobs():
     assert broker.job_count == 0
 
 
-def test_a_copy_we_hold_is_queued_when_it_is_given_to_us():
+def test_a_held_copy_is_queued_when_the_job_is_handed_over_here():
     broker, node = make_pair()
     job = hold(broker, node)
     assert take(broker, node, snapshot_of(broker, job)) == TAKEN
@@ -151,7 +151,7 @@ def test_a_job_already_queued_here_stays_queued_once():
     assert queue_of(broker) == [job.id]
 
 
-def test_a_job_with_a_consumer_of_ours_is_taken_and_not_queued():
+def test_a_job_with_a_local_consumer_is_taken_and_not_queued():
     """The giver had not heard of the delivery."""
     broker, node = make_pair()
     hold_queued(broker, node)
@@ -160,7 +160,7 @@ def test_a_job_with_a_consumer_of_ours_is_taken_and_not_queued():
     assert (job.state, job.is_leased_here, queue_of(broker)) == (ACTIVE, True, [])
 
 
-def test_an_at_most_once_job_that_we_delivered_is_never_queued_again():
+def test_an_at_most_once_job_that_was_delivered_here_is_never_queued_again():
     broker, node = make_pair()
     hold_queued(broker, retry_s=0)
     job = deliver(broker)
@@ -168,7 +168,7 @@ def test_an_at_most_once_job_that_we_delivered_is_never_queued_again():
     assert (job.state, queue_of(broker)) == (ACTIVE, [])
 
 
-def test_a_job_that_comes_back_from_where_we_gave_it_was_taken():
+def test_a_job_that_comes_back_from_its_taker_was_taken():
     """That hand-over is over, and the job is taken anew (spec H6)."""
     broker, node, job = give_one(retry_s=0)
     assert take(broker, node, snapshot_of(broker, job)) == TAKEN
@@ -187,7 +187,7 @@ def test_a_delayed_job_is_queued_by_its_taker_after_the_delay():
     assert job.state == QUEUED
 
 
-def test_the_first_queueing_of_a_delayed_job_is_no_additional_delivery():
+def test_the_first_queueing_of_a_delayed_job_does_not_count_as_a_delivery():
     broker, node = make_pair()
     take(broker, node, (*snapshot(broker, node, retry_s=0, delay_s=5), 3000))
     advance(broker, 3050)

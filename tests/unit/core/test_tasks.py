@@ -42,7 +42,7 @@ def test_a_lone_node_purges_in_slices():
     assert b"jobs\r\n:3000\r\n" in b"".join(client.out)
 
 
-def test_a_share_offers_and_does_what_it_was_granted():
+def test_a_share_offers_jobs_and_changes_the_granted_ones():
     """Spec MV6."""
     broker, _, [leader] = start()
     jobs = [hold_queued(broker, number=number) for number in range(1, 6)]
@@ -144,7 +144,7 @@ def test_malformed_messages_close_the_link(kind, item):
         say(broker, node, kind, item)
 
 
-def test_a_grant_that_is_no_number_closes_the_link():
+def test_a_grant_that_is_not_a_number_closes_the_link():
     """Spec MV7."""
     broker, _, [leader] = start()
     hold_queued(broker)

@@ -111,7 +111,7 @@ def test_a_token_grows_record_by_record_and_is_whole_again_after_a_rewrite():
     assert get(node, "TOKEN", "t", "FROM", "q") == first
 
 
-def test_leases_that_ended_while_the_node_was_away_are_no_tokens():
+def test_a_token_without_running_leases_is_not_restored():
     node = leasing_node()
     get(node, "LEASE", 5, "TOKEN", "t", "FROM", "q")
     node = node.restart(away_ms=6_000)

@@ -26,7 +26,7 @@ def test_names_that_share_their_bytes_are_different_bindings():
     assert split_key(binding_key(b"a", b"b"))[0] == TOPIC
 
 
-def test_a_key_of_another_version_is_passed_by():
+def test_a_key_of_another_version_is_ignored():
     broker = make_broker()
     topics.watch(broker)
     broker.queue_settings.merge((state_key(TOPIC, b"later"), topics.WHERE, b"1", 1, broker.me.id))

@@ -90,7 +90,7 @@ def test_passwords_are_kept_as_hashes():
         "(+@all)", "+\u00e9",
     ],
 )  # fmt: skip
-def test_a_rule_that_can_not_be_read_changes_nothing(rule):
+def test_a_rule_that_cannot_be_read_changes_nothing(rule):
     """Spec US1."""
     user = made("on")
     with pytest.raises(RuleError):

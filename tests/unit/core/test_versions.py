@@ -26,7 +26,7 @@ def test_a_word_is_refused_while_a_known_node_is_older():
     refuse_older(broker)
 
 
-def test_a_node_that_was_upgraded_is_no_older_one():
+def test_a_node_that_was_upgraded_no_longer_counts_as_older():
     """Spec Y1."""
     broker = make_broker()
     old = add_node(broker, 2, protocol=1)

@@ -46,9 +46,9 @@ def test_a_field_of_metadata_is_not_taken_for_the_queue():
     assert b"other" not in visible(data, is_mine)
 
 
-def test_a_name_that_is_no_text_is_hidden():
+def test_a_name_that_is_not_text_is_hidden():
     assert b'"hidden"' in visible(line(1, "mine\ufffd"), is_mine)
 
 
-def test_nothing_stays_nothing():
+def test_an_empty_reply_stays_empty():
     assert visible(b"", is_mine) == b""

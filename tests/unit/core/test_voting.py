@@ -74,7 +74,7 @@ def test_a_claim_of_another_epoch_is_answered_with_the_list():
     assert [kind for _, kind, _ in sent(broker)] == [CLAIM_IS, VOTERS]
 
 
-def test_a_node_that_is_no_voter_grants_nothing():
+def test_a_node_that_is_not_a_voter_grants_nothing():
     broker = make_broker()
     other = add_node(broker, 2)
     voting.learn(broker, VoterList(1, 60_000, {other.id: b"o" * 16}, is_first=True), None)
@@ -204,7 +204,7 @@ def test_a_fence_far_ahead_of_the_clock_is_refused():
     assert answers(broker) == [(7, NO_ROOM)]
 
 
-def test_a_voter_that_can_not_write_says_so():
+def test_a_voter_that_cannot_write_says_so():
     broker, other = voter_of()
     broker.claims.is_failing = True
     dispatch.receive(broker, other, [[CLAIM, CLAIM_OF]])

@@ -18,7 +18,7 @@ def test_a_printed_entry_can_be_read():
     assert (found.name, [str(grant) for grant in found.grants]) == ("t", ["produce:mail-*", "read:*"])
 
 
-def test_a_wrong_secret_is_no_token():
+def test_a_token_with_a_wrong_secret_is_refused():
     assert parse_access(entry()).token("S", 0.0) is None
 
 

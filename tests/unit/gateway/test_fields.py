@@ -57,7 +57,7 @@ def test_a_query_has_numbers_and_truth_values_as_text():
 
 
 @pytest.mark.parametrize("text", ["", "-", "1.0", "0x1", "٣", "1" * 30])
-def test_a_text_that_is_no_whole_number_is_refused(text):
+def test_a_text_that_is_not_a_whole_number_is_refused(text):
     with pytest.raises(RefusedError):
         Whole(0, 9).read_text("x", text)
 

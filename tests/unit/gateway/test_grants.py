@@ -18,7 +18,7 @@ def test_admin_includes_every_role_on_its_queues(role):
 
 
 @pytest.mark.parametrize("role", ["bodies", "consume", "operate"])
-def test_these_roles_include_read(role):
+def test_each_of_these_roles_includes_read(role):
     assert principal(f"{role}:a").may("read", "a")
 
 
@@ -26,7 +26,7 @@ def test_a_producer_reads_nothing():
     assert not principal("produce").may("read", "a")
 
 
-def test_a_role_is_no_other_role():
+def test_a_role_does_not_include_other_roles():
     assert not principal("consume:a", "operate:b").may("operate", "a")
 
 
@@ -45,7 +45,7 @@ def test_an_unknown_role_is_refused():
         grant_of("root:*")
 
 
-def test_names_that_callers_choose_take_a_bounded_memory():
+def test_memory_for_names_that_callers_choose_is_bounded():
     asked = principal("read:a*")
     for number in range(FOUND_MAX + 5):
         asked.may("read", str(number))

@@ -10,7 +10,7 @@ from disque_py.gateway.problems import BY_CODE
 
 
 @pytest.mark.parametrize("operation", TABLE, ids=lambda operation: operation.name)
-def test_a_row_names_what_there_is(operation):
+def test_a_row_names_only_things_that_exist(operation):
     assert operation.role in ROLES
     assert [code for code in operation.all_errors() if code not in BY_CODE] == []
     assert not set(operation.errors) & set(COMMON_ERRORS) - {"TOOBIG"}
@@ -30,7 +30,7 @@ def test_an_operation_on_a_queue_has_its_name(operation):
     assert "queue" in {argument.name for argument in operation.arguments}
 
 
-def test_no_name_and_no_path_comes_twice():
+def test_no_name_and_no_path_is_used_twice():
     assert len({row.name for row in TABLE}) == len({(row.verb, row.path) for row in TABLE}) == len(TABLE)
 
 

@@ -37,7 +37,7 @@ def test_the_first_word_of_an_error_gives_the_status(reply, http):
     assert refusal_of(from_reply(reply)).row.http == http
 
 
-def test_a_code_of_the_gateway_can_not_come_from_a_broker():
+def test_a_code_of_the_gateway_cannot_come_from_a_broker():
     """If a broker's error has the code FAULT, that is not an error of the gateway."""
     assert refusal_of(from_reply("FAULT of the node")).code == "ERR"
 
@@ -52,7 +52,7 @@ def test_a_command_that_was_never_sent_may_be_repeated():
     assert refusal_of(NotConnectedError("none")).row.retry_after
 
 
-def test_an_unexpected_error_tells_nothing_of_itself():
+def test_an_unexpected_error_shows_no_details():
     assert "secret" not in refusal_of(RuntimeError("secret")).text
 
 

@@ -23,7 +23,7 @@ def test_callers_have_buckets_of_their_own():
     assert rates.take("b", 0.0)
 
 
-def test_rate_0_is_no_limit():
+def test_a_rate_of_0_means_no_limit():
     rates = Rates(0)
     assert all(rates.take("a", 0.0) for _ in range(1000))
 

@@ -7,7 +7,7 @@ import pytest
 from disque_py.gateway.settings import TABLE, Settings, is_loopback, parse_file, read_settings
 
 
-def test_without_any_word_everything_has_its_default():
+def test_without_arguments_every_setting_has_its_default():
     found = Settings({})
     assert (str(found.listen), found.body_max, found.has_logins) == ("127.0.0.1:8711", 1 << 20, False)
 

@@ -14,7 +14,7 @@ def info(**words):
     )
 
 
-def test_a_body_that_is_no_text_is_base64():
+def test_a_body_that_is_not_text_is_base64():
     assert shapes.body_of(b"\xff") == {"body_base64": "/w=="}
     assert shapes.body_of(b"hi") == {"body": "hi"}
 
@@ -76,7 +76,7 @@ def test_progress_and_result_are_for_callers_with_bodies():
     assert not {"progress", "progress_text", "result", "result_base64", "batch"} & shape.keys()
 
 
-def test_work_that_was_waited_for_is_done():
+def test_a_long_operation_that_was_awaited_is_done():
     assert shapes.task(Task("t", "qmove", "q", None, jobs=4))["state"] == "done"
 
 
@@ -85,5 +85,5 @@ def test_a_lock_that_is_not_remembered_is_free():
     assert shapes.lock("l", LockInfo("o", 7, 1, 5, 0))["fence"] == 7
 
 
-def test_bytes_anywhere_become_text():
+def test_bytes_at_any_depth_become_text():
     assert shapes.readable([b"a", {b"k": b"\xff"}, 1]) == ["a", {"k": "�"}, 1]

@@ -26,7 +26,7 @@ def test_both_headers_are_passed_on():
         "00-0af7651916cd43dd8448eb211c80319c-" + 16 * "0" + "-01",
     ],
 )
-def test_a_parent_that_can_not_be_read_is_ignored_with_its_state(parent):
+def test_a_parent_that_cannot_be_read_is_ignored_with_its_state(parent):
     assert trace_of({"traceparent": parent, "tracestate": "vendor=1"}) == {}
 
 

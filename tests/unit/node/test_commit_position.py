@@ -41,7 +41,7 @@ def advance(commit_position: CommitPosition, *logs: Log) -> int:
     return commit_position.position
 
 
-def test_a_turn_waits_for_both():
+def test_a_turn_waits_for_both_journal_and_event_log():
     journal, events = Log(), Log()
     commit_position = position_of(journal, events)
     turn = advance(commit_position, journal, events)
@@ -69,7 +69,7 @@ def test_a_turn_without_records_waits_for_nothing_new():
     assert commit_position.position == turn
 
 
-def test_a_reply_that_waited_for_the_journal_alone_goes_on_waiting_for_it():
+def test_a_reply_that_waited_for_the_journal_alone_still_waits_for_it():
     """A log of events began while a reply waited for position 40 of the journal."""
     journal, events = Log(40), Log()
     journal.ready = 30

@@ -476,7 +476,7 @@ def test_multi_says_what_to_do_and_begins_as_an_unknown_command():
     assert ask(broker, client, "multi").startswith(b"-ERR unknown command 'multi': there are no transactions")
 
 
-def test_discard_ends_multi_and_is_no_error():
+def test_discard_ends_multi_without_an_error():
     """No command was executed, as DISCARD says."""
     broker, client = start()
     run(broker, client, "MULTI", "PING", "DISCARD", "PING")

@@ -159,7 +159,7 @@ def test_an_addjob_whose_copies_are_confirmed_while_the_disk_fails_is_answered_w
     assert node.taken() == [job.id]
 
 
-def test_commands_that_need_no_disk_are_answered_at_once_in_trouble():
+def test_commands_that_need_no_disk_are_answered_at_once_while_it_fails():
     """Spec P5."""
     node = start("everysec", has_windows=False)
     node.ask("ADDJOB", "q", "x", 0, "RETRY", 5)

@@ -83,7 +83,7 @@ def known(index: int = 0, **changes):
     return facts_of_blob(parse_blob(blob(1, **changes)), index, WALL_MS)
 
 
-def test_a_queued_job_stays_one():
+def test_a_queued_job_stays_queued():
     found = known()
     assert found is not None
     assert found.flags == IS_QUEUED | WAS_QUEUED
@@ -124,7 +124,7 @@ def test_a_delivered_job_is_known_as_delivered():
     assert found.flags & IS_DELIVERED
 
 
-def test_the_node_is_the_one_that_holds_all():
+def test_the_node_of_an_import_is_a_holder_of_all_jobs():
     def common(*sets):
         return common_holders(read(*(loadjob(n, holders=each) for n, each in enumerate(sets))).holder_sets())
 

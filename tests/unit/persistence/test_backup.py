@@ -191,7 +191,7 @@ def test_names_are_plain():
     assert not any(map(is_name, ("", ".", "..", "a/b", ".a", "-a", "a b", "ä", "A" * 101)))
 
 
-def test_a_description_comes_back():
+def test_a_description_survives_writing_and_reading():
     description = Description(b"n" * 20, 1_700_000_000_000, {"0000000001.seg": 512}, 77)
     assert decode_description(encode_description(description)) == description
 

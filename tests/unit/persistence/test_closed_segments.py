@@ -33,7 +33,7 @@ def test_a_segment_goes_when_the_record_of_that_is_on_disk():
     assert (chain.has_files(2), chain.size, chain.going) == (False, 50, set())
 
 
-def test_a_file_that_can_not_be_removed_stays():
+def test_a_file_that_cannot_be_removed_stays():
     chain, disk, heard = make()
     disk.folder.fail("remove", errno.EIO)
     chain.drop(1, 120)

@@ -36,7 +36,7 @@ def test_a_descriptor_is_kept_for_the_next_call(tmp_path: Path):
         descriptors.give_back(first)
 
 
-def test_reading_opens_for_reading_alone(tmp_path: Path):
+def test_reading_opens_a_file_for_reading_only(tmp_path: Path):
     """Reading must still work on a file system that has turned read-only."""
     descriptors = Descriptors()
     file = descriptors.take_for_reading("a", path_of(tmp_path, "a"))
@@ -57,7 +57,7 @@ def test_a_forgotten_descriptor_is_closed_by_its_last_user(tmp_path: Path):
     assert not is_open(two.fd)
 
 
-def test_the_oldest_make_room(tmp_path: Path):
+def test_the_oldest_descriptors_are_closed_first(tmp_path: Path):
     descriptors = Descriptors()
     before = len(os.listdir("/proc/self/fd"))
     for number in range(2 * READERS_MAX):
@@ -69,7 +69,7 @@ def test_the_oldest_make_room(tmp_path: Path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_one_in_use_makes_room_when_its_user_is_done(tmp_path: Path):
+def test_a_descriptor_in_use_is_closed_when_its_user_is_done(tmp_path: Path):
     descriptors = Descriptors()
     used = descriptors.take_for_writing("a", path_of(tmp_path, "a"))
     for number in range(WRITERS_MAX):

@@ -263,7 +263,7 @@ def test_a_segment_whose_end_is_cut_off_stays_until_then():
     assert len(log.segments) == 1
 
 
-def test_the_oldest_go_when_there_is_too_much():
+def test_the_oldest_segments_are_removed_when_there_are_too_many_bytes():
     log, disk, folder = start(segment_bytes=500, bytes_max=3_000)
     for number in range(200):
         log.append([[number, b"x" * 30]])
@@ -290,7 +290,7 @@ def test_an_error_closes_the_log_for_good():
     assert not disk.waiting
 
 
-def test_a_mark_that_needs_space_is_not_needed():
+def test_the_removal_of_the_mark_needs_no_space():
     """On a full disk the file `open` can still be removed."""
     log, disk, folder = start(has_windows=False)
     disk.run()

@@ -74,7 +74,7 @@ def test_a_broken_block_before_others_that_were_not_synced_either_is_a_torn_tail
     assert (found.log_id, found.next_seq) == (LOG_ID, 2)
 
 
-def test_behind_an_end_that_a_power_cut_took_nothing_counts():
+def test_nothing_after_an_end_that_a_power_cut_removed_counts():
     """The next segment is already written while the disk still syncs the one before it."""
     folder = folder_with([block(1), block(2)], [block(4), block(5)], firsts=(1, 4))
     found = open_log(folder, "new", b"n" * 20)
@@ -174,7 +174,7 @@ def test_a_missing_number_is_an_error():
         read_piece(folder, segment, 700, end)
 
 
-def test_a_moment_is_found():
+def test_the_first_event_at_a_time_is_found():
     folder, segment, end = long_segment()
     assert seek(folder, segment, WALL_MS, end) == 1
     assert seek(folder, segment, WALL_MS + 401, end) == 401
@@ -182,6 +182,6 @@ def test_a_moment_is_found():
     assert seek(folder, segment, WALL_MS + 5_000, end) is None
 
 
-def test_the_segment_of_a_number():
+def test_the_segment_with_an_event_number_is_found():
     segments = [Segment(first, WALL_MS, 10) for first in (5, 9, 12)]
     assert [segment_of(segments, seq).first_seq for seq in (5, 8, 9, 11, 12, 99)] == [5, 5, 9, 9, 12, 12]

@@ -47,7 +47,7 @@ def test_a_block_is_found_where_it_belongs():
     assert look_at(BLOCK, 0, 18) is None
 
 
-def test_a_block_that_was_changed_anywhere_or_cut_is_none():
+def test_a_changed_or_cut_block_is_not_read():
     for at in range(len(BLOCK)):
         changed = bytearray(BLOCK)
         changed[at] ^= 1
@@ -80,11 +80,11 @@ def test_where_there_is_no_length_the_next_block_begins_with_the_next_page():
 
 
 @pytest.mark.parametrize("payload", [b"\x81", b"\x01", b"\xc1"])
-def test_a_right_checksum_with_wrong_content_is_an_error(payload):
+def test_wrong_content_with_a_right_checksum_is_an_error(payload):
     with pytest.raises(FormatError):
         decode_events(payload)
 
 
 @pytest.mark.parametrize(("name", "seq"), [(file_name(17), 17), ("open", None), ("x.events", None), ("1.seg", None)])
-def test_names_of_segments(name, seq):
+def test_file_names_of_segments_are_parsed(name, seq):
     assert parse_file_name(name) == seq

@@ -59,7 +59,7 @@ def test_an_error_of_the_system_is_a_result():
     on_a_loop(story)
 
 
-def test_a_mistake_of_ours_is_raised_in_the_loop_and_other_results_still_come():
+def test_a_defect_is_raised_in_the_loop_and_other_results_still_arrive():
     async def story(disk: FileDisk, loop: asyncio.AbstractEventLoop) -> None:
         raised: list[Any] = []
         heard: asyncio.Future[Any] = loop.create_future()

@@ -99,7 +99,7 @@ def test_an_allocated_file_has_its_blocks(files: Files):
     assert os.stat(f"{files.directory}/reserve").st_blocks * 512 >= 1 << 20
 
 
-def test_removing_twice_is_no_error(files: Files):
+def test_removing_a_file_twice_is_not_an_error(files: Files):
     files.create("a", b"")
     files.remove("a")
     files.remove("a")
@@ -225,7 +225,7 @@ def test_a_short_write_goes_on_and_ends_with_the_systems_reason(files: Files):
     assert sorted(os.listdir(files.directory)) == ["a", "lock"]
 
 
-def test_a_full_disk_says_so(files: Files):
+def test_a_full_disk_is_reported_as_such(files: Files):
     os.symlink("/dev/full", f"{files.directory}/a")
     with pytest.raises(OSError, match="No space left") as full:
         files.write("a", 0, [b"x"])

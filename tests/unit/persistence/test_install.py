@@ -70,7 +70,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path):
     assert (tmp_path / "letters" / "a").exists()
 
 
-def test_an_empty_directory_and_remains_of_a_node_are_no_obstacle(tmp_path):
+def test_a_journal_can_be_installed_into_an_empty_directory_or_beside_remains_of_a_node(tmp_path):
     target = tmp_path / "j"
     files = Files(str(target))
     files.allocate("reserve", 10)
@@ -86,7 +86,7 @@ def test_remains_of_an_import_that_was_killed_are_cleared_away(tmp_path):
     assert sorted(os.listdir(tmp_path / "j")) == ["0000000001.seg", "lock"]
 
 
-def test_two_imports_into_one_place_don_t_meet(tmp_path):
+def test_two_imports_into_one_place_do_not_disturb_each_other(tmp_path):
     with Install(str(tmp_path / "j")), pytest.raises(JournalInUseError), Install(str(tmp_path / "j")):
         pass
 

@@ -23,7 +23,7 @@ def test_facts_come_back_from_a_base():
     assert items.facts_of(items.base_item(said, WALL_MS), WALL_MS) == said
 
 
-def test_fields_of_a_later_version_are_carried_on():
+def test_fields_of_a_later_version_are_kept():
     said = facts(version=2, more=(b"x", [1], None))
     assert items.facts_of(items.base_item(said, WALL_MS), WALL_MS) == said
 

@@ -27,13 +27,13 @@ def test_a_job_comes_back(said):
     assert parse_line(job_line(said).encode(), 1, 0) == said
 
 
-def test_a_job_needs_little():
+def test_a_job_needs_few_fields():
     line = json.dumps({"id": job_id(1).decode(), "queue": "q", "body": "b"}).encode()
     found = parse_line(line, 1, WALL_MS)
     assert found == facts(body=b"b", holders=())
 
 
-def test_without_its_body_a_job_says_how_long_that_is():
+def test_a_job_without_its_body_has_the_length_of_the_body():
     row = json.loads(job_line(facts(body=b"12345"), with_body=False))
     assert (row["body_bytes"], "body" in row) == (5, False)
 

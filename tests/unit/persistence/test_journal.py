@@ -194,7 +194,7 @@ def test_an_end_without_a_mark_says_that_nothing_is_known_of_what_follows():
     assert all(block.flags == 0 for _, block in blocks[1:])
 
 
-def test_removing_that_fails_leaves_the_file_in_the_chain():
+def test_a_file_that_cannot_be_removed_stays_in_the_chain():
     """The records of the ends of its jobs must be kept as long as the file exists."""
     journal, disk = make(segment_bytes=100)
     for _ in range(3):
@@ -206,7 +206,7 @@ def test_removing_that_fails_leaves_the_file_in_the_chain():
     assert (journal.has_segment(1), journal.closed_segments()) == (True, [1])
 
 
-def test_a_segment_whose_blocks_have_no_file_yet_is_there():
+def test_a_segment_exists_before_its_blocks_have_a_file():
     """On a slow disk, the journal may be in the third segment before the first one is written (simulator, seed 34)."""
     journal, disk = make(segment_bytes=100)
     while journal.number < 4:

@@ -94,7 +94,7 @@ def test_a_sync_leaves_the_page_alone_that_is_being_written():
     assert journal.synced in {block.position for _, block in blocks}, "the end of a block"
 
 
-def test_with_little_to_sync_all_goes_and_the_lane_writes_meanwhile():
+def test_few_bytes_are_synced_all_at_once_while_the_lane_writes():
     journal, disk = windowed()
     first = journal.append(RECORD)
     pass_ms(journal, SYNC_EVERY_MS)
@@ -196,7 +196,7 @@ def test_blocks_copied_and_never_synced_are_written_again_after_a_failure():
     assert [block.position for _, block in read(disk)[0]] == [0]
 
 
-def test_a_policy_that_changes_finds_all_in_its_place():
+def test_a_change_of_the_policy_keeps_all_blocks_in_place():
     journal, disk = windowed()
     for policy in ("always", "everysec", "no", "always", "no"):
         journal.append(LARGE)

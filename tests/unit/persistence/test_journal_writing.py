@@ -79,7 +79,7 @@ def test_with_no_a_failed_fsync_at_the_end_of_a_segment_loses_nothing_either():
     assert [number for number, _ in read(disk)[0]][:3] == [1, 1, 2]
 
 
-def test_a_reserved_file_that_could_not_be_taken_is_not_in_the_way():
+def test_after_a_failed_use_of_the_reserved_file_the_next_file_has_another_name():
     """The file already has its new name, but its header can't be written. So the next file needs another name."""
     journal, disk = make(reserve_bytes=4096)
     wait(journal, disk, RETRY_MS + 20)
@@ -163,7 +163,7 @@ def test_a_record_that_comes_while_the_mark_is_written_moves_it():
     assert (ends, journal.synced, read(disk)[1].is_clean) == ([None], position, True)
 
 
-def test_a_journal_that_can_not_be_closed_says_why_and_goes_on():
+def test_a_journal_that_cannot_be_closed_says_why_and_goes_on():
     for operation, has_windows in (("sync", False), ("truncate", True), ("replace", True)):
         journal, disk = make("everysec", has_windows=has_windows)
         disk.folder.fail(operation, errno.EIO, is_partial=operation == "replace")

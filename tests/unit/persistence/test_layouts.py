@@ -91,7 +91,7 @@ def test_a_snapshot_on_the_bus_begins_as_a_base():
 
 
 @pytest.mark.parametrize("place", HERE)
-def test_no_position_is_a_number_elsewhere(place):
+def test_positions_of_fields_are_numbers_in_one_module_only(place):
     path = ROOT / place
     for module in path.rglob("*.py") if path.is_dir() else (path,):
         source = module.read_text(encoding="utf-8")

@@ -24,7 +24,7 @@ def test_added_jobs_are_read_back():
     assert recovery.newest.node == ME
 
 
-def test_an_empty_journal_is_one():
+def test_an_empty_journal_can_be_read():
     place = folder()
     FreshJournal(place, ME, WALL_MS).finish()
     tally = Tally()
@@ -38,7 +38,7 @@ def loaded(place, **settings) -> JournaledNode:
     return node
 
 
-def test_at_most_once_jobs_are_queued_only_when_that_was_said():
+def test_at_most_once_jobs_are_queued_only_on_request():
     """Spec O5."""
     place = folder()
     journal = FreshJournal(place, ME, WALL_MS)
@@ -62,7 +62,7 @@ def test_queued_jobs_are_queued_at_once_when_the_operator_asks_for_it():
     assert loaded(place, aof_enqueue_jobs_once=True).broker.queues[b"q"].length == 1
 
 
-def test_pauses_come_along():
+def test_pauses_are_imported():
     place = folder()
     journal = FreshJournal(place, ME, WALL_MS)
     journal.pause(b"q", 1, 0, b"")

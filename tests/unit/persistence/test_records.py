@@ -30,14 +30,14 @@ from persistence.records import (
 NODE = bytes(range(20))
 
 
-def test_kinds_are_these_numbers():
+def test_the_numbers_of_record_kinds_are_fixed():
     """Disks have these numbers. A new kind gets a new number, and no number is used again."""
     older = {1: "job", 2: "state", 3: "gone", 4: "pause", 5: "dropped", 6: "token", 7: "key"}
     assert older | {10: "result", 11: "batch"} == KIND_NAMES
     assert (records.JOB, records.STATE, records.GONE, records.PAUSE, records.DROPPED) == (1, 2, 3, 4, 5)
 
 
-def test_a_header_is_these_bytes():
+def test_the_bytes_of_a_header_are_fixed():
     """Magic, version, reserved, length and checksum of the description; then the description."""
     data = encode_header(7, 1, 1000, [Part(5, 0, 0, 600), Part(7, 0, 600, 1000)], NODE, 1_700_000_000_000)
     described = "960701cd03e892" + "94050000cd0258" + "940700cd0258cd03e8" + "c414" + NODE.hex() + "cf0000018bcfe56800"
@@ -48,7 +48,7 @@ def test_a_header_is_these_bytes():
     assert data[20 + size :] == bytes(HEADER_ALIGN - 20 - size)
 
 
-def test_a_block_is_these_bytes():
+def test_the_bytes_of_a_block_are_fixed():
     """Payload length, checksum, position, position on disk, wall clock, flags; then runs."""
     data = encode_block([[3, (b"id", 1)]], 4096, 2048, 1_700_000_000_000, IS_ALWAYS)
     assert data[:4] == (9).to_bytes(4, "little")
@@ -58,7 +58,7 @@ def test_a_block_is_these_bytes():
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_writer_of_its_own_agrees_with_the_stored_files(version):
+def test_an_independent_writer_agrees_with_the_stored_files(version):
     """tests/support/journal_files.py implements the format a second time. It has written the stored files."""
     assert (journal_files.JOURNALS / f"v{version}.seg").read_bytes() == journal_files.segment(version)
 
@@ -74,13 +74,13 @@ def test_todays_writer_agrees_with_the_stored_file():
     assert data == stored
 
 
-def test_numbers_of_a_job_and_its_states_are_packed_as_they_always_were():
+def test_the_packing_of_numbers_of_a_job_has_not_changed():
     assert layouts.BASE_STATE.format == "<Bq"
     assert layouts.STATE_FIELDS_V2.format == "<BqIHH"
     assert layouts.STATE_FIELDS_V1.format == "<BqI"
 
 
-def test_a_header_comes_back():
+def test_a_header_survives_writing_and_reading():
     before = (Part(1, 0, 0, 10), Part(2, 3, 10, 99))
     data = encode_header(3, 2, 99, before, NODE, 17)
     header = decode_header("x", data)
@@ -97,7 +97,7 @@ def test_a_header_with_many_files_takes_more_room():
     assert decode_header("x", data).before == tuple(before)
 
 
-def test_a_newer_format_is_refused_and_not_guessed_at():
+def test_a_newer_format_is_refused():
     data = bytearray(encode_header(1, 0, 0, [], NODE, 17))
     data[8] = 3
     with pytest.raises(NewerFormatError, match=r"0000000001\.seg: written in format 3, this version reads up to 2"):
@@ -131,7 +131,7 @@ def test_no_flipped_bit_of_a_header_goes_unnoticed():
             decode_header("x", bytes(wrong))
 
 
-def test_a_description_that_is_no_description_is_damage():
+def test_an_invalid_description_is_damage():
     with pytest.raises(FormatError, match="damaged"):
         decode_header("x", journal_files.header(2, [1, 2]))
 
@@ -146,7 +146,7 @@ RUNS = st.lists(st.tuples(st.integers(1, 5), st.binary(max_size=40)).map(list), 
 
 
 @given(RUNS, st.integers(0, 1 << 40), st.binary(max_size=30))
-def test_a_block_comes_back(runs, position, before):
+def test_a_block_survives_writing_and_reading(runs, position, before):
     data = encode_block(runs, position, position // 2, 17, 1)
     block = decode_block(before + data + b"tail", len(before), position)
     assert block is not None
@@ -155,7 +155,7 @@ def test_a_block_comes_back(runs, position, before):
 
 
 @given(RUNS, st.data())
-def test_a_block_that_lacks_a_byte_or_has_a_wrong_bit_is_none(runs, data):
+def test_a_block_that_lacks_a_byte_or_has_a_wrong_bit_is_not_read(runs, data):
     block = encode_block(runs, 512, 0, 17, 0)
     cut = data.draw(st.integers(0, len(block) - 1))
     assert decode_block(block[:cut], 0, 512) is None
@@ -164,7 +164,7 @@ def test_a_block_that_lacks_a_byte_or_has_a_wrong_bit_is_none(runs, data):
     assert decode_block(bytes(wrong), 0, 512) is None
 
 
-def test_a_block_of_another_place_is_none():
+def test_a_block_of_another_position_is_not_read():
     """A block from an old file or from another journal does not continue this journal."""
     data = encode_block([], 512, 0, 17, 0)
     assert decode_block(data, 0, 513) is None
@@ -173,7 +173,7 @@ def test_a_block_of_another_place_is_none():
     assert not looks_like_block(data, 0, 513)
 
 
-def test_a_right_checksum_over_nonsense_is_a_format_error():
+def test_malformed_content_with_a_right_checksum_is_a_format_error():
     payload = b"\xc1"
     data = bytearray(encode_block([], 0, 0, 17, 0)[:HEAD_BYTES] + payload)
     data[4:8] = records._crc(data[8:]).to_bytes(4, "little")
@@ -189,5 +189,5 @@ def test_a_file_name_says_which_file_it_is(key):
 @pytest.mark.parametrize(
     "name", ["reserve", "clean", "x.seg", "1.seg.tmp", "1-.seg", "1-x.seg", ".seg", "1", "1-2-3.seg"]
 )
-def test_other_files_are_not_ours(name):
+def test_other_files_do_not_belong_to_the_journal(name):
     assert parse_file_name(name) is None

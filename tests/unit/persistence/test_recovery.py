@@ -50,7 +50,7 @@ def segments(folder):
     return [name for name in folder.names() if name.endswith(".seg")]
 
 
-def test_an_empty_folder_is_no_journal():
+def test_an_empty_folder_is_not_a_journal():
     blocks, recovery = read(SimFolder(Random(1)))
     assert (blocks, recovery.newest, recovery.is_clean, recovery.chain()) == ([], None, False, ())
 
@@ -166,7 +166,7 @@ def test_blocks_behind_a_broken_place_not_known_as_synced_are_a_torn_tail():
     assert (len(blocks), recovery.torn) == (0, (name, HEADER_ALIGN, len(data) - HEADER_ALIGN))
 
 
-def test_a_missing_segment_is_told_apart_from_one_that_never_was():
+def test_a_missing_segment_is_distinguished_from_one_that_never_existed():
     folder, _ = written()
     folder.remove(segments(folder)[0])
     assert read(folder)[1].missing == {1}
@@ -279,7 +279,7 @@ def test_a_last_file_that_went_after_a_clean_stop_is_missing():
         read(folder)
 
 
-def test_all_files_gone_after_a_clean_stop_is_no_new_journal():
+def test_all_files_missing_after_a_clean_stop_is_not_a_new_journal():
     folder, _ = closed()
     for name in folder.names():
         if name.endswith(".seg"):
@@ -306,7 +306,7 @@ def test_a_mark_for_an_earlier_file_means_nothing():
     assert (recovery.is_clean, recovery.torn) == (False, None)
 
 
-def test_a_mark_that_can_not_be_read_is_none():
+def test_an_unreadable_mark_is_ignored():
     folder, _ = closed()
     for text in (b"", b"1 0", b"x y z"):
         folder.replace(CLEAN_NAME, text)

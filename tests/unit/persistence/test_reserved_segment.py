@@ -15,7 +15,7 @@ def make(**more) -> tuple[Reserve, InlineDisk, list[str]]:
     return Reserve(disk, 4096, is_there=False, **more), disk, []
 
 
-def test_it_is_there_when_its_blocks_are():
+def test_the_reserve_exists_when_its_blocks_are_allocated():
     reserve, disk, heard = make()
     reserve.allocate(lambda: heard.append("there"))
     assert reserve.is_missing
@@ -24,7 +24,7 @@ def test_it_is_there_when_its_blocks_are():
     assert disk.folder.size(RESERVE_NAME) == 4096
 
 
-def test_one_that_is_there_already_will_do():
+def test_an_existing_reserve_is_used():
     reserve, disk, heard = make()
     disk.folder.create(RESERVE_NAME, b"0" * 4096)
     reserve.allocate(lambda: heard.append("there"))
@@ -32,7 +32,7 @@ def test_one_that_is_there_already_will_do():
     assert (reserve.is_there, heard) == (True, ["there"])
 
 
-def test_without_room_there_is_none_and_it_can_be_tried_again():
+def test_without_room_there_is_no_reserve_and_another_try_is_possible():
     reserve, disk, heard = make()
     disk.folder.fail("allocate", errno.ENOSPC)
     reserve.allocate(lambda: heard.append("there"))
@@ -45,7 +45,7 @@ def test_without_room_there_is_none_and_it_can_be_tried_again():
     assert heard == ["there"]
 
 
-def test_a_reserve_that_the_journal_has_taken_is_not_there():
+def test_a_reserve_that_the_journal_uses_no_longer_exists():
     reserve, disk, _ = make()
     reserve.allocate(lambda: None)
     disk.run()

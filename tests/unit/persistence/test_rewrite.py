@@ -85,7 +85,7 @@ def test_a_large_block_is_read_in_pieces():
     assert len(heard[0][2]) == 900_000
 
 
-def test_a_segment_that_can_not_be_read_stays_and_is_stale_from_then_on():
+def test_a_segment_that_cannot_be_read_stays_and_is_stale_from_then_on():
     """Some of its bases were already replaced by newer ones, so the ends of these jobs must be kept."""
     journal, disk = make([[[JOB, "a"]], [[JOB, "b"]]])
     disk.folder.fail("read", errno.EIO)

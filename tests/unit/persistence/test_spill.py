@@ -66,7 +66,7 @@ def test_a_batch_that_does_not_fit_begins_a_new_file():
     assert write(store, disk, b"z" * 5_000)[0] == Place(3, 0, 5_000)
 
 
-def test_a_file_goes_when_nothing_in_it_lives_and_no_more_comes():
+def test_a_file_without_bodies_that_gets_no_more_is_removed():
     store, disk = make()
     first, second = write(store, disk, b"x" * 400, b"y" * 500)
     store.release(first.file, first.size)
@@ -103,7 +103,7 @@ def test_adjacent_bodies_are_read_in_one_step():
     assert len(disk.folder.trace) == 1
 
 
-def test_one_bad_spot_costs_one_body():
+def test_one_damaged_place_loses_one_body():
     """If a read of many bodies fails, each body is read again separately."""
     store, disk = make(FILE_BYTES)
     places = write(store, disk, b"one", b"two", b"three")
@@ -128,7 +128,7 @@ def test_a_missing_file_is_an_error():
     assert read(store, disk, places)[0].errno == errno.ENOENT
 
 
-def test_the_sparsest_file_is_worth_copying_when_much_is_dead():
+def test_the_file_with_the_most_dead_bytes_is_copied_when_there_are_many():
     store, disk = make()
     files = [write(store, disk, b"a" * 200, b"b" * 600) for _ in range(9)]
     assert store.sparse() == 0

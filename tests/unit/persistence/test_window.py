@@ -93,7 +93,7 @@ def test_the_type_of_a_file_system_is_read_from_the_system(files: Files):
         assert window._file_system(file.fileno()) == PROC
 
 
-def test_a_file_that_is_gone_can_neither_be_prepared_nor_synced(files: Files):
+def test_a_missing_file_can_be_neither_prepared_nor_synced(files: Files):
     window = window_on(files)
     Path(f"{files.directory}/a").unlink()
     with pytest.raises(FileNotFoundError):

@@ -246,7 +246,7 @@ def test_q37_a_clock_step_moves_no_timer(broker, client):
     assert broker.find(job_id).state == QUEUED
 
 
-def test_ttl_is_counted_in_milliseconds(broker, client):
+def test_the_ttl_is_exact_to_the_millisecond(broker, client):
     """A job with TTL 1 lives for a second, not for 0.6."""
     job_id = add(broker, client, "TTL", 1)
     pass_time(broker, 990)
@@ -365,7 +365,7 @@ def test_keep_ids_are_simple_strings_in_addjob_and_jscan(broker, client):
     assert reply in ask(broker, client, "JSCAN", "BUSYLOOP")
 
 
-def test_keep_missing_things(broker, client):
+def test_keep_replies_about_missing_jobs_and_queues(broker, client):
     """SHOW of an unknown job is a nil bulk string. QSTAT of an unknown queue is a nil array."""
     assert ask(broker, client, "SHOW", DUMMY_ID) == b"$-1\r\n"
     assert ask(broker, client, "QSTAT", "nothing") == b"*-1\r\n"

@@ -31,7 +31,7 @@ from disque_py.resp.glob import Glob, matches
         ("port", "PORT", False),
     ],
 )
-def test_patterns(pattern, text, fits):
+def test_glob_patterns_match_like_those_of_redis(pattern, text, fits):
     assert matches(pattern, text) is fits
 
 

@@ -30,7 +30,7 @@ def test_each_type_has_its_form(data, expected):
     assert data == expected
 
 
-def test_bytes_that_are_no_text_come_back_as_they_were():
+def test_bytes_that_are_not_text_come_back_unchanged():
     """Error texts quote the client's bytes unchanged."""
     word = b"\xff\xfe".decode("utf-8", "surrogateescape")
     assert replies.error(f"ERR unknown command '{word}'") == b"-ERR unknown command '\xff\xfe'\r\n"

@@ -72,7 +72,7 @@ def parse_carefully(data, bulk_max=BULK_MAX):
         (b"", []),
     ],
 )  # fmt: skip
-def test_arrays_and_lines(data, requests):
+def test_requests_are_arrays_or_lines(data, requests):
     assert parse(data) == (requests, "")
     assert parse(*[data[at : at + 1] for at in range(len(data))]) == (requests, "")
 
@@ -87,7 +87,7 @@ def test_an_unfinished_request_waits_for_its_rest():
 
 
 @pytest.mark.parametrize("cut", range(41))
-def test_a_request_and_a_half(cut):
+def test_a_complete_request_before_an_incomplete_one_is_read(cut):
     """A chunk may end anywhere, also between two arguments: many clients write header and arguments separately."""
     data = encode(b"PING") + encode(b"QLEN", b"queue")
     assert parse(data[:cut], data[cut:]) == ([[b"PING"], [b"QLEN", b"queue"]], "")
@@ -133,7 +133,7 @@ def test_many_requests_at_once():
         (b"*1\r\n$%d\r\n" % (BULK_MAX + 1), "invalid bulk length"),
     ],
 )  # fmt: skip
-def test_bytes_that_are_no_request_are_a_protocol_error(data, text):
+def test_bytes_that_are_not_a_request_are_a_protocol_error(data, text):
     """Spec R1."""
     expected = f"ERR Protocol error: {text}"
     assert parse(data) == ([], expected)
@@ -192,7 +192,7 @@ def test_where_a_cut_request_begins_is_not_guessed_from_unusual_lengths():
     assert parse(data, b"NG\r\n") == ([[b"ECHO ECHO"], [b"PING"]], "")
 
 
-def test_a_simple_string_is_no_argument_even_if_the_bytes_count_up():
+def test_a_simple_string_is_not_an_argument_even_if_the_length_fits():
     """Here a dollar at the start of a line in a body makes up for the missing dollar."""
     data = b"*2\r\n+PING\r\n$3\r\n\n$a\r\n"
     assert parse(data) == parse_carefully(data) == ([], "ERR Protocol error: expected '$', got '+'")
@@ -216,7 +216,7 @@ streams = st.lists(good | good | bits, max_size=6).map(b"".join)
 @given(data=streams, cuts=st.lists(st.integers(0, 80), max_size=4))
 @example(data=encode(b"a") + b"*", cuts=[])
 @example(data=encode(b"a") + b"*1\r\n", cuts=[])
-def test_any_bytes_in_any_pieces_give_what_the_careful_way_gives(data, cuts):
+def test_any_bytes_in_any_pieces_are_parsed_as_by_the_reference_parser(data, cuts):
     """Bytes are fed whole, in a few pieces, and one by one.
 
     The request at the end shows whether the parser kept leftover bytes.

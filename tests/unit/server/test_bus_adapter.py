@@ -107,7 +107,7 @@ def test_seeds_are_met_again_until_each_was_reached_once(monkeypatch):
     in_loop(test, Seed("10.0.0.1", 7711, 0), Seed("10.0.0.2", 7712, 5))
 
 
-def test_a_seed_that_is_this_node_itself_counts_as_reached():
+def test_a_seed_that_is_the_node_itself_counts_as_reached():
     async def test(adapter, turns):
         adapter.meet_seeds()
         await turn_over()
@@ -119,7 +119,7 @@ def test_a_seed_that_is_this_node_itself_counts_as_reached():
     in_loop(test, Seed("127.0.0.1", 7711, 0))
 
 
-def test_seeds_are_not_met_any_more_at_the_end():
+def test_a_node_that_stops_meets_no_more_seeds():
     async def test(adapter, turns):
         turns.stop()
         adapter.meet_seeds()

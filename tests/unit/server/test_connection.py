@@ -65,7 +65,7 @@ def test_a_request_may_come_byte_by_byte():
     serve(story)
 
 
-def test_a_large_job_comes_through():
+def test_a_large_job_is_received_whole():
     async def story(server):
         talk = await server.connect()
         body = bytes(range(256)) * 20_000
@@ -98,7 +98,7 @@ def test_the_address_is_what_client_list_shows():
     serve(story)
 
 
-def test_a_client_of_the_unix_socket(tmp_path):
+def test_a_client_of_the_unix_socket_is_served(tmp_path):
     path = str(tmp_path / "disque.sock")
 
     async def story(server):
@@ -116,7 +116,7 @@ def test_a_client_of_the_unix_socket(tmp_path):
 
 
 @LOOPS
-def test_a_protocol_error_is_said_after_all_replies_before_it_and_ends_the_connection(loop_factory):
+def test_a_protocol_error_is_sent_after_all_earlier_replies_and_ends_the_connection(loop_factory):
     async def story(server):
         talk = await server.connect()
         talk.write(encode("PING", "a") + encode("PING", "b") + b"*1\r\n:1\r\n" + encode("ADDJOB", "q", "body", "0"))
@@ -127,7 +127,7 @@ def test_a_protocol_error_is_said_after_all_replies_before_it_and_ends_the_conne
     serve(story, loop_factory=loop_factory)
 
 
-def test_a_protocol_error_behind_an_addjob_that_waits_is_said_after_its_reply():
+def test_a_protocol_error_behind_a_waiting_addjob_is_sent_after_its_reply():
     async def story(server):
         node = server.link()
         talk = await server.connect()
@@ -141,7 +141,7 @@ def test_a_protocol_error_behind_an_addjob_that_waits_is_said_after_its_reply():
 
 
 @pytest.mark.plain
-def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatch):
+def test_a_protocol_error_is_sent_also_when_the_slice_ended_before_it(monkeypatch):
     """The error is sent in the same slice, because no later event would send it."""
     monkeypatch.setattr("disque_py.server.connection.SLICE_NS", -1)
 
@@ -237,7 +237,7 @@ def test_all_of_a_long_pipeline_is_run_although_its_client_is_half_closed(loop_f
     serve(story, loop_factory=loop_factory)
 
 
-def test_a_half_closed_client_that_comes_to_wait_for_jobs_gets_earlier_replies():
+def test_a_half_closed_client_that_begins_to_wait_for_jobs_gets_earlier_replies():
     async def story(server):
         talk = await server.connect()
         talk.write(b"PING\r\n" * 20_000 + b"GETJOB FROM q\r\nPING\r\n")
@@ -249,7 +249,7 @@ def test_a_half_closed_client_that_comes_to_wait_for_jobs_gets_earlier_replies()
     serve(story)
 
 
-def test_one_client_too_many_is_told_so_and_closed():
+def test_a_client_above_the_limit_gets_an_error_and_is_closed():
     async def story(server):
         first, second = await server.connect(), await server.connect()
         for talk in (first, second):
@@ -360,7 +360,7 @@ def test_a_job_wakes_the_client_that_waits_for_it_and_its_pipeline_goes_on():
     serve(story)
 
 
-def test_a_time_out_is_answered_in_time():
+def test_a_timeout_is_answered_in_time():
     async def story(server):
         talk = await server.connect()
         before_s = asyncio.get_running_loop().time()
@@ -372,7 +372,7 @@ def test_a_time_out_is_answered_in_time():
 
 
 @pytest.mark.plain
-def test_many_addjobs_of_one_client_go_on_as_their_copies_come(monkeypatch):
+def test_waiting_addjobs_of_one_client_are_answered_as_their_copies_arrive(monkeypatch):
     monkeypatch.setattr("disque_py.node.dispatch.OVERLAP_MAX", 10)
 
     async def story(server):
@@ -391,7 +391,7 @@ def test_many_addjobs_of_one_client_go_on_as_their_copies_come(monkeypatch):
     serve(story)
 
 
-def test_a_long_command_lets_others_in_between_and_its_pipeline_goes_on():
+def test_other_clients_are_served_during_a_long_command_and_its_pipeline_continues():
     async def story(server):
         talk, other = await server.connect(), await server.connect()
         for queue in ("a", "b"):
@@ -420,7 +420,7 @@ def test_client_pause_holds_the_commands_of_all_clients_until_it_is_over():
     serve(story)
 
 
-def test_a_pause_that_was_made_longer_is_kept_to_its_new_end():
+def test_a_pause_that_was_extended_lasts_until_its_new_end():
     async def story(server):
         one = await server.connect()
         one.send("CLIENT PAUSE 30")
@@ -455,7 +455,7 @@ def test_each_pause_of_clients_can_be_ended():
     serve(story)
 
 
-def test_behind_another_command_nothing_is_let_through():
+def test_during_a_pause_unpause_behind_another_command_waits():
     async def story(server):
         one, other = await server.connect(), await server.connect()
         one.send("CLIENT PAUSE 100000")
@@ -578,7 +578,7 @@ def test_a_connection_that_was_reset_before_it_was_accepted_counts_as_foreign():
     assert is_closed
 
 
-def test_a_node_that_serves_users_only_is_open():
+def test_a_node_that_serves_only_users_with_passwords_is_open():
     """Spec US1: `default` is off, so a client from elsewhere can't do anything without a login."""
 
     async def story(server):
@@ -613,7 +613,7 @@ def test_the_connections_of_default_are_limited():
     serve(story)
 
 
-def test_the_short_way_checks_permissions():
+def test_the_fast_path_checks_permissions():
     """The fast path, for a single command that arrives in one piece, also checks permissions. Spec US4."""
 
     async def story(server):
@@ -627,10 +627,10 @@ def test_the_short_way_checks_permissions():
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1"])
-def test_this_machine_is_always_let_in(host):
+def test_clients_of_this_machine_are_always_admitted(host):
     assert greeted(host) == (b"", False, 0)
 
 
 @pytest.mark.parametrize("opened", [{"requirepass": "x"}, {"bind": ("0.0.0.0",)}, {"protected_mode": False}])
-def test_each_of_three_things_opens_a_node(opened):
+def test_each_of_the_three_settings_opens_a_node(opened):
     assert greeted("10.0.0.9", **opened) == (b"", False, 0)

@@ -25,7 +25,7 @@ async def stuffed(server: Loopback) -> tuple[Talk, Client]:
     return talk, client
 
 
-def test_a_client_that_does_not_read_is_not_served_on():
+def test_a_client_that_does_not_read_is_not_served_any_further():
     """The buffered replies stop growing at about a megabyte, and continue when the client reads (spec B1).
 
     Twenty such clients used 3 GB of the original's memory (spec Q41).
@@ -157,7 +157,7 @@ def test_a_client_that_waits_is_not_read_from_without_limit():
     serve(story)
 
 
-def test_an_unfinished_request_above_the_query_buffer_limit_is_dropped_without_a_word():
+def test_a_client_with_an_unfinished_request_above_the_query_buffer_limit_is_closed_without_a_reply():
     async def story(server):
         talk = await server.connect()
         talk.write(b"*2\r\n$4\r\nPING\r\n$3000000\r\n" + b"x" * 2_000_000)
@@ -321,7 +321,7 @@ def test_errors_of_commands_leave_the_connection_open():
     serve(story)
 
 
-def test_bytes_that_make_no_request_leave_other_clients_their_turn():
+def test_bytes_without_a_request_do_not_delay_other_clients():
     """Empty lines get no reply. They are read in slices too."""
 
     async def story(server):

@@ -27,7 +27,7 @@ def run(tmp_path: Path, story: Any, **settings: Any) -> Any:
         return asyncio.run(inner())
 
 
-def test_a_log_is_there_when_it_is_open_and_closed_in_order(tmp_path):
+def test_a_log_is_available_once_open_and_closed_in_order(tmp_path):
     async def story(place, turns):
         await place.open()
         state, log_id = place.service.state, place.service.log.log_id
@@ -50,7 +50,7 @@ def test_without_events_no_directory_is_made(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_can_not_be_opened_is_logged_and_tried_again(tmp_path):
+def test_a_directory_that_cannot_be_opened_is_logged_and_tried_again(tmp_path):
     (tmp_path / "nodes.conf.events").write_text("no directory")
 
     async def story(place, turns):
@@ -70,7 +70,7 @@ def test_a_directory_that_can_not_be_opened_is_logged_and_tried_again(tmp_path):
     assert run(tmp_path, story) == (CLOSED, ON)
 
 
-def test_a_directory_that_another_node_has_is_left_to_it(tmp_path):
+def test_a_directory_that_another_node_uses_is_not_touched(tmp_path):
     async def story(place, turns):
         await place.open()
         other = EventStorage(turns.driver.broker.settings, turns)

@@ -17,7 +17,7 @@ def file_writer():
     file_writer.close()
 
 
-def test_writes_are_done_by_a_thread_in_order_and_their_outcome_is_told_on_the_loop(file_writer):
+def test_writes_are_done_by_a_thread_in_order_and_reported_on_the_loop(file_writer):
     notes = []
 
     async def main():
@@ -50,7 +50,7 @@ def test_the_loop_goes_on_while_the_disk_is_slow(file_writer):
     assert asyncio.run(main()) is None
 
 
-def test_an_error_of_the_system_is_told(file_writer):
+def test_an_error_of_the_system_is_reported(file_writer):
     def fail():
         raise OSError(28, "No space left on device")
 
@@ -62,7 +62,7 @@ def test_an_error_of_the_system_is_told(file_writer):
     assert asyncio.run(main()).errno == 28
 
 
-def test_a_mistake_of_ours_goes_to_the_loops_handler(file_writer):
+def test_a_defect_goes_to_the_exception_handler_of_the_loop(file_writer):
     async def main():
         loop = asyncio.get_running_loop()
         caught = loop.create_future()

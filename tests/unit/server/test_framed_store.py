@@ -43,7 +43,7 @@ def test_settings_are_there_after_a_restart(path):
     assert store_of(path).load() == [item(b"a"), item(b"b")]
 
 
-def test_a_torn_end_is_told_and_overwritten(path):
+def test_a_torn_end_is_reported_and_overwritten(path):
     store = store_of(path)
     store.write([item(b"a")], is_void=False)
     with open(path, "ab") as file:
@@ -63,7 +63,7 @@ def test_a_damaged_file_prevents_the_start_with_advice(path):
         store_of(path).load()
 
 
-def test_a_file_that_can_not_be_read_prevents_the_start(path):
+def test_a_file_that_cannot_be_read_prevents_the_start(path):
     os.mkdir(path)
     with pytest.raises(StartError, match="can't read the queue settings"):
         store_of(path).load()
@@ -78,7 +78,7 @@ def test_a_file_that_has_grown_is_rewritten(path, monkeypatch):
     assert store_of(path).load()[-1] == item(b"a", 49)
 
 
-def test_a_void_file_has_no_settings_from_before(path):
+def test_after_a_reset_the_file_has_no_earlier_settings(path):
     store = store_of(path)
     store.write([item(b"a")], is_void=False)
     store.write([], is_void=True)
@@ -86,7 +86,7 @@ def test_a_void_file_has_no_settings_from_before(path):
     assert contents(path) == [item(b"b")]
 
 
-def test_after_a_write_that_failed_the_next_makes_a_new_file(path, monkeypatch):
+def test_after_a_failed_write_the_next_one_makes_a_new_file(path, monkeypatch):
     """A full disk may have left part of a frame in the old file, so the store does not append to it."""
     store = store_of(path)
     store.write([item(b"a")], is_void=False)
@@ -105,7 +105,7 @@ def test_after_a_write_that_failed_the_next_makes_a_new_file(path, monkeypatch):
     assert contents(path) == [item(b"a"), item(b"b"), item(b"c")]
 
 
-def test_only_the_nodes_user_reads_the_file(path):
+def test_only_the_user_of_the_node_can_read_the_file(path):
     """The file may contain password hashes of users. Spec US9."""
     store = store_of(path)
     store.load()

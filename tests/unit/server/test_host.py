@@ -105,11 +105,11 @@ def test_info_has_the_fields_of_the_original(host, configuration):
     assert all(value == value.strip() for value in fields.values())
 
 
-def test_links_closed_for_cause_are_the_buss_count(host):
+def test_info_has_the_bus_count_of_links_closed_for_a_reason(host):
     assert host.links_rejected() == {"wrong secret": 2}
 
 
-def test_a_setting_that_concerns_a_part_is_brought_to_it(host, configuration):
+def test_a_changed_setting_reaches_the_part_that_it_concerns(host, configuration):
     configuration.settings.tcp_keepalive = 30
     host.apply_setting("tcp-keepalive")
     configuration.settings.watchdog_period = 50
@@ -118,7 +118,7 @@ def test_a_setting_that_concerns_a_part_is_brought_to_it(host, configuration):
     assert host.watchdog.calls == [("keepalive", 30), ("watch", 200)]
 
 
-def test_a_setting_that_can_not_be_put_into_effect_is_refused(host, configuration):
+def test_a_setting_that_cannot_be_put_into_effect_is_refused(host, configuration):
     configuration.settings.dir = "/no/such/directory"
     with pytest.raises(DirectiveError, match="ERR Changing directory: No such file or directory"):
         host.apply_setting("dir")
@@ -151,7 +151,7 @@ def test_without_a_config_file_there_is_nothing_to_rewrite(host, configuration):
     assert not host.has_config_file()
 
 
-def test_the_nodes_file_is_saved_or_the_reason_told(host, tmp_path):
+def test_the_nodes_file_is_saved_or_the_reason_is_given(host, tmp_path):
     assert write(host, host.save_nodes) == [None]
     assert (tmp_path / "nodes.conf").read_text().startswith("version 1\n")
     (tmp_path / "nodes.conf").unlink()
@@ -177,7 +177,7 @@ def test_a_restart_like_a_crash_saves_nothing(host, endings, configuration):
         assert file.read() == "timeout 5\n"
 
 
-def test_a_restart_is_not_possible_when_the_configuration_can_not_be_read_again(configuration, endings, tmp_path):
+def test_a_restart_is_not_possible_when_the_configuration_cannot_be_read_again(configuration, endings, tmp_path):
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), FileWriter(), print)
     settings, votes = stores_of(tmp_path)
     host = ProcessHost(configuration, FileWriter(), saver, settings, votes, endings.append, may_restart=False)

@@ -42,20 +42,20 @@ def chores_until(is_enough, monkeypatch, connections=(), notifier=None, **settin
     return asyncio.run(main())
 
 
-def test_every_connection_is_looked_after_with_the_timeout_in_force(monkeypatch):
+def test_the_current_timeout_applies_to_every_connection(monkeypatch):
     monkeypatch.setattr(housekeeping, "LOOK_AFTER_SLICE", 3)
     connections = [Watched() for _ in range(8)]
     chores_until(lambda: all(connection.looks for connection in connections), monkeypatch, connections, timeout=5)
     assert {limit for connection in connections for limit in connection.looks} == {5000}
 
 
-def test_rounds_go_on(monkeypatch):
+def test_housekeeping_rounds_are_repeated(monkeypatch):
     connection = Watched()
     seconds = chores_until(lambda: len(connection.looks) >= 3, monkeypatch, [connection])
     assert seconds >= 0.2
 
 
-def test_garbage_is_collected_while_that_is_cheap(monkeypatch):
+def test_garbage_is_collected_while_there_are_few_jobs(monkeypatch):
     monkeypatch.setattr(housekeeping, "COLLECT_SECONDS", 0.01)
     rounds = []
     gc.callbacks.append(lambda phase, info: rounds.append((phase, info["generation"])))
@@ -77,13 +77,13 @@ class Heartbeats:
         self.count += 1
 
 
-def test_the_service_manager_gets_a_sign_of_life_as_often_as_it_wants(monkeypatch):
+def test_the_service_manager_is_notified_as_often_as_it_asks(monkeypatch):
     manager = Heartbeats()
     seconds = chores_until(lambda: manager.count >= 4, monkeypatch, notifier=manager)
     assert manager.count <= seconds / manager.watchdog_interval_s + 1
 
 
-def test_without_a_watching_manager_no_sign_of_life_is_sent(monkeypatch):
+def test_without_a_watchdog_of_the_service_manager_no_notification_is_sent(monkeypatch):
     manager = Heartbeats()
     manager.watchdog_interval_s = 0.0
     connection = Watched()

@@ -71,7 +71,7 @@ def test_a_child_that_dies_is_given_up_for_a_while():
     assert "the node makes them itself" in logged[0]
 
 
-def test_a_child_that_dies_over_a_question_answers_it_with_none():
+def test_a_question_over_which_the_child_dies_is_answered_with_none():
     async def story(lines, logged):
         await made(lines)
         os.kill(lines._transport.get_pid(), signal.SIGSTOP)
@@ -83,7 +83,7 @@ def test_a_child_that_dies_over_a_question_answers_it_with_none():
     assert run(story) is None
 
 
-def test_a_child_that_can_not_be_started_is_no_trouble(monkeypatch):
+def test_a_child_that_cannot_be_started_does_no_harm(monkeypatch):
     monkeypatch.setattr(line_process.sys, "executable", "/nonexistent/python")
 
     async def story(lines, logged):

@@ -62,7 +62,7 @@ def serve(opened, *addresses, between=lambda: None):
     return asyncio.run(main())
 
 
-def test_clients_get_in_once_it_serves(opened, settings):
+def test_clients_are_accepted_once_the_listeners_serve(opened, settings):
     opened.bind()
     assert opened.names == [f"127.0.0.1:{settings.port}"]
     with pytest.raises(ConnectionRefusedError):
@@ -76,7 +76,7 @@ def test_keepalive_is_inherited_by_clients_that_connect_afterwards(opened, setti
     assert serve(opened, ("127.0.0.1", settings.port)) == [b"1"]
 
 
-def test_keepalive_may_be_changed_while_it_serves(opened, settings):
+def test_keepalive_can_be_changed_while_the_node_runs(opened, settings):
     opened.bind()
     assert serve(opened, ("127.0.0.1", settings.port), between=lambda: opened.set_keepalive(30)) == [b"1"]
 
@@ -87,14 +87,14 @@ def test_a_name_stands_for_all_its_addresses(opened, settings):
     assert set(opened.names) == {f"localhost:{settings.port}"}
 
 
-def test_without_bind_it_is_every_address(opened, settings):
+def test_without_bind_the_node_listens_on_every_address(opened, settings):
     settings.bind = ()
     opened.bind()
     assert f"0.0.0.0:{settings.port}" in opened.names
     assert serve(opened, ("127.0.0.1", settings.port)) == [b"0"]
 
 
-def test_a_missing_family_is_no_reason_not_to_start(opened, settings, monkeypatch):
+def test_a_node_starts_without_ipv6_or_without_ipv4(opened, settings, monkeypatch):
     """Example: a machine without IPv6.
 
     This applies only without `bind`: an address that `bind` names must be available.
@@ -108,7 +108,7 @@ def test_a_missing_family_is_no_reason_not_to_start(opened, settings, monkeypatc
         Listeners(settings).bind()
 
 
-def test_a_taken_port_is_refused_and_nothing_stays_taken(opened, settings, tmp_path):
+def test_after_a_taken_port_all_other_addresses_are_released(opened, settings, tmp_path):
     settings.unixsocket = str(tmp_path / "sock")
     opened.bind()
     serve_twice = Listeners(settings)
@@ -120,7 +120,7 @@ def test_a_taken_port_is_refused_and_nothing_stays_taken(opened, settings, tmp_p
     assert not (tmp_path / "sock").exists()
 
 
-def test_two_nodes_that_bound_at_once_can_not_both_serve(opened, settings):
+def test_two_nodes_that_bound_at_once_cannot_both_serve(opened, settings):
     """Both can bind the port while neither listens."""
     opened.bind()
     other = Listeners(settings)
@@ -159,7 +159,7 @@ def test_a_unix_socket_of_another_node_is_left_alone_at_the_end(opened, settings
         assert path.exists()
 
 
-def test_a_leftover_socket_is_removed_but_no_file(opened, settings, tmp_path):
+def test_a_leftover_socket_is_removed_but_a_regular_file_is_not(opened, settings, tmp_path):
     path = tmp_path / "sock"
     with socket.socket(socket.AF_UNIX) as leftover:
         leftover.bind(str(path))
@@ -179,7 +179,7 @@ def test_a_path_that_is_too_long_is_refused(settings, tmp_path):
         Listeners(settings).bind()
 
 
-def test_the_kernels_limit_of_the_backlog_is_looked_up(tmp_path, monkeypatch):
+def test_the_backlog_limit_of_the_kernel_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(listeners, "SOMAXCONN_FILE", str(tmp_path / "somaxconn"))
     assert backlog_limit() == 0
     (tmp_path / "somaxconn").write_text("128\n")

@@ -77,7 +77,7 @@ def test_a_file_that_was_moved_away_is_opened_anew(settings):
     assert lines(settings)[0].endswith("two")
 
 
-def test_a_log_that_can_no_longer_be_written_costs_lines_only(settings, tmp_path):
+def test_when_the_log_cannot_be_written_only_lines_are_lost(settings, tmp_path):
     settings.logfile = str(tmp_path / "sub" / "disque.log")
     os.mkdir(tmp_path / "sub")
     log.open_log(settings)
@@ -87,7 +87,7 @@ def test_a_log_that_can_no_longer_be_written_costs_lines_only(settings, tmp_path
     assert not os.path.exists(settings.logfile)
 
 
-def test_a_file_that_can_not_be_opened_is_an_error_at_start(settings, tmp_path):
+def test_a_file_that_cannot_be_opened_is_an_error_at_start(settings, tmp_path):
     settings.logfile = str(tmp_path)
     with pytest.raises(OSError, match="Is a directory"):
         log.open_log(settings)
@@ -99,7 +99,7 @@ def test_without_a_file_lines_go_to_standard_output(capsys):
     assert capsys.readouterr().out.endswith(" # here\n")
 
 
-def test_log_lines_of_libraries_come_too_with_their_traceback(settings):
+def test_log_lines_of_libraries_are_logged_with_their_traceback(settings):
     log.open_log(settings)
     try:
         raise LookupError("lost")

@@ -39,7 +39,7 @@ def test_a_config_file_that_is_missing_is_named(capsys, tmp_path):
     assert "nothing.conf': No such file or directory" in capsys.readouterr().err
 
 
-def test_a_log_that_can_not_be_opened_is_told_in_one_line(capsys, tmp_path, monkeypatch):
+def test_a_log_that_cannot_be_opened_is_reported_in_one_line(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["--logfile", "/no/such/log"]) == 1
     assert capsys.readouterr().err == (

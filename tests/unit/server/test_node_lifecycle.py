@@ -140,7 +140,7 @@ def test_a_port_that_is_taken_is_found_before_anything_is_changed(settings, tmp_
     assert not (tmp_path / "nodes.conf").exists()
 
 
-def test_a_bus_port_that_is_taken_is_told(settings):
+def test_a_bus_port_that_is_taken_is_reported(settings):
     with (
         socket.create_server(("127.0.0.1", settings.cluster_port)),
         pytest.raises(StartError, match=f"can't accept other nodes on port {settings.cluster_port} of 127.0.0.1: Addr"),
@@ -148,20 +148,20 @@ def test_a_bus_port_that_is_taken_is_told(settings):
         live(settings, None)
 
 
-def test_a_journal_that_can_not_be_opened_is_named(settings, tmp_path):
+def test_a_journal_that_cannot_be_opened_is_named(settings, tmp_path):
     settings.appendonly = True
     (tmp_path / "disque.aof.d").write_text("a file")
     with pytest.raises(StartError, match=rf"can't open the journal: {tmp_path}/disque.aof.d: File exists"):
         live(settings, None)
 
 
-def test_a_nodes_file_that_can_not_be_written_is_no_start(settings, tmp_path):
+def test_a_node_that_cannot_write_its_nodes_file_does_not_start(settings, tmp_path):
     (tmp_path / "nodes.conf.new").mkdir()
     with pytest.raises(StartError, match=r"can't write the nodes file .*: Is a directory"):
         live(settings, None)
 
 
-def test_a_full_disk_keeps_no_node_from_starting_whose_id_is_on_it(settings, tmp_path, caplog):
+def test_a_full_disk_does_not_keep_a_node_with_a_saved_id_from_starting(settings, tmp_path, caplog):
     async def look(node):
         assert (tmp_path / "nodes.conf").exists()
 
@@ -200,7 +200,7 @@ def test_an_exception_for_one_connection_costs_only_that(settings, caplog):
     assert "the connection is closed: data_received() failed" in caplog.text
 
 
-def test_trouble_of_a_connection_is_no_mistake_of_ours(settings, caplog):
+def test_an_error_of_a_connection_is_not_logged_as_a_defect(settings, caplog):
     async def visit(node):
         context = {"message": "TLS", "exception": ConnectionResetError("reset")}
         asyncio.get_running_loop().call_exception_handler(context)
@@ -220,7 +220,7 @@ def test_trouble_of_a_connection_is_no_mistake_of_ours(settings, caplog):
         ({"tcp_backlog": 65_535}, "is cut to"),
     ],
 )
-def test_settings_that_are_perhaps_not_meant_get_a_warning(settings, caplog, changes, warning):
+def test_settings_that_are_probably_mistakes_get_a_warning(settings, caplog, changes, warning):
     async def visit(node):
         pass
 

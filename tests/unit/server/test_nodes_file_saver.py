@@ -73,7 +73,7 @@ def test_a_directory_that_is_missing_is_refused(tmp_path, file_writer):
         NodesFileSaver(str(tmp_path / "no" / "nodes.conf"), file_writer, print).open()
 
 
-def test_a_lock_that_can_not_be_opened_is_named(tmp_path, file_writer):
+def test_a_lock_that_cannot_be_opened_is_named(tmp_path, file_writer):
     """Example: root once started the node, so root owns the lock file."""
     (tmp_path / "nodes.conf.lock").mkdir()
     with pytest.raises(StartError, match=r"can't open the nodes file .*/nodes.conf.lock: Is a directory"):
@@ -132,7 +132,7 @@ def test_a_caller_is_called_back_when_the_file_is_on_disk(saver):
     assert saved_port(saver) == 8
 
 
-def test_a_save_that_fails_is_told_once_and_tried_again(saver, lines, monkeypatch):
+def test_a_save_that_fails_is_reported_once_and_tried_again(saver, lines, monkeypatch):
     monkeypatch.setattr(nodes_file_saver, "RETRY_SECONDS", 0.05)
     os.mkdir(saver.path)  # A file can't replace a directory.
 
@@ -209,7 +209,7 @@ def test_a_file_that_was_moved_away_is_not_brought_back(saver, file_writer):
     again.close()
 
 
-def test_a_written_text_that_a_power_cut_damaged_is_passed_over(saver, file_writer, lines):
+def test_a_written_text_that_a_power_cut_damaged_is_ignored(saver, file_writer, lines):
     saver.save_now()
     saver.me.port = 7
     saver.write()
@@ -219,7 +219,7 @@ def test_a_written_text_that_a_power_cut_damaged_is_passed_over(saver, file_writ
     assert port_at_start(saver, file_writer) == 1
 
 
-def test_a_write_that_fails_is_told_and_stops_nothing(saver, lines):
+def test_a_write_that_fails_is_reported_and_stops_nothing(saver, lines):
     saver.save_now()
     os.mkdir(f"{saver.path}.latest.new")
     saver.write()

@@ -50,7 +50,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_clients_and_links_need():
     assert limit_after(50, 100)[:2] == [50, 50 + process.RESERVED_FILES + process.LINK_FILES]
 
 
-def test_where_the_limit_does_not_allow_for_both_clients_come_first():
+def test_if_the_limit_is_too_low_for_clients_and_links_clients_come_first():
     assert limit_after(150, 100, 300) == [150, 300, 300]
     assert limit_after(150, 250, 250) == [150, 250, 250]
 
@@ -65,7 +65,7 @@ def test_a_hard_limit_lowers_the_number_of_clients():
     assert result.stdout == "168 (200, 200)\n"
 
 
-def test_an_enough_limit_is_not_touched():
+def test_a_sufficient_limit_is_not_changed():
     assert limit_after(1, 1_100, 1_200) == [1, 1_100, 1_200]
 
 
@@ -86,7 +86,7 @@ def test_standard_descriptors_that_are_closed_are_not_used_for_files(tmp_path):
     assert (tmp_path / "result").read_text() == f"True {[os.stat(os.devnull).st_rdev] * 3}\n"
 
 
-def test_a_daemon_lets_its_starter_go_when_it_is_ready(tmp_path):
+def test_the_process_that_starts_a_daemon_ends_when_the_daemon_is_ready(tmp_path):
     result = run(
         "report = process.daemonize()\n"
         "with open('pids', 'w') as file:\n"
@@ -101,7 +101,7 @@ def test_a_daemon_lets_its_starter_go_when_it_is_ready(tmp_path):
     assert pid != session
 
 
-def test_a_daemon_that_dies_while_starting_makes_its_starter_fail():
+def test_the_process_that_starts_a_daemon_fails_if_the_daemon_dies():
     result = run("process.daemonize()\nprint('no port', file=sys.stderr)\nsys.stderr.flush()\nos._exit(3)")
     assert (result.returncode, result.stderr) == (1, "no port\n")
 

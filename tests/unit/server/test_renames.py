@@ -40,7 +40,7 @@ def test_an_impossible_rename_is_refused_with_file_and_line(tmp_path, lines, rea
 
 
 @pytest.mark.parametrize("lines", [["debug ping"], ["debug PING", "config same"], ["debug same", "config SAME"]])
-def test_two_commands_can_not_have_one_name(tmp_path, lines):
+def test_two_commands_cannot_have_one_name(tmp_path, lines):
     told = report(tmp_path, *(f"rename-command {line}" for line in lines))
     assert "rename-command: two commands would be called '" in told
 

@@ -43,7 +43,7 @@ def test_clients_of_other_machines_are_not_called_too_many(told):
     assert told == [("foreign-refused", {"count": 1, "client": "192.0.2.7:1234"})]
 
 
-def test_memory_that_is_enough_again_is_told_after_a_while(told):
+def test_the_end_of_a_memory_shortage_is_logged_after_a_while(told):
     broker = make_broker(maxmemory=1000)
     look = Reporter(broker).look
     broker.stats.memory_refusals += 4

@@ -25,14 +25,14 @@ def test_dir_changes_the_working_directory_and_becomes_absolute(settings, tmp_pa
     assert settings.dir == os.getcwd() == str(tmp_path / "sub")
 
 
-def test_a_directory_that_is_not_there_answers_with_the_systems_words(settings, tmp_path):
+def test_a_missing_directory_is_refused_with_the_error_of_the_system(settings, tmp_path):
     settings.dir = str(tmp_path / "nix")
     with pytest.raises(DirectiveError) as caught:
         apply("dir", settings)
     assert caught.value.text == "ERR Changing directory: No such file or directory"
 
 
-def test_loglevel_counts_from_now_on(settings):
+def test_a_new_loglevel_takes_effect_immediately(settings):
     root = logging.getLogger()
     before = root.level
     settings.loglevel = "debug"

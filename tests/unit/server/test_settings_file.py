@@ -45,7 +45,7 @@ def test_an_unreadable_file_is_named(tmp_path):
     assert f"can't open config file '{tmp_path}/nix': No such file or directory" in caught.value.report()
 
 
-def test_an_include_with_a_nul_byte_is_a_line_like_others_that_are_wrong(tmp_path):
+def test_an_include_with_a_nul_byte_is_reported_like_other_wrong_lines(tmp_path):
     (tmp_path / "a.conf").write_text('include "a\\x00b"\n')
     with pytest.raises(ConfigError) as caught:
         load([str(tmp_path / "a.conf")])
@@ -64,7 +64,7 @@ def test_rewriting_replaces_the_file_in_one_step_and_keeps_its_permissions(path)
     assert os.listdir(os.path.dirname(path)) == ["disque.conf"]
 
 
-def test_bytes_that_are_no_text_survive(path):
+def test_bytes_that_are_not_text_survive_a_rewrite(path):
     with open(path, "ab") as file:
         file.write(b"# \xff\n")
     rewriting(load([path]))()
@@ -79,7 +79,7 @@ def test_a_file_that_was_removed_is_written_anew(path):
     assert load([path]).settings.port == 7799
 
 
-def test_the_values_are_those_of_the_moment_when_it_was_asked_for(path):
+def test_a_rewrite_writes_the_values_of_the_moment_of_the_command(path):
     """The settings may change while a thread waits for the disk."""
     configuration = load([path])
     deed = rewriting(configuration)
@@ -97,7 +97,7 @@ def test_a_link_to_the_file_stays_a_link(path, tmp_path):
         assert file.read() == "port 1\n"
 
 
-def test_a_failed_rewrite_leaves_the_old_file_and_no_rest(tmp_path):
+def test_a_failed_rewrite_leaves_the_old_file_and_nothing_else(tmp_path):
     (tmp_path / "directory").mkdir()
     (tmp_path / "directory" / "file").write_text("x")
     with pytest.raises(OSError, match="directory"):

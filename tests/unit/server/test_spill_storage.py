@@ -46,7 +46,7 @@ def run(tmp_path, use):
         os.chdir(before)
 
 
-def test_it_is_beside_the_journal_and_empty_in_the_end(tmp_path):
+def test_the_spill_directory_is_beside_the_journal_and_empty_after_a_stop(tmp_path):
     os.mkdir(tmp_path / "disque.aof.spill")
     (tmp_path / "disque.aof.spill" / file_name(3)).write_bytes(b"old")
     place = run(tmp_path, lambda place, _: place.open())
@@ -54,7 +54,7 @@ def test_it_is_beside_the_journal_and_empty_in_the_end(tmp_path):
     assert os.listdir(place.directory) == ["lock"]
 
 
-def test_nothing_is_made_before_it_is_switched_on(tmp_path):
+def test_no_spill_directory_is_made_before_spilling_is_switched_on(tmp_path):
     place = run(tmp_path, lambda place, _: None)
     assert not place.is_there
     assert run(tmp_path, lambda place, _: place.switch()).is_there

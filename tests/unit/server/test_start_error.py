@@ -33,7 +33,7 @@ def test_a_low_port_needs_a_capability_and_not_access_to_a_file():
 
 
 @pytest.mark.parametrize("error", [socket.gaierror(-2, "Name or service not known"), UnicodeError("label too long")])
-def test_a_name_that_can_not_be_resolved_is_corrected_in_the_directive(error):
+def test_a_name_that_cannot_be_resolved_is_corrected_in_the_directive(error):
     assert str(refused("can't", error, "bind")).endswith(
         "Correct the name in bind, or the name service of this machine"
     )

@@ -39,7 +39,7 @@ def test_without_a_manager_nothing_is_sent(supervised, environ):
     assert not notifier.is_active
 
 
-def test_a_manager_that_is_gone_does_no_harm(tmp_path):
+def test_a_service_manager_that_is_gone_does_no_harm(tmp_path):
     Notifier("auto", {"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
 
 
@@ -61,5 +61,5 @@ def test_abstract_addresses_begin_with_a_nul_byte():
         ({}, 0),
     ],
 )
-def test_the_watchdog_is_fed_twice_in_its_time(environ, interval_s):
+def test_the_watchdog_is_notified_twice_per_period(environ, interval_s):
     assert Notifier("auto", {"NOTIFY_SOCKET": "/x", **environ}).watchdog_interval_s == interval_s

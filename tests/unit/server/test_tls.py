@@ -38,7 +38,7 @@ def test_tls_auth_clients_decides_about_certificates_of_clients(settings, word, 
     assert clients_context(settings).verify_mode == mode
 
 
-def test_nodes_use_no_tls_unless_told(settings):
+def test_nodes_use_no_tls_by_default(settings):
     assert bus_contexts(settings) == (None, None)
 
 
@@ -58,7 +58,7 @@ def test_a_key_may_have_a_password(settings, files):
     assert clients_context(settings)
 
 
-def test_a_wrong_or_missing_password_is_an_error_and_no_question(settings, files):
+def test_a_wrong_or_missing_key_password_is_an_error_and_causes_no_prompt(settings, files):
     settings.tls_key_file = files[2]
     for password in ("", "close sesame"):
         settings.tls_key_file_pass = password
@@ -66,7 +66,7 @@ def test_a_wrong_or_missing_password_is_an_error_and_no_question(settings, files
             clients_context(settings)
 
 
-def test_files_that_are_missing_or_no_certificates_are_named(settings, tmp_path):
+def test_missing_files_and_files_without_a_certificate_are_named(settings, tmp_path):
     (tmp_path / "text").write_text("no certificate")
     settings.tls_ca_cert_file = str(tmp_path / "text")
     with pytest.raises(StartError, match=r"can't use tls-ca-cert-file .*text"):

@@ -21,14 +21,14 @@ def conf(tmp_path):
     return write
 
 
-def test_a_configuration_that_can_be_used(conf, capsys, tmp_path):
+def test_a_valid_configuration_is_reported_as_valid(conf, capsys, tmp_path):
     before = os.getcwd()
     assert main(["--test-config", conf("port 7712", "appendonly yes"), "--maxmemory", "1gb"]) == 0
     assert capsys.readouterr() == ("disque-server: the configuration can be used\n", "")
     assert (os.listdir(tmp_path), os.getcwd()) == (["disque.conf"], before)
 
 
-def test_wrong_lines_are_told_with_their_numbers(conf, capsys):
+def test_wrong_lines_are_reported_with_their_numbers(conf, capsys):
     assert main(["--test-config", conf("port x", "rename-command NOSUCH x")]) == 1
     output, errors = capsys.readouterr()
     assert output == ""
@@ -46,19 +46,19 @@ def test_wrong_lines_are_told_with_their_numbers(conf, capsys):
         ("unixsocket /no/such/disque.sock", "unixsocket /no/such/disque.sock: there is no directory /no/such"),
     ],
 )
-def test_problems_of_a_start_are_told(conf, capsys, line, reason):
+def test_problems_of_a_start_are_reported(conf, capsys, line, reason):
     assert main(["--test-config", conf(line)]) == 1
     assert capsys.readouterr().err.startswith("disque-server: ")
     main(["--test-config", conf(line)])
     assert reason in capsys.readouterr().err
 
 
-def test_all_of_it_is_told_at_once(conf, capsys):
+def test_all_problems_are_reported_at_once(conf, capsys):
     assert main(["--test-config", conf("logfile no/log", "cluster-announce-ip 'a b'")]) == 1
     assert capsys.readouterr().err.count("disque-server: ") == 2
 
 
-def test_a_directory_that_can_not_be_entered_is_named(conf, capsys, monkeypatch, tmp_path):
+def test_a_directory_that_cannot_be_entered_is_named(conf, capsys, monkeypatch, tmp_path):
     def refuse(path):
         raise PermissionError(13, "Permission denied")
 

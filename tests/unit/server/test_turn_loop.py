@@ -80,7 +80,7 @@ def test_work_that_is_due_sooner_moves_the_timer():
     serve(story)
 
 
-def test_with_more_to_do_it_goes_on_at_once_and_input_gets_its_turns():
+def test_with_more_work_the_next_turn_comes_at_once_and_input_is_still_read():
     async def story(server):
         talk = await server.connect()
         server.driver.begin()

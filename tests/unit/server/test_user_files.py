@@ -15,7 +15,7 @@ def mode_of(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_only_the_nodes_user_reads_the_acl_file(tmp_path):
+def test_only_the_user_of_the_node_can_read_the_acl_file(tmp_path):
     """Spec US7."""
     path = tmp_path / "users.acl"
     path.write_text("user old\n")
@@ -34,7 +34,7 @@ def test_a_file_behind_a_link_is_replaced_and_not_the_link(tmp_path):
     assert (tmp_path / "users.acl").is_symlink()
 
 
-def test_what_a_crash_left_is_not_followed(tmp_path):
+def test_a_link_that_a_crash_left_is_not_followed(tmp_path):
     """A symbolic link in place of the new file must not redirect the write to another file."""
     (tmp_path / "victim").write_text("kept")
     (tmp_path / "users.acl.new").symlink_to(tmp_path / "victim")
@@ -75,6 +75,6 @@ def test_without_a_name_there_is_no_audit_log():
     log.close()
 
 
-def test_an_audit_log_that_can_not_be_opened_is_an_error(tmp_path):
+def test_an_audit_log_that_cannot_be_opened_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         AuditLog(settings_with(str(tmp_path / "none" / "audit.log")))

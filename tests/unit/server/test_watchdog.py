@@ -42,7 +42,7 @@ def test_a_loop_that_stalls_is_reported_with_the_place(lines):
     assert any("time.sleep(0.12)" in text for _, text in lines)
 
 
-def test_a_loop_that_turns_is_left_alone(lines):
+def test_a_loop_that_makes_progress_is_not_reported(lines):
     async def work():
         await asyncio.sleep(0.15)
 

@@ -42,7 +42,7 @@ def test_too_many_deliveries_after_an_ack_are_an_excess():
 
 
 @pytest.mark.parametrize("weather", [("restarts",), ("power",), ("forgetting",), ("kills", "clocks")])
-def test_kinds_that_the_original_was_not_measured_in_have_limits_of_our_own(weather):
+def test_kinds_of_weather_without_figures_of_the_original_have_separate_limits(weather):
     """Mixtures count as one kind."""
     figures = Figures()
     for _ in range(SEEDS_MIN):

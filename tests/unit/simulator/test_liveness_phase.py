@@ -155,7 +155,7 @@ def test_keepers_may_compare_batches_whose_jobs_were_lost(status, is_wrong):
         simulation.liveness.play()
 
 
-def test_an_interest_that_ended_in_a_frame_that_vanished_is_not_left_over():
+def test_an_interest_whose_end_was_lost_with_its_frame_is_not_left_over():
     """Spec I1: it is told once. Only queues whose interest was told again after the weather count then."""
     world = joined("ab")
     ask(world, "a", "GETJOB", "TIMEOUT", 10, "FROM", "x0", "q0")

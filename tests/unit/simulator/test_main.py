@@ -51,7 +51,7 @@ def test_a_broken_rule_is_shrunk_and_shown(monkeypatch):
 
 @pytest.mark.plain
 @pytest.mark.parametrize(("words", "played"), [([], "1"), (["--failures", "2"], "2"), (["--failures", "0"], "3")])
-def test_the_first_failure_ends_it(monkeypatch, words, played):
+def test_the_first_failure_ends_the_run(monkeypatch, words, played):
     """An option allows more failures."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
     outcome = run("--seeds", "5..7", "--weather", "fair", "--seconds", "1", "--no-shrink", *words)
@@ -114,7 +114,7 @@ def test_one_seed_can_be_read():
     assert " → " in outcome.output
 
 
-def test_ranges_of_seeds():
+def test_ranges_of_seeds_are_read():
     """Both ends are played."""
     assert list(seeds_of("7")) == [7]
     assert list(seeds_of("7..9")) == [7, 8, 9]
@@ -138,7 +138,7 @@ def test_the_report_is_a_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_an_interrupt_ends_it_with_the_summary(tmp_path, jobs):
+def test_an_interrupt_ends_the_run_with_the_summary(tmp_path, jobs):
     """SIGTERM does the same. Seeds that had begun are counted."""
     report = tmp_path / "report"
     command = [sys.executable, "-m", "disque_py.simulator.main", "--seeds", "1..100000", "--seconds", "0.2"]

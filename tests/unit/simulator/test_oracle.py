@@ -40,7 +40,7 @@ def test_a_job_with_retry_may_come_twice_and_is_counted(oracle, ids):
     assert (oracle.delivered, oracle.duplicates, promise.delivered) == (2, 1, 2)
 
 
-def test_a_job_without_retry_may_not(oracle, ids):
+def test_a_job_without_retry_may_not_come_twice(oracle, ids):
     """It is at most once."""
     promise = added(oracle, ids, retry_ms=0)
     deliver(oracle, promise)
@@ -48,7 +48,7 @@ def test_a_job_without_retry_may_not(oracle, ids):
         deliver(oracle, promise)
 
 
-def test_nothing_comes_from_nowhere(oracle, ids):
+def test_a_delivered_job_must_have_been_added(oracle, ids):
     """Here a body comes that no client added."""
     with pytest.raises(RuleBrokenError, match="nowhere"):
         oracle.deliver(b"q", ids.next(HOUR_MS, True), b"17 or so", 1)
@@ -101,7 +101,7 @@ def test_a_ttl_is_kept_but_for_what_a_network_may_hold_up(oracle, ids):
     deliver(oracle, promise, 6_100 + TTL_SLACK_MS)
 
 
-def test_in_good_weather_an_ack_is_heard_by_all_at_once(oracle, ids):
+def test_without_faults_all_nodes_hear_of_an_ack_at_once(oracle, ids):
     """If a job comes long after its ACKJOB was answered, a node with a copy was not told."""
     promise = added(oracle, ids)
     oracle.is_settled = True

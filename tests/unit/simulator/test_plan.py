@@ -28,7 +28,7 @@ def test_a_seed_draws_the_same_plan_always():
     assert draw(7, 10_000) != draw(8, 10_000)
 
 
-def test_plans_cover_what_there_is():
+def test_plans_cover_all_sizes_weathers_and_policies():
     """There are one to nine nodes, every kind of weather alone, journals with every policy, and both bus versions."""
     plans = [draw(seed, 2_000) for seed in range(400)]
     assert {plan.nodes for plan in plans} == {1, 2, 3, 4, 5, 6, 7, NODES_MAX}

@@ -26,7 +26,7 @@ def test_the_same_plan_has_the_same_trace_and_figures_twice():
 
 
 @pytest.mark.plain
-def test_a_broken_rule_is_told_with_its_transcript(monkeypatch):
+def test_a_broken_rule_is_reported_with_its_transcript(monkeypatch):
     """The defect: a node forgets a job instead of keeping it under its lease."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
     result = simulate(small_plan(5, duration_ms=1_000), is_read=True)
@@ -50,7 +50,7 @@ def test_an_exception_of_the_server_is_a_failure_with_its_place(monkeypatch):
 
 
 @pytest.mark.plain
-def test_nodes_are_looked_at_after_each_death():
+def test_nodes_are_checked_after_each_death():
     """There are two more looks, before and after the liveness phase."""
     seed = next(seed for seed in range(100) if len(small_plan(seed, weather="kills", duration_ms=2_000).faults) > 2)
     simulation = Simulation(small_plan(seed, weather="kills", duration_ms=2_000))

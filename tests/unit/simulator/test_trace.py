@@ -15,7 +15,7 @@ def test_the_hash_depends_on_moment_place_and_bytes():
     assert len(digests) == 4
 
 
-def test_reading_along_changes_no_hash():
+def test_observing_a_run_changes_no_hash():
     """A failing seed is played again for its text. It must be the same run."""
     digests = []
     for is_read in (False, True):

@@ -24,13 +24,13 @@ def test_nodes_are_letters():
     assert letter(b"\x01\x02" + b"x" * 18) == "0102"
 
 
-def test_a_frame_is_told_message_by_message():
+def test_a_frame_is_described_message_by_message():
     """Heartbeats are shown only by their name."""
     data = frame(1, [encode_run(messages.PING, [[{}, []]]), encode_run(messages.SETACK, [(JOB, SET)])])
     assert tell_frame(Ids(), data, 1) == ["PING", "SETACK 00000000 {a b}"]
 
 
-def test_refusals_are_told_by_their_reason():
+def test_refusals_are_described_by_their_reason():
     """Each reason has a word."""
     assert tell_message(Ids(), messages.REFUSED, (JOB, messages.REFUSED_PAUSED)) == "00000000 paused"
     assert tell_message(Ids(), messages.TOOK, (3, bytes([0, messages.REFUSED_BUSY]))) == "#3 taken busy"
@@ -42,7 +42,7 @@ def test_a_key_of_a_claim_need_not_be_text():
     assert told == "Vq \\xa6node fence 7 for 1000ms"
 
 
-def test_replies_are_told_like_a_client_would_see_them():
+def test_replies_are_described_as_a_client_sees_them():
     """There are numbers, nil, errors and lists. Long or unreadable bytes are shown by their beginning."""
     assert tell_reply(Ids(), [1, None, JOB, b"x", ValueError("ERR no")]) == "[:1, nil, 00000000, x, -ERR no]"
     assert tell_bytes(Ids(), b"") == '""'

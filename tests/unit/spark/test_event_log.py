@@ -23,7 +23,7 @@ def asked():
         known.close()
 
 
-def test_the_state_of_a_log(asked):
+def test_the_state_of_a_log_is_read(asked):
     node, known, address = asked
     node.events(3)
     node.trim(1)
@@ -44,7 +44,7 @@ def test_trimmed_events_and_unknown_logs_are_reported_not_raised(asked):
     assert read_slice(known, address, "another", 0, 9, 1 << 20) == Slice(b"", 0, is_log_known=False)
 
 
-def test_a_moment_becomes_a_number(asked):
+def test_a_time_becomes_an_event_number(asked):
     node, known, address = asked
     node.events(5)
     assert seek(known, address, 1_700_000_000_011) == 2

@@ -103,7 +103,7 @@ def test_available_now_stops_where_the_logs_ended_at_the_start():
         assert sorted(drain(plan, start)[0]) == wanted
 
 
-def test_trimmed_events_are_an_error_or_passed_over_forwards():
+def test_trimmed_events_are_an_error_or_skipped():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         node.events(10)

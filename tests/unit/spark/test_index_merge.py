@@ -151,7 +151,7 @@ def test_small_files_are_merged(tmp_path):
     assert len(rows(tmp_path, "current")) == 52
 
 
-def test_another_name_of_utc_is_the_same_type(tmp_path):
+def test_other_names_of_utc_are_the_same_type(tmp_path):
     """Spark names the time zone as its session does, for example Etc/UTC."""
     index(tmp_path, jobs(0, 4, 1))
     store = Store(str(tmp_path))

@@ -56,5 +56,5 @@ def test_reducing_in_parts_is_reducing_at_once(seed):
     assert again.to_pylist() == whole
 
 
-def test_no_events_are_no_rows():
+def test_no_events_give_no_rows():
     assert newest_of(batch(event(1, "a")).slice(0, 0)) == []

@@ -28,7 +28,7 @@ def test_tables_have_the_columns_of_events_and_their_own(tmp_path):
     assert arrow_schema(current) == current_schema()
 
 
-def test_a_path_where_no_table_can_be_made_is_one_sentence(tmp_path):
+def test_the_error_for_a_path_without_a_table_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(TableError, match=r"file/history can't be reached or written: .*; check the option path"):
         open_tables(Store(str(tmp_path / "file")), ARROW_SCHEMA)

@@ -78,7 +78,7 @@ def test_large_batches_are_encoded_in_parts(monkeypatch):
     assert [argv[2].decode() for argv in commands({"body": bodies}, queue="q")] == bodies
 
 
-def test_rows_that_can_not_be_jobs_are_returned_with_their_reason():
+def test_rows_that_cannot_be_jobs_are_returned_with_their_reason():
     metas = [[("k", None), ("l", None)], [("k", None)], [], [("k", "v"), ("l", None)]]
     batch = pa.record_batch({"body": ["a", None, "c", "d"], "meta": pa.array(metas, META)})
     words = add_words(Options("disque", {"queue": "q"}, ADD_OPTIONS))

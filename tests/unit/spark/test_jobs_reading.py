@@ -64,7 +64,7 @@ def drain(plan: JobPlanner, start: dict) -> tuple[list[dict], dict]:
     return found, start
 
 
-def test_every_job_once_and_all_acknowledged_the_last_batch_by_an_empty_one():
+def test_every_job_is_read_once_and_acknowledged():
     with StubCluster(2) as cluster:
         for node in cluster.nodes:
             node.fill("work", 2500, carrier="UA")
@@ -216,7 +216,7 @@ def test_a_node_that_is_gone_gives_no_rows_and_a_warning():
             fresh.commit(end)
 
 
-def test_a_node_that_can_not_be_asked_for_its_queues_is_reported(capsys):
+def test_a_node_that_cannot_be_asked_for_its_queues_is_reported(capsys):
     with StubCluster(2) as cluster:
         cluster.nodes[1].stop()
         fresh = planner(cluster)
@@ -275,13 +275,13 @@ def test_a_filter_goes_along_with_every_question():
     ("text", "pairs"),
     [("a=b", (("a", "b"),)), ("a=b=c,d=", (("a", "b=c"), ("d", ""))), ('{"a": "b,c"}', (("a", "b,c"),)), ("", ())],
 )
-def test_a_filter_is_names_and_values(text, pairs):
+def test_a_filter_consists_of_names_and_values(text, pairs):
     """A value with a comma needs JSON."""
     assert job_options({"bootstrapServers": "a", "subscribe": "q", "where": text}).where == pairs
 
 
 @pytest.mark.parametrize("text", ["a", "=b", "a=b,a=c", "{", '{"a": 1}'])
-def test_a_filter_that_can_not_be_read_is_refused(text):
+def test_a_filter_that_cannot_be_read_is_refused(text):
     with pytest.raises(OptionError, match="option where must be name=value,name=value"):
         job_options({"bootstrapServers": "a", "subscribe": "q", "where": text})
 

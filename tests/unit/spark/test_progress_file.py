@@ -17,7 +17,7 @@ def test_the_last_note_is_read_again(tmp_path):
     assert {name: value for name, value in last_note(store).items() if name != "at_ms"} == {"batch": 3, "rows": 7}
 
 
-def test_a_broken_or_remote_note_counts_as_none(tmp_path):
+def test_an_invalid_or_remote_note_is_ignored(tmp_path):
     (tmp_path / "_progress.json").write_text("{")
     assert last_note(Store(str(tmp_path))) == {}
     note_batch(Store("s3://bucket/x"), 1, {})

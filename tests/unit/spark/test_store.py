@@ -9,7 +9,7 @@ pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not insta
 from disque_py.spark.store import Store, TableError
 
 
-def test_a_folder_that_can_be_made_is_fine_and_is_not_made(tmp_path):
+def test_a_folder_that_could_be_made_is_accepted_and_not_made(tmp_path):
     Store(str(tmp_path / "a" / "b")).check_writable()
     Store("s3://bucket/index").check_writable()  # Object stores are not checked.
     assert list(tmp_path.iterdir()) == []

@@ -137,7 +137,7 @@ def test_pauses_survive_the_segment_that_has_their_records():
     assert b"r" in again.broker.pauses.versions
 
 
-def test_a_file_that_can_not_be_removed_brings_nothing_back():
+def test_a_file_that_cannot_be_removed_brings_nothing_back():
     """It still exists after a restart, but its jobs are over."""
     node = start()
     ids = fill(node, 12)

@@ -113,7 +113,7 @@ def test_every_field_of_info_is_explained():
     assert [name for name, _ in node.service.fields() if f"`{name}`" not in text] == []
 
 
-def test_off_costs_nothing_and_says_so():
+def test_without_an_event_log_nothing_is_written_and_info_says_so():
     node = EventedNode(events=False)
     assert node.broker.events is None
     assert node.driver.output_commit is None
@@ -133,7 +133,7 @@ def test_a_start_without_events_ends_the_log_for_good():
     assert node.service.log.next_seq == 1
 
 
-def test_switched_off_and_on_while_running_begins_a_new_log():
+def test_switching_events_off_and_on_begins_a_new_log():
     """Spec E5."""
     node = EventedNode()
     whole_way(node)
@@ -153,7 +153,7 @@ def test_switched_off_and_on_while_running_begins_a_new_log():
     assert names(lines) == ["added", "delivered", "acked"]
 
 
-def test_switched_on_again_before_the_old_log_is_closed():
+def test_events_can_be_switched_on_again_before_the_old_log_is_closed():
     node = EventedNode()
     for wanted in (False, True):
         node.broker.settings.events = wanted

@@ -43,14 +43,14 @@ class Maker:
         done((text, ends.tobytes()) if is_there else None)
 
 
-def test_ten_readers_at_one_place_cost_one():
+def test_ten_readers_at_one_place_share_one_read():
     node = filled(50)
     for _ in range(10):
         assert node.read(1).count(b"\n") == 50
     assert node.service.event_readers.lines_made == 50
 
 
-def test_readers_that_ask_at_the_same_time_cost_one():
+def test_readers_that_ask_at_the_same_time_share_one_read():
     node = filled(50)
     log = node.service.log.log_id
     turn(node, *[lambda at=at: node.put("EVENTS", "READ", log, 1, client=at) for at in (0, 1)])

@@ -48,7 +48,7 @@ def test_zeros_at_the_end_are_torn():
         (HEAD + bytes(8) + frame([FIRST]), "the checksum at byte 24 does not match"),
     ],
 )
-def test_damage_is_an_error_and_never_half_believed(data, reason):
+def test_damage_is_an_error_and_no_part_is_used(data, reason):
     with pytest.raises(DamagedFileError, match=reason):
         parse(data)
 

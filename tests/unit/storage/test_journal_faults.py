@@ -91,7 +91,7 @@ def places(count: int) -> range:
 COUNT = operations()
 
 
-def test_a_day_without_trouble():
+def test_without_faults_a_reader_finds_what_memory_has():
     """Many operations, and at its end memory is what a reader finds."""
     node = start(1)
     Story(node).play()

@@ -35,7 +35,7 @@ def test_with_a_journal_the_fields_tell_the_pending_work():
     assert shown(node)["aof_unsynced_bytes"] == 0
 
 
-def test_trouble_of_the_disk_is_named():
+def test_a_problem_of_the_disk_is_named():
     node = JournaledNode(appendfsync="everysec")
     node.folder.has_windows = False
     node.settle()

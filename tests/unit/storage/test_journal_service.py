@@ -55,7 +55,7 @@ def test_a_node_that_was_killed_does_not_queue_at_most_once_jobs_again():
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-def test_with_the_mark_on_disk_no_job_is_handed_over_any_more(is_before):
+def test_with_the_mark_on_disk_no_job_is_handed_over(is_before):
     """The mark says that nothing came after it.
 
     An at-most-once job that is handed over after the mark would be in its queue again after the restart, and be
@@ -128,7 +128,7 @@ def test_a_journal_switched_off_while_it_is_being_switched_on_is_off():
     assert node.journal_service.journal is None
 
 
-def test_a_directory_that_can_not_be_read_is_tried_again():
+def test_a_directory_that_cannot_be_read_is_tried_again():
     node = start(appendonly=False)
     node.folder.fail("names", errno.EIO)
     node.ask("CONFIG", "SET", "appendonly", "yes")
@@ -148,7 +148,7 @@ def test_nothing_in_a_journal_that_was_switched_off_is_certain():
     assert node.restart(appendonly=True).broker.find(job_id).state == ACTIVE
 
 
-def test_a_disk_in_trouble_does_not_keep_it_from_being_switched_off():
+def test_the_journal_can_be_switched_off_while_the_disk_fails():
     """Spec Q27. A separate file says that its at-most-once jobs are not certain."""
     node = start()
     (job_id,) = add(node, retry=0)
@@ -167,7 +167,7 @@ def test_a_disk_in_trouble_does_not_keep_it_from_being_switched_off():
     assert again.ask("GETJOB", "NOHANG", "FROM", "q") == [None]
 
 
-def test_a_disk_that_can_not_even_say_that_costs_the_at_most_once_jobs():
+def test_if_the_switch_off_cannot_be_recorded_at_most_once_jobs_are_lost():
     node = start()
     (job_id,) = add(node, retry=0)
     node.folder.fail("write create replace", errno.EROFS, times=-1)
@@ -237,7 +237,7 @@ def test_aof_enqueue_jobs_once_is_spent_before_clients_are_served():
     assert (again.is_ready, again.broker.is_loading, again.log[1:]) == (True, False, [])
 
 
-def test_a_config_file_that_can_not_be_written_is_told():
+def test_a_config_file_that_cannot_be_written_is_reported():
     node = start(appendonly=False)
     again = JournaledNode(node.folder, run=2, aof_enqueue_jobs_once=True)
     again.broker.host.failures["rewrite_config"] = OSError(errno.EROFS, "Read-only file system")

@@ -98,7 +98,7 @@ def test_a_newer_format_is_refused():
     assert "written in format 99" in again.failed
 
 
-def test_a_disk_that_can_not_be_read_is_told():
+def test_a_disk_that_cannot_be_read_is_reported():
     node = start()
     add(node)
     node.folder.fail("read", errno.EIO)

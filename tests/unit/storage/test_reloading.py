@@ -62,7 +62,7 @@ def test_a_disk_that_cannot_be_read_leaves_everything_unchanged():
     goes_on(node, ids)
 
 
-def test_a_journal_in_trouble_is_not_left():
+def test_a_journal_with_disk_errors_is_not_reloaded():
     node, ids = start(appendfsync="everysec")
     node.folder.fail("prepare write create", errno.ENOSPC, times=-1)
     node.settle(6_000)  # The file that was prepared in advance exists no longer.

@@ -39,7 +39,7 @@ def test_spilling_goes_on_when_the_disk_does():
     node.check()
 
 
-def test_a_read_that_fails_for_want_of_descriptors_is_done_again():
+def test_a_read_that_fails_without_free_descriptors_is_repeated():
     """The body is where it was."""
     node = SpillingNode()
     ids = node.fill(30)

@@ -7,7 +7,7 @@ import pytest
 from disque_py.tasks import App, AsyncTask, Task
 
 
-def test_the_kind_of_the_function_decides():
+def test_the_kind_of_the_function_decides_how_it_runs():
     app = App()
 
     @app.task

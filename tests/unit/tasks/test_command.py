@@ -39,7 +39,7 @@ def test_each_option_has_a_help(invoke):
         ("from disque_py.tasks import App\napp = App()", "empty_1", "the app has no tasks"),
     ],
 )
-def test_a_program_without_an_app_is_bad_usage(invoke, tmp_path, source, target, words):
+def test_a_program_without_an_app_is_a_usage_error(invoke, tmp_path, source, target, words):
     if "no_such" not in target:
         (tmp_path / f"{target.partition(':')[0]}.py").write_text(source)
     found = invoke(target)

@@ -31,7 +31,7 @@ def test_the_end_of_the_block_closes_the_group():
     assert (info.name, info.closed, info.done) == ("upload-77", True, True)
 
 
-def test_with_asyncio():
+def test_a_group_works_with_asyncio():
     async def story():
         async with app.group() as group:
             await group.add_async(double, 1)
@@ -56,7 +56,7 @@ def test_a_block_that_fails_leaves_the_group_open():
     assert not group.info().closed
 
 
-def test_a_group_without_a_task_is_nothing():
+def test_a_group_without_a_task_adds_nothing():
     with app.group() as group:
         pass
     with pytest.raises(ReplyError):

@@ -131,14 +131,14 @@ def test_the_progress_of_a_task_that_is_not_known_for_a_moment_goes_on(shown):
     assert [told.percent for told in Handle(Asked(shown, UNKNOWN, later, DONE), "D-1").updates(every=0.001)] == [50]
 
 
-def test_progress_is_told(shown):
+def test_progress_is_reported(shown):
     told = dataclasses.replace(shown, progress=40, progress_text="page 4")
     assert progress_of(told) == Progress(40, "page 4")
     assert progress_of(shown) is None
     assert progress_of(None) is None
 
 
-def test_updates_tell_each_progress_once_until_the_end(shown):
+def test_updates_report_each_progress_once_until_the_end(shown):
     going, over = JobEnd("D-1", "running", None, None), JobEnd("D-1", "completed", None, None)
     first, second = (dataclasses.replace(shown, progress=n, progress_text="") for n in (10, 60))
     home = Asked(shown, [going], first, [going], first, [going], second, [over])

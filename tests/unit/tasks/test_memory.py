@@ -93,7 +93,7 @@ def test_a_task_may_add_others(memory):
     assert parent.add(1).wait() == 4
 
 
-def test_a_task_may_wait_until_it_is_run(queued):
+def test_a_task_can_wait_until_the_test_runs_it(queued):
     handle = add.add(20, 22)
     with pytest.raises(TimeoutError):
         handle.wait(timeout=1)
@@ -112,7 +112,7 @@ def test_a_failure_comes_again_until_its_attempts_are_spent(memory):
 
 
 @pytest.mark.parametrize("error", ["key", "fail"])
-def test_some_failures_are_final(memory, error):
+def test_some_failures_are_not_retried(memory, error):
     with pytest.raises(TaskFailedError):
         fail.add(error).wait()
     assert ran == [1]

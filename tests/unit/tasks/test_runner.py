@@ -97,7 +97,7 @@ def test_a_failure_is_given_back_with_its_reason(error, kind):
     assert caught.value.__cause__ is not None
 
 
-def test_a_decision_of_the_task_passes():
+def test_a_decision_of_the_task_is_kept():
     with pytest.raises(Retry) as caught:
         handled(job_of(fail, "retry"))
     assert caught.value.__cause__ is None
@@ -117,7 +117,7 @@ def test_a_coroutine_that_takes_too_long_fails():
         (b'{"task":"echo","args":[1,2]}', "echo(): too many"),
     ],
 )
-def test_a_job_that_this_program_can_not_run_is_given_back(body, reason):
+def test_a_job_that_the_program_cannot_run_is_given_back(body, reason):
     """A newer worker may know the task."""
     with pytest.raises(Retry) as caught:
         handled(Job("q", "D-1", body, tell=print))

@@ -25,12 +25,12 @@ def test_other_values_are_refused(serializer):
         serializer.loads(b"\xc1")
 
 
-def test_nan_is_no_json():
+def test_nan_is_not_json():
     with pytest.raises(SerializerError):
         JSONSerializer().dumps(float("nan"))
 
 
-def test_json_may_be_taught_further_values():
+def test_json_can_be_extended_by_further_values():
     """The two functions are those of Python's json module."""
     serializer = JSONSerializer(
         default=lambda value: {"at": value.isoformat()},
@@ -40,7 +40,7 @@ def test_json_may_be_taught_further_values():
     assert serializer.loads(serializer.dumps([moment])) == [moment]
 
 
-def test_msgpack_knows_bytes_and_moments():
+def test_msgpack_packs_bytes_and_datetimes():
     serializer = MsgPackSerializer()
     value = {"data": b"\x00\xff", "at": datetime(2026, 11, 23, tzinfo=UTC)}
     assert serializer.loads(serializer.dumps(value)) == value

@@ -7,7 +7,7 @@ from pathlib import Path
 from disque_py.tasks.source_watch import SourceWatch
 
 
-def test_python_files_that_change_are_told_once(tmp_path):
+def test_changed_python_files_are_reported_once(tmp_path):
     for name in ("a.py", "sub/b.py", "text.txt", ".hidden/c.py", "__pycache__/d.py", "venv/e.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("1")
@@ -20,7 +20,7 @@ def test_python_files_that_change_are_told_once(tmp_path):
     assert watch.changed() == []
 
 
-def test_files_that_come_and_go_are_told(tmp_path):
+def test_new_and_removed_files_are_reported(tmp_path):
     watch = SourceWatch([tmp_path])
     path = tmp_path / "a.py"
     path.touch()

@@ -82,7 +82,7 @@ def test_a_worker_that_dies_is_started_again(command, pids):
     assert during(Supervisor(command, 1, 5), *steps) == 0
 
 
-def test_a_program_that_can_not_be_imported_ends_the_supervisor(command, tmp_path):
+def test_a_program_that_cannot_be_imported_ends_the_supervisor(command, tmp_path):
     (tmp_path / "run/status").write_text("2")
     assert Supervisor(command, 1, 5).run() == 2
 

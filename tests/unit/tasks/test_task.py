@@ -23,7 +23,7 @@ def test_a_task_is_still_its_function(app):
     assert (add(20, y=22), add.__doc__, add.name) == (42, "Add.", "add")
 
 
-def test_a_coroutine_function_too(app):
+def test_a_task_is_still_its_coroutine_function(app):
     @app.task
     async def add(x, y):
         return x + y
@@ -70,7 +70,7 @@ def test_a_thread_has_no_time_limit(app):
         app.task(timeout=5)(lambda: None)
 
 
-def test_the_function_of_an_unknown_option_is_no_task(app):
+def test_a_function_with_an_unknown_option_is_not_a_task(app):
     with pytest.raises(TypeError, match="retries"):
         app.task(retries=5)(lambda: None)
     assert app.tasks == {}

@@ -19,6 +19,6 @@ def test_a_list_becomes_several_words():
 
 
 @pytest.mark.parametrize("name", ["port", "dir", "bind", "logfile", "daemonize"])
-def test_the_place_of_a_node_is_not_for_a_test_to_choose(name):
+def test_a_test_cannot_choose_where_a_node_is(name):
     with pytest.raises(TypeError, match=name):
         words_of({name: "x"})

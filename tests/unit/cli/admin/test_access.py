@@ -21,13 +21,13 @@ def test_an_error_without_advice_is_shown_unchanged():
     assert advised(from_reply("ERR odd")) == "ERR odd"
 
 
-def test_a_node_that_is_away_is_one_error():
+def test_an_unreachable_node_is_one_error():
     result = CliRunner().invoke(main, ["-p", "1", "queue", "list"])
     assert result.exit_code == 1
     assert "Connection refused\nName a node with -h and -p" in result.output
 
 
-def test_a_connection_that_breaks_may_have_done_its_work(admin):
+def test_a_command_may_have_been_executed_when_its_connection_breaks(admin):
     result = admin("queue resume mail", PAUSE=lambda words: None)
     assert "The command may have been executed" in result.output
     assert result.exit_code == 1

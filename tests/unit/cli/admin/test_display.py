@@ -29,7 +29,7 @@ def info(**changes):
     return job_info([word(item) for pair in {**JOB, **changes}.items() for item in pair])
 
 
-def test_a_job_is_told_with_its_state_first():
+def test_the_state_of_a_job_is_shown_first():
     fields = job_fields(info())
     assert list(fields)[:5] == ["id", "queue", "status", "attempts", "error"]
     assert (fields["attempts"], fields["meta"], fields["holders"]) == (
@@ -40,7 +40,7 @@ def test_a_job_is_told_with_its_state_first():
     assert job_fields(info(retry=0, **{"retry-ms": 0}))["retry"] == "0 (at most once)"
 
 
-def test_progress_result_batch_and_topic_are_told_where_there_are_any():
+def test_progress_result_batch_and_topic_are_shown_if_present():
     shown = info(**{"progress": 40, "progress-text": "page 4", "result": "42", "batch": "upload", "topic": "photos"})
     told = ("40 % page 4", "42", "upload", "photos")
     assert tuple(job_fields(shown)[name] for name in ("progress", "result", "batch", "topic")) == told

@@ -58,12 +58,12 @@ def test_wait_prints_the_end_of_a_job(admin, status, code):
     assert (result.exit_code, result.output) == (code, f"{status}: ValueError: no\n")
 
 
-def test_wait_ends_with_its_time(admin):
+def test_wait_ends_after_its_timeout(admin):
     result = admin(f"job wait {JOB_ID} --timeout 50ms", SHOW=reply(JOB))
     assert (result.exit_code, "is not over: running" in result.output) == (1, True)
 
 
-def test_move_tells_how_many_jobs_were_moved(admin):
+def test_move_prints_how_many_jobs_were_moved(admin):
     result = admin(f"job move {JOB_ID} {JOB_ID} --to other", MOVEJOB=b":1\r\n")
     assert result.node.requests[-1] == [b"MOVEJOB", JOB_ID.encode(), JOB_ID.encode(), b"TO", b"other"]
     assert (result.exit_code, "1 of 2 jobs moved to 'other'" in result.output) == (1, True)
@@ -71,7 +71,7 @@ def test_move_tells_how_many_jobs_were_moved(admin):
     assert admin(f"job move {JOB_ID}").exit_code == 2
 
 
-def test_reschedule_sends_what_is_given(admin):
+def test_reschedule_sends_the_given_options(admin):
     result = admin(f"job reschedule {JOB_ID} --delay 1500ms --priority -3", RESCHEDULE=b":1\r\n")
     assert b" ".join(result.node.requests[-1][2:]) == b"DELAYMS 1500 PRIORITY -3"
     assert admin(f"job reschedule {JOB_ID} --delay 5s", RESCHEDULE=b":0\r\n").exit_code == 1

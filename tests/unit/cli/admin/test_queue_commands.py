@@ -50,12 +50,12 @@ def test_set_sends_all_fields_at_once(admin):
     assert result.output == "mail: attempts=5 dead-letter=failed\n"
 
 
-def test_set_tells_that_a_node_is_behind(admin):
+def test_set_reports_a_node_that_is_behind(admin):
     result = admin("queue set mail attempts=5", QUEUE_GET=reply({**SETTINGS, "behind": 1}))
     assert "Nodes that have not confirmed it yet: 1" in result.output
 
 
-def test_reset_tells_what_was_set(admin):
+def test_reset_prints_the_previous_settings(admin):
     assert admin("queue reset mail").output == "mail: all defaults, was: attempts=5 dead-letter=failed\n"
 
 
@@ -88,7 +88,7 @@ def test_purge_asks_first(admin):
         ("queue rebalance mail --zone a --zone eu/b", "QREBALANCE mail ZONES a eu/b ASYNC"),
     ],
 )
-def test_long_work_is_a_task(admin, line, words):
+def test_a_long_change_is_a_task(admin, line, words):
     result = admin(line, **TASK)
     assert (result.exit_code, sent(result, words.split()[0])) == (0, words)
     assert result.output.startswith("5 jobs ")

@@ -52,7 +52,7 @@ def test_changes_of_an_unknown_schedule_fail(admin):
     assert admin("schedule next nope", SCHEDULE_GET=NONE, SCHEDULE_NEXT=b"*0\r\n").exit_code == 1
 
 
-def test_changes_say_what_they_did(admin):
+def test_changes_print_their_effect(admin):
     assert "paused" in admin("schedule pause s", SCHEDULE_PAUSE=b":1\r\n").output
     assert "is resumed" in admin("schedule resume s", SCHEDULE_RESUME=b":1\r\n", SCHEDULE_NEXT=NEXT).output
     assert "deleted" in admin("schedule delete s", stdin="y\n", SCHEDULE_DEL=b":1\r\n").output

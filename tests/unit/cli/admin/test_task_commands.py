@@ -32,6 +32,6 @@ def test_wait_ends_with_the_result(admin):
     assert admin("task wait t1", QTASK_SHOW=reply(TASK)).output == "1,200 jobs moved\n"
 
 
-def test_cancel_tells_whether_a_task_ran(admin):
+def test_the_exit_status_of_cancel_shows_whether_the_task_ran(admin):
     assert admin("task cancel t1", QTASK_CANCEL=b":1\r\n").exit_code == 0
     assert admin("task cancel t1", QTASK_CANCEL=b":0\r\n").exit_code == 1

@@ -21,7 +21,7 @@ def test_a_time_has_a_unit_or_is_in_seconds(text, span):
 
 
 @pytest.mark.parametrize("text", ["", "5x", "-1s", "1.5h"])
-def test_any_other_text_is_no_time(text):
+def test_any_other_text_is_not_a_time(text):
     with pytest.raises(click.BadParameter, match="is not a time: write 500ms"):
         read_span(CONTEXT, OPTION, text)
 

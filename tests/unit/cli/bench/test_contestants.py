@@ -44,7 +44,7 @@ def test_an_address_has_a_protocol(text, name):
 @pytest.mark.parametrize(
     ("text", "words"), [("10.0.0.1:7711", "not this machine"), ("x=1", "is not a protocol"), ("localhost:x", "no port")]
 )
-def test_an_address_that_is_none_or_elsewhere_is_refused(text, words):
+def test_an_invalid_or_remote_address_is_refused(text, words):
     with pytest.raises(ChoiceError, match=f"^CONNECT .*{words}"):
         from_address(text)
 
@@ -64,6 +64,6 @@ def test_a_choice_that_is_not_clear_is_refused(names, words):
         chosen([floor()] if names else [floor(), floor()], names, [])
 
 
-def test_programs_that_are_not_installed_are_told(monkeypatch):
+def test_programs_that_are_not_installed_are_reported(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert contestants.others() == ([], ["redis-server", "beanstalkd"])

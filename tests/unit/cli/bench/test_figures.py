@@ -22,7 +22,7 @@ def test_a_percentile_of_nothing_is_an_error():
         percentile([], 50)
 
 
-def test_a_spread_needs_no_order():
+def test_the_spread_does_not_depend_on_the_order():
     assert spread([3.0, -1.0, 2.0]) == {"p50": 2.0, "p99": 3.0, "p99.9": 3.0, "min": -1.0, "max": 3.0}
 
 

@@ -87,7 +87,7 @@ class Mute(type(BEANSTALKD)):
         return None
 
 
-def test_a_minus_within_a_reply_is_no_error():
+def test_a_minus_within_a_reply_is_not_an_error():
     """A reply may be cut anywhere, also before the first minus sign of an id."""
     connection = load.LoadConnection(DISQUE)
     connection.send(b"", 1)
@@ -96,7 +96,7 @@ def test_a_minus_within_a_reply_is_no_error():
     assert connection.take_replies() == b""
 
 
-def test_a_silent_server_is_told(monkeypatch):
+def test_a_silent_server_is_reported(monkeypatch):
     monkeypatch.setattr(load, "PATIENCE_S", 0.05)
     with pytest.raises(LoadError, match=r"^STUCK no reply for 0\.15 s"):
         run(lambda: Saying(b"+half"), FLOOR, 1, lambda made: Repeat(FLOOR.ping(), 1).run(made, 0.1))
@@ -112,7 +112,7 @@ async def acknowledge(made):
     return await Acknowledge(BEANSTALKD, "q", b"", {0: [b"1", b"2"], 1: [b"3"]}, 1).run(made, None)
 
 
-def test_a_port_where_nothing_listens_is_told():
+def test_a_port_without_a_listener_is_reported():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(LoadError, match=r"^CONNECT 1 connections can't be opened"):

@@ -39,7 +39,7 @@ def test_the_list_names_all_tests_and_the_contestants_that_are_here():
         (["--jobs", "10000001"], "is not in the range 100<=x<=10000000"),
     ],
 )
-def test_bad_usage_is_told_and_nothing_is_measured(words, message):
+def test_bad_usage_is_reported_and_nothing_is_measured(words, message):
     status, output = run(*words)
     assert status == 2
     assert message in output.replace("\n", " ")
@@ -63,7 +63,7 @@ def test_tab_completes_tests():
     assert "wakeup-far" in output
 
 
-def test_a_server_that_does_not_start_is_told_with_its_words():
+def test_a_server_that_does_not_start_is_reported_with_its_output():
     """Other contestants would still be measured. The exit status says that one is missing."""
     command = "bad=python3 -c \"raise SystemExit('no room')\" {port}"
     status, output = run("ping", "--quick", "--server", command, "--only", "bad", "--markdown")

@@ -25,7 +25,7 @@ def test_the_matrix_has_every_pair():
     ]  # fmt: skip
 
 
-def test_cells_of_too_many_requests_at_once_are_left_out_and_told():
+def test_cells_of_too_many_requests_at_once_are_left_out_and_reported():
     """Each connection finishes its batch, so such a cell would take minutes whatever its time limit."""
     plan, notes = fitting(Plan(), 100_000, 8 * GIB)
     assert "p=100 c=5000" not in [cell.text for cell in matrix(plan)]
@@ -47,7 +47,7 @@ def test_a_test_takes_the_contestants_that_can_do_it(test, suits):
     assert [measure.suits(dialect) for dialect in (DISQUE, REDIS_LIST, BEANSTALKD, FLOOR)] == suits
 
 
-def test_connections_that_the_system_forbids_are_left_out_and_told():
+def test_numbers_of_connections_that_the_system_forbids_are_left_out_and_reported():
     plan, notes = fitting(Plan(), file_limit=1024, memory=8 * GIB)
     assert plan.connections == (1, 50, 500)
     assert notes == ["Left out: 5,000 connections; the limit of open files is 1,024 (ulimit -n)."]
@@ -62,7 +62,7 @@ def test_a_backlog_fits_into_memory():
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no /proc")
-def test_cpu_time_is_told_for_a_hundred_thousand():
+def test_cpu_time_is_given_per_hundred_thousand_requests():
     """Two seconds for 50,000 commands are shown as four seconds per 100,000."""
     running = Running(floor(), pids=[os.getpid()])
     loaded = Loaded(count=50_000, seconds=4.0, generator_cpu_s=1.0)
@@ -71,7 +71,7 @@ def test_cpu_time_is_told_for_a_hundred_thousand():
     assert found == {"rate": 12_500.0, "generator": 0.25, "count": 50_000.0}
 
 
-def test_without_processes_to_look_at_there_is_no_cpu_time():
+def test_without_processes_there_is_no_cpu_time():
     assert "cpu" not in values_of(Running(floor()), Loaded(1, 1.0, 0.0), None)
 
 

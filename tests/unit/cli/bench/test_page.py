@@ -60,7 +60,7 @@ def test_a_chart_of_very_different_figures_has_dots(report):
     assert "PathCollection" not in pages.chart(report, "ping")
 
 
-def test_a_missing_library_is_told_before_anything_is_measured(monkeypatch):
+def test_a_missing_library_is_reported_before_anything_is_measured(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(NoChartsError, match=r"^CHARTS .*disque-py\[bench\]"):
         pages.matplotlib()

@@ -30,12 +30,12 @@ def test_a_line_has_parent_ticks_and_pages():
     assert parse_stat(LINE) == Stat(12, 200, 10, 2048)
 
 
-def test_a_line_that_is_none_is_an_error():
+def test_an_invalid_stat_line_is_an_error():
     with pytest.raises(ValueError, match="is not a line of /proc"):
         parse_stat("")
 
 
-def test_a_family_is_the_roots_and_all_below_them():
+def test_a_family_is_the_roots_and_all_their_descendants():
     stats = {pid: Stat(parent, 1, 0, 1) for pid, parent in {1: 0, 10: 1, 11: 10, 12: 11, 20: 1}.items()}
     assert family(stats, [10]) == {10, 11, 12}
     assert family(stats, [11, 12]) == {11, 12}
@@ -60,10 +60,10 @@ def test_a_process_has_a_clock_that_is_finer_than_ticks():
     assert 0 < own_cpu_seconds(os.getpid(), parse_stat(LINE)) != 2.0
 
 
-def test_without_a_clock_ticks_count():
+def test_without_a_fine_clock_ticks_are_used():
     assert own_cpu_seconds(2**22 + 1, parse_stat(LINE)) == 200 / TICKS_PER_S
 
 
-def test_the_machine_has_facts():
+def test_the_machine_is_described():
     assert machine().keys() >= {"processor", "cores", "memory", "load at the start"}
     assert memory_available() > 0

@@ -26,7 +26,7 @@ def report_of(*, generator=0.5):
 @pytest.mark.parametrize(
     ("value", "text"), [(1234567.0, "1,234,567"), (123.4, "123"), (12.34, "12.3"), (0.567, "0.57"), (-3.21, "-3.21")]
 )
-def test_a_figure_has_about_three_digits_that_count(value, text):
+def test_a_figure_has_about_three_significant_digits(value, text):
     assert number(value) == text
 
 
@@ -37,7 +37,7 @@ def test_a_table_has_median_range_ratio_and_costs():
     assert rows[1][4:] == ["1.50", "50"]
 
 
-def test_a_generator_at_its_limit_is_marked_and_told():
+def test_a_generator_at_its_limit_is_marked_and_explained():
     busy = report_of(generator=0.95)
     assert table_of(busy, "ping")[1][0][-1] == "95 !"
     assert warnings_of(busy)[0].startswith("In 2 of 2 figures, marked with !, the generator was the limit")

@@ -46,7 +46,7 @@ def test_the_node_is_a_holder_of_all_its_jobs(write, tmp_path):
     assert [set(job.holders) for job in jobs.values()] == [{ME, OTHER}]
 
 
-def test_alone_means_that_no_other_node_is_a_holder(write, tmp_path):
+def test_the_option_alone_means_that_no_other_node_is_a_holder(write, tmp_path):
     source = write(job_line(facts(1, expire_at_ms=LATE, holders=(OTHER, ME))))
     _, jobs, node = imported(source, tmp_path / "j", is_alone=True)
     assert node == bytes(20)  # The node that loads the journal replaces it by its own id.
@@ -99,7 +99,7 @@ def test_an_empty_file_is_an_empty_journal(tmp_path):
     assert (moved.jobs, jobs) == (0, {})
 
 
-def test_a_file_that_is_no_nodes_file_is_refused(tmp_path):
+def test_a_file_that_is_not_a_nodes_file_is_refused(tmp_path):
     (tmp_path / "nodes.conf").write_text("what\n")
     with pytest.raises(MovingError, match="line 1: 6 fields"):
         node_of_file(tmp_path / "nodes.conf")

@@ -46,7 +46,7 @@ def last_file(journal):
     return max(journal.glob("*.seg"))
 
 
-def test_info_tells_people_and_scripts(journal):
+def test_info_prints_text_and_json(journal):
     status, text = run("info", journal)
     assert status == 0
     assert "3: 3 queued, 0 active, 0 acked; 1 at-most-once" in text
@@ -56,7 +56,7 @@ def test_info_tells_people_and_scripts(journal):
     assert row["records"]["pause"] == {"total": 1, "live": 1}
 
 
-def test_a_node_s_directory_will_do(journal):
+def test_the_directory_of_a_node_is_accepted(journal):
     assert run("verify", journal.parent)[0] == 0
     os.rename(journal, journal.parent / "other.d")
     assert run("verify", journal.parent)[0] == 0
@@ -133,7 +133,7 @@ def test_exported_jobs_can_be_imported(journal, tmp_path):
     assert run("export", tmp_path / "new.d", "-")[1].splitlines()[2:] == lines.read_text().splitlines()[2:]
 
 
-def test_export_overwrites_nothing_and_leaves_no_halves(journal, tmp_path):
+def test_export_overwrites_nothing_and_leaves_no_incomplete_file(journal, tmp_path):
     lines = tmp_path / "jobs.jsonl"
     lines.touch()
     status, text = run("export", journal, lines)
@@ -146,7 +146,7 @@ def test_export_overwrites_nothing_and_leaves_no_halves(journal, tmp_path):
     assert not lines.exists()
 
 
-def test_an_export_that_did_not_fit_leaves_no_half(journal, tmp_path):
+def test_an_export_that_does_not_fit_leaves_no_file(journal, tmp_path):
     """This includes the last bytes, which are written when the file is closed."""
     whole, half = tmp_path / "whole.jsonl", tmp_path / "half.jsonl"
     run("export", journal, whole)
@@ -157,7 +157,7 @@ def test_an_export_that_did_not_fit_leaves_no_half(journal, tmp_path):
     assert not half.exists()
 
 
-def test_the_original_s_file_is_imported(tmp_path):
+def test_a_file_of_the_original_is_imported(tmp_path):
     aof = tmp_path / "disque.aof"
     aof.write_bytes(b"".join(loadjob(number, expire=LATE // 1000) for number in range(5)) + loadjob(9, expire=1))
     target = tmp_path / "disque.aof.d"
@@ -170,7 +170,7 @@ def test_the_original_s_file_is_imported(tmp_path):
     assert "is now in" in run("import", aof, target, "--force")[1]
 
 
-def test_a_file_that_names_several_nodes_needs_a_word(tmp_path):
+def test_importing_a_file_of_several_nodes_needs_an_option(tmp_path):
     aof = tmp_path / "disque.aof"
     aof.write_bytes(loadjob(1, expire=LATE // 1000, holders=(ME, OTHER)))
     status, text = run("import", aof, tmp_path / "j")
@@ -189,12 +189,12 @@ def test_a_file_that_names_several_nodes_needs_a_word(tmp_path):
 @pytest.mark.parametrize(
     "words", [["--node", "xyz"], ["--node", "ab"], ["--node", "ab" * 20, "--nodes-file", "/dev/null"]]
 )
-def test_wrong_words_are_bad_usage(words, tmp_path):
+def test_wrong_arguments_are_a_usage_error(words, tmp_path):
     (tmp_path / "a").write_bytes(loadjob())
     assert run("import", tmp_path / "a", tmp_path / "j", *words)[0] == 2
 
 
-def test_a_damaged_source_is_named_and_leaves_nothing(tmp_path):
+def test_importing_a_damaged_file_names_it_and_leaves_nothing(tmp_path):
     (tmp_path / "a").write_bytes(loadjob() + b"*1\r\n$4\r\nEXEC\r\n")
     (tmp_path / "b").write_text(job_line(facts()) + "\nnonsense\n")
     assert "byte 151: EXEC" in run("import", tmp_path / "a", tmp_path / "j")[1]
@@ -217,7 +217,7 @@ def test_a_backup_that_was_copied_in_part_is_found(journal):
 
 
 @pytest.mark.parametrize("command", [[], ["info"], ["verify"], ["repair"], ["dump"], ["export"], ["import"]])
-def test_everything_has_help(command):
+def test_every_command_has_help(command):
     status, text = run(*command, "--help")
     assert status == 0
     assert "Usage" in text

@@ -21,7 +21,7 @@ def row(kind, item, *, with_body=True):
     return found
 
 
-def test_a_job_record_says_all():
+def test_a_job_record_is_shown_with_all_fields():
     found = row(JOB, base_item(facts(1), WALL_MS))
     assert (found["kind"], found["body"], found["retry_ms"], found["flags"]) == (
         "job",
@@ -46,14 +46,14 @@ def test_a_state_record_shows_the_fields_of_its_version():
     assert ("nacks" in found, found["holders"]) == (False, None)
 
 
-def test_the_other_kinds():
+def test_the_other_kinds_of_records_are_shown():
     assert row(GONE, [b"id", 4]) == {"kind": "gone", "id": "id", "base_segment": 4}
     assert row(DROPPED, 4) == {"kind": "dropped", "dropped": 4}
     assert row(PAUSE, [b"q", 1, 0, b""])["flags"] == 1
     assert row(99, [1])["kind"] == 99
 
 
-def test_bytes_that_are_no_text_are_marked():
+def test_bytes_that_are_not_text_are_marked():
     assert (text(b"a"), text(b"\xff")) == ("a", "base64:/w==")
 
 
@@ -67,12 +67,12 @@ def test_bytes_that_are_no_text_are_marked():
         ({}, "not closed cleanly"),
     ],
 )
-def test_how_it_was_left(row, said):
+def test_the_way_in_which_the_node_stopped_is_shown(row, said):
     default = {"in_use": False, "torn": None, "restored": False, "clean": False}
     assert said in state_text(default | row)
 
 
-def test_shares_and_moments():
+def test_shares_and_times_are_formatted():
     assert share({"live_bytes": 50, "bytes": 200}) == "25 %"
     assert share({"live_bytes": 0, "bytes": 0}) == "-"
     assert moment(0) == "1970-01-01 00:00:00"

@@ -49,7 +49,7 @@ def node(scripted, bulk_reply, tmp_path):
     )
 
 
-def test_backup_tells_where_it_is(node, tmp_path):
+def test_backup_prints_where_the_backup_is(node, tmp_path):
     status, text = run("backup", f"127.0.0.1:{node.port}", "--name", "one")
     assert status == 0
     assert text == f"127.0.0.1:{node.port} (00010203): {tmp_path / 'node'} (2.00K in 1 files)\n"
@@ -82,7 +82,7 @@ def test_a_journals_directory_is_not_taken_for_a_nodes(node, tmp_path):
     assert not (tmp_path / "home" / "disque.aof.d").exists()
 
 
-def test_without_keep_the_nodes_copy_goes(node, tmp_path):
+def test_without_keep_the_copies_on_the_nodes_are_removed(node, tmp_path):
     assert run("backup", f"127.0.0.1:{node.port}", "--to", tmp_path / "all")[0] == 0
     assert not (tmp_path / "node").exists()
     assert os.listdir(tmp_path / "all") == [ME.hex()]
@@ -121,11 +121,11 @@ def test_a_node_that_fails_is_reported_and_the_others_are_backed_up(node, script
 
 
 @pytest.mark.parametrize("words", [["--name", "../x"], ["--keep"]])
-def test_wrong_words_are_bad_usage(words):
+def test_wrong_arguments_are_a_usage_error(words):
     assert run("backup", "127.0.0.1:1", *words)[0] == 2
 
 
-def test_a_file_that_is_no_backup_is_refused_in_one_line(tmp_path):
+def test_a_file_that_is_not_a_backup_is_refused_in_one_line(tmp_path):
     (tmp_path / "letter").write_text("hello")
     status, text = run("restore", tmp_path / "letter", tmp_path / "home")
     assert status == 1
@@ -135,6 +135,6 @@ def test_a_file_that_is_no_backup_is_refused_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
-def test_both_have_help(command):
+def test_backup_and_restore_have_help(command):
     status, text = run(command, "--help")
     assert (status, "Usage" in text) == (0, True)

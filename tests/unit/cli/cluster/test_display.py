@@ -37,7 +37,7 @@ def test_a_line_stays_a_line_in_a_narrow_pipe(capsys, monkeypatch):
     ]
 
 
-def test_an_address_in_brackets_is_no_markup(capsys):
+def test_an_address_in_brackets_is_not_taken_for_markup(capsys):
     print_table(ClusterView([NodeView(Address("fe80::1", 7711))]))
     assert "[fe80::1]:7711" in capsys.readouterr().out
 

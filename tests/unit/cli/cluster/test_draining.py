@@ -49,20 +49,20 @@ def leaver(scripted, bulk_reply):
         connection.close()
 
 
-def test_leaving_is_asked_for(leaver):
+def test_draining_sends_cluster_leaving(leaver):
     connection, node = leaver(0)
     leave(connection)
     assert node.requests[1:] == [[b"CLUSTER", b"LEAVING", b"yes"]]
 
 
-def test_drained_is_two_looks_without_a_job(leaver):
+def test_a_node_is_drained_after_two_checks_without_a_job(leaver):
     connection, _ = leaver(5, 0, 1, 0)
     seen = []
     assert drain(connection, None, seen.append).remaining == 0
     assert [progress.remaining for progress in seen] == [5, 0, 1, 0, 0]
 
 
-def test_the_time_may_be_over_before(leaver):
+def test_draining_may_end_with_its_timeout(leaver):
     connection, _ = leaver(3, cluster_info="cluster_leaving_blocked_by:no node is free\r\n")
     assert drain(connection, 0.0, lambda _: None) == DrainProgress(3, ("blocked by: no node is free",))
 

@@ -52,7 +52,7 @@ def test_saved_nodes_are_loaded(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["nodes.json"]
 
 
-def test_nothing_saved_is_no_nodes(tmp_path):
+def test_without_a_saved_file_there_are_no_nodes(tmp_path):
     assert load_nodes(tmp_path) == []
 
 
@@ -69,7 +69,7 @@ def test_a_process_is_known_by_number_and_moment(sleeper):
     assert not LocalNode(1, node.pid, "another moment").is_alive
 
 
-def test_no_process_is_never_alive():
+def test_a_process_that_does_not_exist_is_never_alive():
     assert not LocalNode(1, 2**22 + 1, "").is_alive
     assert process_start(2**22 + 1) is None
 

@@ -93,7 +93,7 @@ def test_status_of_a_dead_address_is_exit_status_1():
     assert run("status", "127.0.0.1:1").exit_code == 1
 
 
-def test_status_is_exit_status_1_if_any_node_can_not_be_reached(pair):
+def test_status_is_exit_status_1_if_any_node_cannot_be_reached(pair):
     a, b = pair(flags_of_b="fail")
     b.close()
     result = run("status", place(a))
@@ -145,7 +145,7 @@ def test_create_makes_the_first_node_of_two_a_voter(pair, bulk_reply):
     assert [b"CLUSTER", b"VOTERS", b"INIT", A.encode()] in a.requests
 
 
-def test_status_and_check_tell_of_the_voters(pair, bulk_reply):
+def test_status_and_check_show_the_voters(pair, bulk_reply):
     """Spec CL4: a voter that no node knows is a problem."""
     a, _ = pair()
     a.answers["CLUSTER VOTERS"] = voters_reply(A, "c" * 40, bulk_reply=bulk_reply)
@@ -221,11 +221,11 @@ def test_a_node_that_the_cluster_does_not_know_is_reported(pair, name):
     assert result.exit_code == 1
 
 
-def test_a_bad_address_is_bad_usage():
+def test_a_bad_address_is_a_usage_error():
     assert run("status", "a:b").exit_code == 2
 
 
-def test_a_node_that_does_not_start_is_reported_with_its_words(tmp_path):
+def test_a_node_that_does_not_start_is_reported_with_its_output(tmp_path):
     port = random.choice(PORTS)
     result = run("start", "-n", 1, "--port", port, "--dir", tmp_path, "--", "--no-such-directive", "1")
     assert result.exit_code == 1
@@ -233,7 +233,7 @@ def test_a_node_that_does_not_start_is_reported_with_its_words(tmp_path):
     assert load_nodes(tmp_path) == []
 
 
-def test_a_directory_that_can_not_be_made_is_reported(tmp_path):
+def test_a_directory_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "file").touch()
     result = run("start", "--dir", tmp_path / "file" / "x")
     assert (result.exit_code, result.output.startswith("Error: ")) == (1, True)

@@ -20,12 +20,12 @@ def test_addresses_are_read_one_or_many():
     assert read_address(CONTEXT, PARAMETER, ("h:1", "[::1]:2")) == (Address("h", 1), Address("::1", 2))
 
 
-def test_a_text_that_is_no_address_is_bad_usage():
+def test_a_text_that_is_not_an_address_is_a_usage_error():
     with pytest.raises(click.BadParameter, match="not a port"):
         read_address(CONTEXT, PARAMETER, "h:x")
 
 
-def test_a_node_that_is_named_wins_over_the_directory(tmp_path):
+def test_a_named_node_wins_over_the_directory(tmp_path):
     assert targets_of(Target(), Address("h", 1), tmp_path) == [Target(Address("h", 1))]
 
 

@@ -72,7 +72,7 @@ def test_one_node_leads_to_all(cluster_of):
     assert cluster.priority_of(cluster.nodes[0]) == "1"
 
 
-def test_a_node_named_twice_is_one(cluster_of):
+def test_a_node_that_is_named_twice_counts_once(cluster_of):
     nodes = cluster_of(A, B)
     elsewhere = Target(Address("localhost", nodes[A].port))
     assert len(look_around([target(nodes[A]), elsewhere]).nodes) == 2
@@ -117,20 +117,20 @@ def test_a_missing_link_is_a_problem(cluster_of):
     assert "has no link to" in problem
 
 
-def test_leaving_is_a_state_and_no_problem(cluster_of):
+def test_leaving_is_a_state_and_not_a_problem(cluster_of):
     nodes = cluster_of(A, B, flags={B: "leaving"})
     cluster = look_around([target(nodes[A])])
     assert cluster.problems() == []
     assert cluster.state_of(cluster.nodes[1]) == "leaving"
 
 
-def test_a_node_that_refuses_is_reported_with_its_words(scripted):
+def test_a_node_that_refuses_is_reported_with_its_error(scripted):
     node = scripted({"HELLO": b"-NOAUTH Authentication required.\r\n"})
     cluster = look_around([target(node)])
     assert cluster.nodes[0].error == "NOAUTH Authentication required."
 
 
-def test_meet_names_the_bus_port_if_there_is_one(cluster_of):
+def test_meet_sends_the_bus_port_if_it_is_known(cluster_of):
     nodes = cluster_of(A, B)
     other = Address("127.0.0.1", nodes[B].port)
     meet(target(nodes[A]), other)
@@ -160,6 +160,6 @@ def test_a_node_that_may_speak_tls_gets_advice(scripted):
     assert look_around([target(node)]).nodes[0].error.endswith("(if it speaks TLS, use --tls)")
 
 
-def test_waiting_ends_with_the_last_look(cluster_of):
+def test_waiting_ends_with_the_last_check(cluster_of):
     nodes = cluster_of(A, B, unlinked={(A, B)})
     assert wait_until_whole([target(nodes[A])], 0.0).problems()

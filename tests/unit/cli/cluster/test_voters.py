@@ -52,7 +52,7 @@ def test_every_node_has_a_role():
         ({"is_leaving": True}, "is leaving. To replace it: CLUSTER VOTERS ADD another node"),
     ],
 )
-def test_a_voter_that_can_not_be_counted_on_is_a_problem(fields, words):
+def test_a_voter_that_cannot_be_counted_on_is_a_problem(fields, words):
     problems = VotersView(cluster(*[told(*IDS[:3])] * 3, **fields)).problems()
     assert len(problems) == 1
     assert words in problems[0]
@@ -123,7 +123,7 @@ def test_the_first_list_is_asked_for_until_all_links_are_up(scripted, bulk_reply
         set_voters(target, IDS[:1])
 
 
-def test_an_older_server_tells_no_voters():
+def test_an_older_server_reports_no_voters():
     view = VotersView(cluster(None, None))
     assert (view.summary(), view.problems(), view.hints(), view.state) == ("", [], [], "none")
     assert VotersView.as_json(None) is None

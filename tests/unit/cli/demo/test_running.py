@@ -35,12 +35,12 @@ async def interrupted():
         (interrupted, EXIT_INTERRUPTED, "interrupted; nothing is left running\n"),
     ],
 )
-def test_an_end_has_a_line_and_a_status(story, status, said):
+def test_each_outcome_has_a_line_and_an_exit_status(story, status, said):
     out = io.StringIO()
     assert run(Console(file=out, width=60), story(), (OSError,)) == status
     assert out.getvalue() == said
 
 
-def test_a_mistake_of_ours_is_not_hidden():
+def test_a_defect_of_the_program_is_not_hidden():
     with pytest.raises(OSError, match="no such thing"):
         run(Console(file=io.StringIO()), failing(), (ValueError,))

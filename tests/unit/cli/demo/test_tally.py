@@ -47,7 +47,7 @@ def test_a_flight_never_delivered_is_lost(tally, flights):
     assert not report.is_good
 
 
-def test_a_flight_that_was_delivered_has_arrived_whatever_its_producer_heard(tally, flights):
+def test_a_delivered_flight_has_arrived_whatever_reply_its_producer_got(tally, flights):
     """The reply may be late or lost. The display never shows more deliveries than adds."""
     tally.sending(0, 0.0)
     tally.was_delivered(flights.queues[0], flights.bodies[0], 0, 1.0)

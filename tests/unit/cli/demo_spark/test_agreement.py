@@ -24,7 +24,7 @@ def db(tmp_path):
         yield opened
 
 
-def test_the_same_on_both_sides_is_agreement(db):
+def test_equal_figures_on_both_sides_agree(db):
     found = compare(db, [LOG], {b"j1", b"j2"}, ROWS, 2)
     assert (found.events, found.completed, found.flights, found.faults) == ([("a", 4, 4)], 2, 2, [])
 

@@ -51,7 +51,7 @@ def test_the_program_gets_orders_answers_and_is_ended(tmp_path):
     assert not is_there(pid)
 
 
-def test_an_end_before_its_time_is_an_error_with_its_last_words(tmp_path):
+def test_an_early_end_is_an_error_with_the_last_output(tmp_path):
     async def story():
         async with process(tmp_path) as spark:
             spark.tell("fail")
@@ -61,7 +61,7 @@ def test_an_end_before_its_time_is_an_error_with_its_last_words(tmp_path):
         asyncio.run(story())
 
 
-def test_of_a_long_trace_only_our_own_sentence_is_shown(tmp_path):
+def test_of_a_long_traceback_only_our_message_is_shown(tmp_path):
     spark = process(tmp_path)
     (tmp_path / "log").write_text(
         "StreamingQueryException: [STREAM_FAILED]\n"
@@ -71,7 +71,7 @@ def test_of_a_long_trace_only_our_own_sentence_is_shown(tmp_path):
     assert spark.last_words() == "disque-events: node n1 can't be reached"
 
 
-def test_one_that_does_not_listen_is_ended_too(tmp_path, monkeypatch):
+def test_a_program_that_ignores_the_signal_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr("disque_py.cli.demo_spark.spark_process.STOP_SECONDS", 0.1)
     deaf = (
         'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(\'{"kind": "ready"}\', flush=True)'

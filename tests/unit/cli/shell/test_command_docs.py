@@ -40,7 +40,7 @@ def test_forms_may_stand_in_one_text_with_bars_between(scripted):
     assert docs_told_by(scripted({"COMMAND DOCS": reply}))["QLEN"].forms == ("QLEN GET [n]", "QLEN a|b", "QLEN LEN")
 
 
-def test_a_server_without_docs_leaves_it_to_our_own(scripted):
+def test_for_a_server_without_docs_the_builtin_ones_are_used(scripted):
     assert docs_told_by(scripted({})) == builtin_docs()
 
 
@@ -73,7 +73,7 @@ def test_help_of_a_group_lists_it():
     assert "ADDJOB" not in listed
 
 
-def test_help_without_topic_is_an_overview_and_unknown_topics_are_reported():
+def test_help_without_words_is_an_overview_and_unknown_words_are_reported():
     assert "help <command>" in help_text(builtin_docs(), [], with_colour=False)
     assert "No help for 'nope'" in help_text(builtin_docs(), ["nope"], with_colour=False)
 

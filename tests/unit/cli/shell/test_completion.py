@@ -33,7 +33,7 @@ def complete(text, names=lambda kind: ()):
         ("ADDJOB q b 0 RE", ["REPLICATE", "RETRY", "REPLACE", "RETRYMS"]),
     ],
 )
-def test_a_begun_word_is_completed(text, words):
+def test_a_partial_word_is_completed(text, words):
     assert complete(text) == words
 
 
@@ -68,7 +68,7 @@ def test_the_hint_is_gone_after_enter():
         assert hints.apply_transformation(line).fragments == [("", "QLEN")]
 
 
-def test_small_letters_are_completed_in_small_letters():
+def test_lower_case_is_completed_in_lower_case():
     completer = CommandCompleter(lambda: DOCS)
     (found,) = completer.get_completions(Document("qle"), CompleteEvent())
     assert (found.text, found.start_position) == ("qlen", -3)
@@ -116,13 +116,13 @@ def test_commands_with_passwords_are_known(line):
     assert is_secret(line)
 
 
-def test_other_commands_are_no_secret():
+def test_other_commands_are_not_secret():
     assert not is_secret("ADDJOB auth x 0")
     assert not is_secret("CONFIG GET requirepass")
     assert not is_secret("ACL SETUSER ann on ~x +@read")
 
 
-def test_a_history_that_can_not_be_written_does_not_end_the_session(tmp_path):
+def test_a_history_that_cannot_be_written_does_not_end_the_session(tmp_path):
     history = PlainHistory(tmp_path / "no" / "history")
     history.store_string("PING")
     assert list(history.load_history_strings()) == []

@@ -105,5 +105,5 @@ def test_a_name_does_nothing_to_the_terminal():
     ("words", "is_it"),
     [(["events", "--follow"], True), (["EVENTS", "-f"], True), (["events", "info"], False), ([], False)],
 )
-def test_only_these_words_mean_it(words, is_it):
+def test_only_these_words_follow_events(words, is_it):
     assert is_following(words) == is_it

@@ -35,7 +35,7 @@ JOBS = reply(b"*2\r\n*3\r\n$1\r\nq\r\n$2\r\nD-\r\n$4\r\nbody\r\n*3\r\n$1\r\nq\r\
         (b",1.5\r\n", b"(double) 1.5\n"),
     ],
 )
-def test_formatted_is_for_people(data, text):
+def test_the_formatted_output_is_for_people(data, text):
     """Spec X2."""
     assert as_formatted(reply(data)) == text
 
@@ -52,7 +52,7 @@ def test_numbers_are_aligned_to_the_right():
     assert lines[9] == b"10) (integer) 1"
 
 
-def test_raw_is_the_values_flattened():
+def test_the_raw_output_is_the_flattened_values():
     assert as_raw(JOBS, b"\n") == b"q\nD-\nbody\nq\n5\n"
     assert as_raw(JOBS, b"|") == b"q|D-|body|q|5|"
 

@@ -59,7 +59,7 @@ def test_unbalanced_quotes_are_refused_and_nothing_is_sent(shell_to, capsys):
     assert capsys.readouterr().err == "Invalid argument(s)\n"
 
 
-def test_the_prompt_says_where_we_are(scripted, shell_to, capsys):
+def test_the_prompt_shows_the_node(scripted, shell_to, capsys):
     node = scripted({})
     shell = shell_to(node.port)
     assert shell.prompt == "not connected> "
@@ -90,7 +90,7 @@ def test_connect_goes_to_another_node_and_learns_its_commands(scripted, shell_to
 
 
 @pytest.mark.parametrize("line", ["connect", "connect x", "connect h x"])
-def test_connect_wants_host_and_port(shell_to, capsys, line):
+def test_connect_needs_host_and_port(shell_to, capsys, line):
     assert shell_to(1).line(line)
     assert capsys.readouterr().err
 

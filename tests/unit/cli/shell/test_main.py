@@ -47,7 +47,7 @@ def test_an_error_reply_is_exit_status_1(run):
     assert (result.status, result.out) == (1, b"ERR unknown command 'NOPE'\n\n")
 
 
-def test_repetition(run):
+def test_a_command_is_repeated(run):
     assert run({"PING": b"+PONG\r\n"}, "-r", "3", "PING").out == b"PONG\n" * 3
     assert run({"PING": b"-ERR x\r\n"}, "-r", "2", "PING").status == 1
 
@@ -66,13 +66,13 @@ def test_without_a_command_standard_input_is_read(run):
     assert (result.status, result.out) == (0, b"PONG\nPONG\n")
 
 
-def test_json_asks_for_resp3_and_does_without(run):
+def test_json_asks_for_resp3_and_works_without_it(run):
     result = run({"QPEEK": b"*1\r\n*-1\r\n"}, "--json", "QPEEK", "q", "1")
     assert json.loads(result.out) == [None]
     assert result.requests[0] == [b"HELLO", b"3"]
 
 
-def test_a_bad_password_is_a_warning_and_no_end(run):
+def test_a_bad_password_is_a_warning_and_does_not_end_the_program(run):
     result = run({"AUTH": b"-ERR invalid password\r\n", "PING": b"-NOAUTH x\r\n"}, "-a", "pw", "PING")
     assert result.status == 1
     assert result.err == b"Warning: AUTH failed: ERR invalid password\n"
@@ -112,7 +112,7 @@ def test_help_does_not_wait_for_a_server_that_says_nothing(monkeypatch, capsys):
     assert "ADDJOB queue body ms-timeout" in capsys.readouterr().out
 
 
-def test_health_says_why_not_on_standard_output(run):
+def test_an_unhealthy_node_is_reported_on_standard_output(run):
     result = run({"PING": b"-LOADING x\r\n"}, "--health")
     assert (result.status, result.out) == (1, b"LOADING x\n")
 
@@ -151,7 +151,7 @@ def test_modes_print_json_when_asked(run, bulk_reply, mode, value):
     assert (result.status, told) == (0, value)
 
 
-def test_health_as_json_says_why_not(run):
+def test_health_as_json_has_the_reason(run):
     result = run({"PING": b"-LOADING x\r\n"}, "--json", "--health")
     told = json.loads(result.out)
     assert (result.status, told["healthy"], told["reason"]) == (1, False, "LOADING x")
@@ -185,7 +185,7 @@ def test_pipe_counts(scripted):
     assert (result.returncode, result.stdout) == (1, b"errors: 1, replies: 2\n")
 
 
-def test_a_reader_that_has_seen_enough_is_no_traceback(scripted):
+def test_a_closed_pipe_causes_no_traceback(scripted):
     node = scripted({"PING": b"$100000\r\n%b\r\n" % (b"x" * 100_000)})
     command = [sys.executable, "-m", "disque_py.cli.shell.main", "-p", str(node.port), "-r", "100", "PING"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -206,7 +206,7 @@ def run_process(how, *words, **environment):
 
 
 @pytest.mark.parametrize("how", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_no_traceback(scripted, how):
+def test_closed_standard_streams_cause_no_traceback(scripted, how):
     """Supervisors may start programs with closed streams."""
     node = scripted({"PING": b"+PONG\r\n"})
     result = run_process(how, "-p", str(node.port), "PING")
@@ -214,12 +214,12 @@ def test_closed_streams_are_no_traceback(scripted, how):
     assert node.requests == [[b"PING"]]
 
 
-def test_a_full_disk_is_no_traceback():
+def test_a_full_disk_causes_no_traceback():
     result = run_process("> /dev/full", "--version")
     assert (result.returncode, result.stderr) == (1, "Error: No space left on device\n")
 
 
-def test_a_character_that_the_locale_lacks_is_no_traceback():
+def test_a_character_that_the_locale_lacks_causes_no_traceback():
     result = run_process("", "-p", "1", "help", "é", PYTHONIOENCODING="ascii")
     assert (result.returncode, result.stderr) == (0, "")
     assert r"No help for '\xe9'" in result.stdout

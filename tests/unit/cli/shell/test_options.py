@@ -35,7 +35,7 @@ def test_the_format_is_chosen(option, name):
     assert parse_options([option, "PING"], {}).format is name
 
 
-def test_json_wishes_for_resp3_and_minus_2_forbids_it():
+def test_json_prefers_resp3_and_the_option_2_forbids_it():
     wish = parse_options(["--json"], {}).target()
     assert (wish.protocol, wish.protocol_is_wish) == (3, True)
     assert parse_options(["--json", "-2"], {}).target().protocol == 2
@@ -54,7 +54,7 @@ def test_repetition_and_pause():
 
 
 @pytest.mark.parametrize("mode", ["latency", "latency-history", "stat", "bigqueues", "scan", "pipe", "health", "help"])
-def test_modes(mode):
+def test_options_select_the_mode(mode):
     assert parse_options([f"--{mode}"], {}).mode == mode
 
 
@@ -90,7 +90,7 @@ def test_h_as_last_word_is_help():
         (["-u", "disque://localhost", "--insecure"], "--insecure needs --tls"),
     ],
 )
-def test_nonsense_is_refused_with_its_reason(arguments, text):
+def test_invalid_options_are_refused_with_a_reason(arguments, text):
     with pytest.raises(UsageError) as caught:
         parse_options(arguments, {})
     assert str(caught.value) == text

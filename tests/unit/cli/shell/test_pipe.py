@@ -64,7 +64,7 @@ def test_without_ping_the_end_could_not_be_seen(feed):
     assert lines == ["The server refuses PING, which marks the end of the input: NOAUTH Authentication required."]
 
 
-def test_silence_ends_it_after_the_time_given(feed):
+def test_silence_ends_the_pipe_after_the_given_time(feed):
     is_good, fed, lines = feed(
         {"GETJOB": b"", "PING": lambda words: pong(words) if len(words) == 1 else b""}, b"GETJOB FROM q\n", 0.2
     )

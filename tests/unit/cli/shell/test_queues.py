@@ -23,26 +23,26 @@ def test_once_shows_one_table(scripted, capsys):
     assert out.endswith("1 queue, 5 jobs pending\n")
 
 
-def test_json_is_an_object_per_queue_and_look(scripted, capsys):
+def test_json_has_an_object_per_queue_and_interval(scripted, capsys):
     assert main(["-p", str(scripted(answers()).port), "--queues", "--json", "-r", "2", "-i", "0.01"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["queue"], row["pending"], row["settings"]["attempts"]) for row in rows] == [("mail", 5, "5")] * 2
     assert rows[0]["time"] <= rows[1]["time"]
 
 
-def test_an_old_server_is_told_from_a_failure(scripted, capsys):
+def test_an_older_server_gets_advice_instead_of_a_syntax_error(scripted, capsys):
     """The message says which mode to use instead."""
     port = scripted(answers(QSTAT=b"-ERR syntax error\r\n")).port
     assert main(["-p", str(port), "--queues", "--once"]) == 1
     assert "--bigqueues shows those of one node" in capsys.readouterr().err
 
 
-def test_without_a_node_it_ends_at_once():
+def test_without_a_node_the_table_is_an_error_at_once():
     with pytest.raises(ConnectError):
         watch(Target(Address("127.0.0.1", 1)), "*", None, 1, as_json=False)
 
 
-def test_once_is_for_this_mode():
+def test_the_option_once_needs_the_mode_queues():
     assert parse_options(["--queues", "--once"], {}).mode is QUEUES
     with pytest.raises(UsageError, match="--once works only with --queues"):
         parse_options(["--stat", "--once"], {})

@@ -38,7 +38,7 @@ def test_a_stream_is_read_byte_by_byte():
     assert parse([STREAM[i : i + 1] for i in range(len(STREAM))]) == REPLIES
 
 
-def test_a_tail_waits_for_its_rest():
+def test_an_incomplete_reply_waits_for_its_rest():
     parser = ReplyParser()
     parser.feed(b"*2\r\n:1\r\n$5\r\nhel")
     assert parser.take() is None
@@ -52,12 +52,12 @@ def test_a_verbatim_string_loses_its_format_and_an_attribute_is_skipped():
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400\r\n", b"$x\r\n", b"*1.5\r\n"])
-def test_bytes_that_are_no_resp_are_refused(garbage):
+def test_bytes_that_are_not_resp_are_refused(garbage):
     with pytest.raises(NotRespError):
         parse([garbage])
 
 
-def test_a_line_without_end_is_not_collected_for_ever():
+def test_the_length_of_a_line_is_limited():
     with pytest.raises(NotRespError):
         parse([b"+" + b"x" * (1 << 20), b"xx"])
 

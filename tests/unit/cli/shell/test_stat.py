@@ -27,7 +27,7 @@ def test_columns_stand_below_their_titles():
         assert line[HEADER.index(title) :].startswith(cell)
 
 
-def test_after_a_restart_the_increment_is_no_negative_number():
+def test_after_a_restart_the_increment_is_not_negative():
     assert stat_row({"total_commands_processed": 5}, 100)["new_requests"] == 0
 
 

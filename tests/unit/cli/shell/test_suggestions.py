@@ -33,9 +33,9 @@ def test_a_misspelled_word_gets_the_word_that_is_most_like_it(line, error, meant
         ("CONFIG SET maxmemry 5", "ERR Unsupported CONFIG parameter: maxmemry. Did you mean 'maxmemory'?"),
     ],
 )
-def test_no_word_is_suggested_without_a_reason(line, error):
+def test_a_word_is_suggested_only_if_it_is_similar(line, error):
     assert suggestion(DOCS, line.encode().split(), error) is None
 
 
-def test_a_word_that_is_like_none_has_no_closest_one():
+def test_a_word_unlike_all_others_gets_no_suggestion():
     assert closest("--zzz", ["--stat", "--scan"]) is None

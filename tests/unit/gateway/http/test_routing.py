@@ -41,7 +41,7 @@ def test_an_unknown_path_is_not_found(path):
     assert caught.value.code == "NOTFOUND"
 
 
-def test_a_name_that_is_no_utf_8_is_refused():
+def test_a_name_that_is_not_utf_8_is_refused():
     with pytest.raises(RefusedError, match="UTF-8"):
         ROUTES.find("GET", "/v1/queues/%ff")
 

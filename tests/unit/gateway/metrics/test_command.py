@@ -65,7 +65,7 @@ def test_options_win_over_the_url():
     assert (options.username, options.password) == ("adam", "other")
 
 
-def test_a_url_of_tls_means_tls():
+def test_a_url_with_the_tls_scheme_means_tls():
     assert connection_of({**WORDS, "url": "disques://b"})[1].tls_context() is not None
     context = connection_of({**WORDS, "tls": True, "insecure": True})[1].tls_context()
     assert context is not None

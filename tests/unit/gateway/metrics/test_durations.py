@@ -18,7 +18,7 @@ def observed(*seconds):
     return lambda suffix, **more: registry.get_sample_value(f"{REQUEST_SECONDS.name}_{suffix}", LABELS | more)
 
 
-def test_buckets_count_all_that_are_not_longer():
+def test_a_bucket_counts_all_durations_up_to_its_bound():
     value = observed(0.001, 0.002, 5, 1000)
     assert [value("bucket", le=str(bound)) for bound in BUCKETS] == [1, 2, 2, 2, 2, 2, 2, 2, 3, 3]
     assert (value("bucket", le="+Inf"), value("count"), value("sum")) == (4, 4, 1005.003)

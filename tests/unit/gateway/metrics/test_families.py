@@ -55,21 +55,21 @@ def test_an_empty_queue_has_no_age():
     assert ("disque_queue_oldest_job_age_seconds", "mail") not in samples_of(seen(stats=[stat(oldest_ms=None)]))
 
 
-def test_queues_without_labels_are_one():
+def test_queues_without_labels_are_summed_into_one():
     info = {"registered_queues": 40, "queued_jobs": 105}
     found = samples_of(seen(info=info, stats=[stat()]))
     assert found["disque_queue_jobs", "_other", "pending"] == 100
     assert found["disque_queues_other",] == 39
 
 
-def test_without_other_queues_there_is_no_other():
+def test_without_other_queues_there_is_no_sample_of_them():
     info = {"registered_queues": 1, "queued_jobs": 4}
     found = samples_of(seen(info=info, stats=[stat()]))
     assert found["disque_queues_other",] == 0
     assert ("disque_queue_jobs", "_other", "pending") not in found
 
 
-def test_links_are_told_by_addresses():
+def test_links_are_labelled_with_addresses():
     rows = [
         ClusterNode("a", "10.0.0.1", 7711, frozenset({"myself"}), 0, 0, True),
         ClusterNode("b", "fd00::2", 7711, frozenset({"fail"}), 0, 0, False),
@@ -85,14 +85,14 @@ def test_a_node_is_described_by_labels():
     assert found["disque_node_info", "compiled", "a" * 40, "1.0"] == 1
 
 
-def test_names_of_queues_spoil_nothing():
+def test_queue_names_may_have_any_bytes():
     """Producers choose the names, so they may have any bytes."""
     names = ['a"b\\c\n', "\x00", "käse", "# HELP x"]
     found = samples_of(seen(stats=[stat(name) for name in names]))
     assert {key[1] for key in found if key[0] == "disque_queue_waiting_consumers"} == set(names)
 
 
-def test_help_and_kind_are_those_of_the_table():
+def test_help_and_type_come_from_the_table():
     text = text_of([seen(info={"queued_jobs": 1, "total_jobs_added": 3}, stats=[stat()])], "")[0].decode()
     shown = [metric for metric in METRICS if f"\n{metric.name}{{" in text]
     assert len(shown) > 8
@@ -100,7 +100,7 @@ def test_help_and_kind_are_those_of_the_table():
         assert f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n" in text
 
 
-def test_openmetrics_is_given_to_those_that_ask():
+def test_openmetrics_is_served_on_request():
     text, content_type = text_of([seen(info={"total_jobs_added": 3})], "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert b"# TYPE disque_node_jobs_added counter\n" in text

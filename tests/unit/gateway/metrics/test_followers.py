@@ -16,7 +16,7 @@ def block(first, *found):
     return BLOCK_HEAD.pack(len(packed), len(found), first, 1_700) + packed
 
 
-def test_blocks_tell_the_next_event_and_the_moment():
+def test_blocks_have_the_number_of_the_next_event_and_a_time():
     reply = PACKED_MARK + block(5, (1, b"a"), (2, b"b")) + block(7, (3, b"c"))
     assert list(blocks_of(reply, 5)) == [(7, 1_700, ((1, b"a"), (2, b"b"))), (8, 1_700, ((3, b"c"),))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from disque_py.gateway.metrics.selection import NAME_MAX, Selection
 
 
-def test_patterns_admit_and_exclude_names():
+def test_patterns_include_and_exclude_names():
     selection = Selection(allow=["mail*", "sms"], deny=["*-test"])
     assert selection.choose("a", ["mail", "mail-test", "sms", "push"]) == ["mail", "sms"]
 
@@ -28,7 +28,7 @@ def test_nodes_share_the_places():
     assert selection.choose("a", ["a"]) == ["a"]
 
 
-def test_a_name_that_is_no_label_has_none():
+def test_a_name_that_cannot_be_a_label_has_none():
     selection = Selection()
     names = ["_other", "x" * (NAME_MAX + 1), b"\xff".decode("utf-8", "surrogateescape"), "fine"]
     assert selection.choose("a", names) == ["fine"]

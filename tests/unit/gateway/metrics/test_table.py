@@ -79,10 +79,10 @@ def test_the_samples_for_names_that_clients_choose_are_limited():
     assert len(samples("disque_event_reader_lag_events", **readers)) == 100
 
 
-def test_bytes_that_are_no_text_are_escaped():
+def test_bytes_that_are_not_text_are_escaped():
     assert label_value(b"a\xffb".decode("utf-8", "surrogateescape")) == "a\\xffb"
     assert label_value("käse") == "käse"
 
 
-def test_a_metric_without_fields_takes_nothing_of_info():
+def test_a_metric_without_fields_takes_nothing_from_info():
     assert info_samples(Metric("disque_up", "gauge", "Up."), {"x": 1}) == []

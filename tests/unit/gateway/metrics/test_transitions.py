@@ -42,7 +42,7 @@ def test_each_transition_has_its_counter(tally):
     assert {kind: found[f"disque_jobs_{kind}_total", "mail"] for kind in kinds} == dict.fromkeys(kinds, 1)
 
 
-def test_an_end_that_several_holders_tell_counts_once(tally):
+def test_an_end_that_several_holders_report_counts_once(tally):
     """Each copy of a job expires, but they are one job."""
     tally.count(5, [change(events.EXPIRED_EVENT)] * 3, 0)
     tally.count(5, [change(events.ACKED)], 0)
@@ -84,12 +84,12 @@ def test_a_state_of_unknown_begin_has_no_duration(tally):
     assert ("disque_queue_run_seconds_count", "mail") not in samples_of(tally)
 
 
-def test_a_bound_belongs_to_its_bucket(tally):
+def test_a_value_equal_to_a_bound_belongs_to_its_bucket(tally):
     tally.count(1_100, [change(events.DELIVERED, left=events.PENDING, since_ms=1_000)], 0)
     assert samples_of(tally)["disque_queue_wait_seconds_bucket", "mail", "0.1"] == 1
 
 
-def test_queues_beyond_the_limit_are_one(tally):
+def test_queues_beyond_the_limit_are_counted_as_one(tally):
     for queue in (b"a", b"b", b"c", b"d", b"\xff"):
         tally.count(5, [(events.ADDED, b"D-1", 10**18, queue, 4)], 0)
     found = samples_of(tally)
@@ -97,7 +97,7 @@ def test_queues_beyond_the_limit_are_one(tally):
     assert ("disque_jobs_added_total", "c") not in found
 
 
-def test_a_queue_that_is_gone_gives_its_place_free(tally):
+def test_a_queue_that_is_gone_frees_its_place(tally):
     tally.count(5, [(events.ADDED, b"D-1", 10**18, b"a", 4)], 0.0)
     samples_of(tally, transitions.IDLE_S + 1)
     for queue in (b"b", b"c"):

@@ -36,7 +36,7 @@ def test_every_node_is_in_the_answer(made):
 
 @pytest.mark.parametrize("answer", [b"*1\r\n$1\r\nx\r\n", b":7\r\n", b"$-1\r\n"])
 @pytest.mark.parametrize("command", ["HELLO", "INFO", "CLUSTER", "QSCAN", "QSTAT"])
-def test_a_server_of_another_kind_spoils_nothing(made, command, answer):
+def test_a_server_of_another_kind_does_not_disturb_the_scrape(made, command, answer):
     """The list of nodes may have a wrong port."""
     seen = made({}, {command: answer}).scrape(2)
     assert len(seen) == 2
@@ -70,7 +70,7 @@ def test_a_node_that_answers_again_is_up_again(made):
     assert watchers.scrape(2)[0].look is not None
 
 
-def test_scrapes_at_the_same_time_share_a_look(made, scripted):
+def test_simultaneous_scrapes_share_one_round_of_questions(made, scripted):
     event = threading.Event()
     asked = []
     watchers = made({"INFO": lambda words: asked.append(words) or stalled(event)(words)}, timeout=9)
@@ -108,7 +108,7 @@ def test_discovery_is_a_choice(made):
     assert len(watchers.scrape(2)) == 1
 
 
-def test_nodes_stay_when_none_answers(made):
+def test_known_nodes_are_kept_when_no_node_answers(made):
     """Alerts need the samples of nodes that are down."""
     answers = iter([reply(INFO), b"-LOADING wait\r\n", b"-LOADING wait\r\n"])
     members = ((NODE_ID, 7711), ("b" * 40, 1))

@@ -56,7 +56,7 @@ def test_a_scrape_waits_no_longer_than_prometheus(made, served):
 
 
 @pytest.mark.parametrize("word", ["soon", "-1", "nan"])
-def test_a_time_limit_that_is_none_is_ignored(made, served, word):
+def test_an_invalid_time_limit_is_ignored(made, served, word):
     assert get(served(made()) + "/metrics", X_Prometheus_Scrape_Timeout_Seconds=word)[0] == 200
 
 
@@ -65,15 +65,15 @@ def test_the_program_is_ready_while_a_node_answers(made, down, served):
     assert get(served(down) + "/readyz")[0] == 503
 
 
-def test_the_program_lives_without_nodes(down, served):
+def test_the_program_is_alive_without_nodes(down, served):
     assert get(served(down) + "/livez")[::2] == (200, "ok\n")
 
 
-def test_other_paths_are_told_what_there_is(down, served):
+def test_a_request_for_an_unknown_path_gets_the_list_of_paths(down, served):
     assert get(served(down) + "/")[::2] == (404, "there are /metrics, /livez and /readyz\n")
 
 
-def test_a_client_that_hangs_up_is_no_news(down, served, capsys):
+def test_a_client_that_hangs_up_is_not_logged(down, served, capsys):
     address = served(down)
     host, port = address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as client:

@@ -43,5 +43,5 @@ def test_a_log_shows_no_password():
     assert masked(split_urls("disque://u:secret@h1;disque://h2")) == "disque://u:**@h1;disque://h2"
 
 
-def test_disques_is_tls():
+def test_the_scheme_disques_means_tls():
     assert read_options(["disques://h1"]).settings["tls"]

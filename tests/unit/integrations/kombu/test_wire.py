@@ -74,7 +74,7 @@ def test_a_message_comes_back_with_its_tag_and_whether_it_is_redelivered():
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"plain", b"[1]", b'{"properties": 1}'])
-def test_a_body_that_is_no_message_becomes_raw_bytes(body):
+def test_a_body_without_a_valid_message_becomes_raw_bytes(body):
     found = wire.message_of(Job("q", "D-1", body), "tag")
     assert (found["content-type"], found["properties"]["body_encoding"]) == ("application/data", "base64")
     assert not found["redelivered"]
@@ -87,11 +87,11 @@ def test_the_entry_point_is_a_serializer_of_kombus_json():
 
 
 @pytest.mark.parametrize("name", ["__type__", "\\u005f_type__"])
-def test_types_of_kombu_are_read_however_their_key_is_written(name):
+def test_types_of_kombu_are_read_in_both_spellings_of_their_key(name):
     text = f'{{"a": {{"{name}": "decimal", "__value__": "1.5"}}}}'
     assert wire.load(text) == wire.load(text.encode()) == {"a": Decimal("1.5")}
 
 
-def test_values_of_kombu_s_types_come_back():
+def test_values_of_kombus_types_survive_the_round_trip():
     value = {"at": datetime.fromtimestamp(NOW, UTC), "cost": Decimal("1.5"), "name": "Zoë"}
     assert wire.load(wire.dump(value)) == value

@@ -36,17 +36,17 @@ def test_an_invalid_span_gives_no_words():
     assert words_of(INVALID_SPAN) == ()
 
 
-def test_a_job_tells_its_creation_context():
+def test_a_job_has_its_creation_context():
     found = context_of(Job("q", "D-1", b"", meta={"traceparent": PARENT, "tracestate": "v=1"}))
     assert (found.trace_id, found.span_id, found.trace_state.to_header(), found.is_remote) == (10, 11, "v=1", True)
 
 
 @pytest.mark.parametrize("meta", [None, {}, {"a": "b"}, {"traceparent": "nonsense"}])
-def test_a_job_may_have_none(meta):
+def test_a_job_may_have_no_creation_context(meta):
     assert context_of(Job("q", "D-1", b"", meta=meta)) is None
 
 
-def test_a_body_is_no_option():
+def test_a_body_is_not_taken_for_an_option():
     """The words before the options may be anything."""
     argv = (b"ADDJOB", b"META", b"traceparent", b"0")
     assert not has_context(argv, 4)

@@ -12,7 +12,7 @@ from disque_py.client import AsyncDisque, Disque
 from disque_py.integrations.otel.instrumentor import DisqueInstrumentor
 
 
-def test_it_traces_all_clients_until_it_is_told_to_end():
+def test_the_instrumentor_traces_all_clients_until_it_is_removed():
     DisqueInstrumentor().instrument(create_spans=False)
     try:
         assert Disque.tracing is AsyncDisque.tracing is not None
@@ -22,7 +22,7 @@ def test_it_traces_all_clients_until_it_is_told_to_end():
     assert Disque.tracing is AsyncDisque.tracing is None
 
 
-def test_the_command_finds_it():
+def test_opentelemetry_instrument_finds_the_instrumentor():
     entries = importlib.metadata.entry_points(group="opentelemetry_instrumentor")
     if "disque" not in entries.names:
         pytest.skip("this installation is older than the entry point")

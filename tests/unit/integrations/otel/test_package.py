@@ -28,7 +28,7 @@ def test_one_client_is_traced():
     assert one.tracing is None
 
 
-def test_all_clients_are_traced_also_those_that_exist():
+def test_all_clients_are_traced_including_existing_ones():
     one, other = Disque(), AsyncDisque()
     telemetry = otel.instrument()
     assert one.tracing is other.tracing is telemetry

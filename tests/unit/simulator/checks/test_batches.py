@@ -144,7 +144,7 @@ def test_a_second_callback_may_come_if_it_was_begun_before_a_node_had_the_first_
 
 
 @pytest.mark.parametrize(("state", "count"), [("made", 1), ("waits", 0), ("given up", 0), ("creator died", 1)])
-def test_a_callback_counts_when_it_can_not_be_taken_back_any_more(story, state, count):
+def test_a_callback_counts_when_it_can_no_longer_be_taken_back(story, state, count):
     """Spec K5: until then its creator waits for copies, and drops it if a node knows another job with its key."""
     world = story.world
     for promise in story.jobs:

@@ -165,7 +165,7 @@ def late_reply(*, is_over):
     found.look_at_nodes(belief.job_id, first, a, nodes(world))
 
 
-def test_a_reply_that_waited_until_its_claim_was_over_is_no_belief():
+def test_a_reply_that_waited_until_its_claim_was_over_proves_no_belief():
     """Spec CL8, EX6: its disk was slow, and the fence makes the worker's writes harmless (seed 4589)."""
     late_reply(is_over=True)
 
@@ -176,7 +176,7 @@ def test_a_claim_that_runs_while_another_node_has_a_later_one_breaks_the_rule():
         late_reply(is_over=False)
 
 
-def test_a_node_that_is_another_process_by_now_believes_nothing():
+def test_a_node_that_has_been_restarted_believes_nothing():
     world, found, job_id, fence = believing()
     world.crash("a")
     world.restart("a")

@@ -136,7 +136,7 @@ def test_a_job_without_a_timer_is_found():
         check_books(scene.world.machines["a"])
 
 
-def test_a_job_can_be_told():
+def test_the_state_of_a_job_can_be_described():
     """The description is for people."""
     scene = Scene()
     promise = scene.add(copies=2)
@@ -145,7 +145,7 @@ def test_a_job_can_be_told():
     assert "holders a b" in tell(scene.world["b"], job)
 
 
-def test_a_life_that_a_wall_clock_ended_is_no_loss():
+def test_a_job_that_expired_by_a_wall_clock_is_not_lost():
     """A node that was down reads its wall clock, which was set ahead meanwhile."""
     scene = Scene()
     promise = scene.add()
@@ -199,7 +199,7 @@ def test_an_ack_on_a_node_that_sleeps_may_have_to_be_heard_again():
         assert promise.is_over == is_over
 
 
-def test_that_a_job_was_gone_may_not_have_got_to_the_disk():
+def test_the_record_of_a_forgotten_job_may_be_missing_on_a_full_disk():
     """On a full disk there is no record of it, and a new process has the job (seed 22163 of disks+kills+leaving)."""
     scene = Scene()
     promise = scene.add()

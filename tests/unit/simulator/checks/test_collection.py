@@ -43,7 +43,7 @@ def test_a_job_is_not_deleted_while_a_node_has_it_alive():
         Scene().delete_on_b()
 
 
-def test_a_mishap_since_excuses_it():
+def test_a_fault_since_then_excuses_the_deletion():
     """Nodes may have lost their knowledge of holders."""
     scene = Scene()
     scene.losses.mishap(scene.world.machines["a"])
@@ -59,7 +59,7 @@ def test_a_job_that_its_creator_may_have_given_up_and_others_named_by_its_key_ex
     assert scene.collections.heard
 
 
-def test_an_ack_that_was_dropped_for_want_of_memory_excuses_it():
+def test_an_ack_that_was_dropped_for_lack_of_memory_is_an_excuse():
     """The ack's list of holders is gone (spec M3; seed 4446)."""
     scene = Scene()
     scene.world["a"].stats.jobs_evicted += 1

@@ -159,7 +159,7 @@ def test_a_hand_over_that_was_read_from_the_journal_is_recorded(world):
 
 
 @pytest.mark.parametrize(("segment", "given"), [(3, 100), (4, 300)])
-def test_a_gone_that_is_carried_on_ends_no_promise(world, segment, given):
+def test_a_repeated_gone_record_ends_no_promise(world, segment, given):
     """The job came back, and its base follows the repeated GONE. A GONE of another base means another job."""
     checker = durability(world)
     base = [JOB, (b"id", b"", b"q", b"", b"", bytes([IS_GIVEN]) + bytes(20))]
@@ -197,7 +197,7 @@ def test_an_ack_that_went_with_its_job_was_recorded_then(world):
     free(world)
 
 
-def test_a_disk_that_fails_by_itself_is_called_that():
+def test_a_disk_that_fails_without_a_fault_is_reported():
     """With everysec, acks go on in memory, which breaks no promise. But here no disk fault was planned."""
     world = World("")
     world.add("a", journal="everysec")
@@ -241,7 +241,7 @@ def test_frames_are_opened_while_something_is_not_safe(world):
     durability(world).check_frame(world["b"].me, data)
 
 
-def test_decisions_in_trouble_are_excused_and_later_ones_are_not(world):
+def test_decisions_while_the_disk_fails_are_excused_and_later_ones_are_not(world):
     """The record of an ack that needed no disk may be written after its reply has left."""
     machine = world.machines["a"]
     journal = machine.journal_storage.journal_service.journal

@@ -50,7 +50,7 @@ def test_while_a_lease_runs_there_is_no_second_delivery(name):
 
 
 @pytest.mark.parametrize("passed_ms", [20, 9_900])
-def test_two_queues_at_once_and_the_end_of_a_lease_are_excused(passed_ms):
+def test_a_second_queue_and_the_end_of_a_lease_are_excused(passed_ms):
     """Messages to other nodes take time."""
     scene = Scene()
     scene.deliver("a")
@@ -154,7 +154,7 @@ def test_a_holder_that_was_flushed_has_heard_when_it_was_named_again(is_named):
         scene.deliver("b")
 
 
-def test_a_stopped_node_and_a_disk_in_trouble_are_not_well():
+def test_a_stopped_node_and_a_failing_disk_are_not_healthy():
     world = joined("a")
     machine = world.add("b", journal="always")
     world.run(1_000)
@@ -213,7 +213,7 @@ def test_a_node_that_comes_back_has_asked_before_it_delivers():
 
 @pytest.mark.parametrize("excuse", ["enqueue", "knower restarted", "link"])
 @pytest.mark.plain
-def test_an_enqueue_a_knower_that_died_and_a_link_excuse_it(excuse):
+def test_an_enqueue_a_restarted_node_and_a_cut_are_excuses(excuse):
     scene = Returned()
     if excuse == "enqueue":
         scene.oracle.freeing(scene.promise)

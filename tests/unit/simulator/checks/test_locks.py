@@ -14,14 +14,14 @@ def book_with_owner():
     return book
 
 
-def test_two_owners_at_a_time_break_the_rule():
+def test_two_owners_of_a_lock_at_the_same_time_break_the_rule():
     """Spec CL8."""
     book = book_with_owner()
     with pytest.raises(RuleBrokenError, match="a lock has one owner"):
         book.acquired("l", "two", 6, 9_000, 9_010, 10_000)
 
 
-def test_an_owner_whose_lease_is_over_or_who_gave_it_up_is_none():
+def test_an_owner_after_its_lease_or_its_release_is_not_an_owner():
     book = book_with_owner()
     book.acquired("l", "two", 6, 10_990, 11_000, 10_000)
     book.releasing("l", "two", 6)

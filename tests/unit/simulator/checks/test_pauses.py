@@ -47,7 +47,7 @@ def test_a_queue_that_is_paused_for_output_delivers_nothing(pauses, world, how, 
     delivered(pauses, world.machines["b"], is_wrong=False)
 
 
-def test_the_next_pause_ends_it(pauses, world):
+def test_the_next_pause_ends_the_promise(pauses, world):
     """It ends when the next PAUSE is sent."""
     machine = pause(pauses, world, "a", "all")
     pauses.asked(machine, ("PAUSE", b"q", "none"))
@@ -65,7 +65,7 @@ def test_while_two_pauses_are_under_way_nothing_is_promised(pauses, world):
 
 
 @pytest.mark.parametrize(("later_ms", "is_wrong"), [(1, False), (0, True), (-1, True)])
-def test_the_word_of_another_node_ends_it_if_it_is_later(pauses, world, later_ms, is_wrong):
+def test_a_later_state_of_another_node_ends_the_promise(pauses, world, later_ms, is_wrong):
     machine = pause(pauses, world, "a", "out", "bcast")
     _, version_ms, node = machine.broker.pauses.versions[b"q"]
     pauses.heard(machine, [(b"q", 0, version_ms + later_ms, node)])
@@ -88,7 +88,7 @@ def test_a_frame_on_its_way_is_excused(pauses, world):
 @pytest.mark.parametrize(("journal", "power", "is_wrong"), [
     ("", False, False), ("always", True, True), ("everysec", False, True), ("everysec", True, False),
 ])  # fmt: skip
-def test_it_outlives_the_process_as_the_journal_does(journal, power, is_wrong):
+def test_the_promise_outlives_the_process_if_the_journal_has_it(journal, power, is_wrong):
     world = joined("ab")
     machine = world.add("c", journal=journal)
     world.run(200)
@@ -100,7 +100,7 @@ def test_it_outlives_the_process_as_the_journal_does(journal, power, is_wrong):
 
 @pytest.mark.parametrize("command", [("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET", "SOFT"),
                                      ("CONFIG", "SET", "appendonly", "no")])  # fmt: skip
-def test_a_node_that_forgets_it_is_excused(pauses, world, command):
+def test_a_node_that_forgets_the_pause_is_excused(pauses, world, command):
     machine = pause(pauses, world, "a", "out")
     pauses.asked(machine, command)
     delivered(pauses, machine, is_wrong=False)

@@ -32,7 +32,7 @@ def holders_of(world, promise):
     return [machine for machine in world.running() if machine.broker.find(promise.id) is not None]
 
 
-def test_a_job_with_too_few_copies_is_told():
+def test_a_job_with_too_few_copies_is_reported():
     world, checker, _, promise = make_world()
     assert checker.missing() == ""
     holders_of(world, promise)[1].die()
@@ -83,7 +83,7 @@ def test_a_copy_that_lives_after_all_others_forgot_it_is_wrong():
 @pytest.mark.parametrize(
     ("kind", "why"), [(DELJOB, "named"), (GOTACK, "old"), (DELJOB, "old"), (GOTACK, ""), (GOTACK, "link broke")]
 )
-def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_repairs(kind, why):
+def test_a_collection_ends_after_answers_of_all_nodes_that_may_have_repaired_copies(kind, why):
     """Spec RC7: a named node must confirm. RC8: all linked nodes must answer, unless another node has asked."""
     world, checker, _, promise = make_world()
     first, second = holders_of(world, promise)
@@ -120,7 +120,7 @@ def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
     world.run(1)
 
 
-def test_a_copy_whose_knowers_are_gone_is_excused():
+def test_a_copy_that_only_dead_nodes_knew_is_excused():
     world, checker, oracle, promise = make_world()
     first, second = holders_of(world, promise)
     checker.copied(second, promise.id)

@@ -34,7 +34,7 @@ def test_an_answered_setting_is_on_disk_and_stays(world):
     check_kept(machine)
 
 
-def test_a_setting_that_a_start_does_not_find_is_told(world):
+def test_a_setting_that_is_missing_after_a_start_is_reported(world):
     machine = perform(world, SettingsChecker(), "a", *SET)
     world.crash("a")
     machine.settings_disk.file.data = b""
@@ -44,7 +44,7 @@ def test_a_setting_that_a_start_does_not_find_is_told(world):
 
 
 @pytest.mark.plain
-def test_an_answer_before_the_file_is_told(world, monkeypatch):
+def test_an_answer_before_the_file_is_written_is_reported(world, monkeypatch):
     """This is a deliberate defect: the node writes its file after the reply, or never."""
 
     def forget(self, items, is_void, done):
@@ -63,7 +63,7 @@ def test_a_reset_node_need_not_keep_settings(world):
 
 
 @pytest.mark.plain
-def test_nodes_with_different_settings_are_told(world, monkeypatch):
+def test_nodes_with_different_settings_are_reported(world, monkeypatch):
     """This is a deliberate defect: a node does not merge the settings of others."""
     assert apart(world) == ""
     monkeypatch.setitem(dispatch.MESSAGES, SETTING, lambda broker, sender, items: None)

@@ -28,7 +28,7 @@ def test_two_jobs_of_a_tick_break_the_rule(book):
         book.seen(TICK, b"two", is_settled=True)
 
 
-def test_a_partition_may_make_two(book):
+def test_a_partition_may_make_two_jobs_of_a_tick(book):
     """Spec SD9."""
     book.seen(TICK, b"one", is_settled=True)
     book.seen(TICK, b"two", is_settled=False)

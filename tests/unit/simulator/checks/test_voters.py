@@ -53,7 +53,7 @@ def test_a_grant_for_another_list_breaks_the_rule(world, epoch):
         checker.hear("b", "d", [granted()])
 
 
-def test_a_voter_that_is_another_process_by_now_is_not_judged(world):
+def test_a_voter_that_has_been_restarted_is_not_judged(world):
     checker = watched(world)
     world.ask("a", "CLUSTER", "VOTERS", "ADD", id_of("d"))
     checker.hear("d", "b", [claim(1)])

@@ -36,7 +36,7 @@ def add(simulation, *options):
     return machine, promise, job_id
 
 
-def test_one_copy_is_no_quorum_and_no_two_zones(simulation):
+def test_one_copy_is_neither_a_quorum_nor_in_two_zones(simulation):
     """Spec ZN3, ZN4."""
     machine, promise, job_id = add(simulation, "REPLICATE", 1)
     assert quorum_at(machine) == 2

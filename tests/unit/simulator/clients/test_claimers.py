@@ -61,7 +61,7 @@ def test_a_worker_that_comes_late_is_fenced_by_a_later_delivery():
     assert worker.oracle.errors == {"FENCED": 1}
 
 
-def test_a_worker_that_hears_that_its_job_is_gone_believes_no_longer_that_it_has_it():
+def test_a_worker_that_learns_that_its_job_is_gone_gives_it_up():
     """Spec EX5: the claim ends with the answer to its WORKING."""
     plan = small_plan(3, weather="fair", duration_ms=1, clients=())
     worker = ClaimWorker(joined("a"), Oracle(), plan, ClientPlan(0, "claim worker"))

@@ -57,7 +57,7 @@ def test_replies_that_wait_for_the_journal_can_be_looked_at():
 
 @pytest.mark.parametrize("journal", ["", "always"])
 @pytest.mark.parametrize("is_prompt", [False, True])
-def test_replies_before_the_node_read_that_the_client_had_hung_up_are_unseen(is_prompt, journal):
+def test_replies_sent_before_the_node_noticed_the_hangup_count_as_unseen(is_prompt, journal):
     """It was stopped meanwhile. Then it gave the client a job before it noticed the end of the connection."""
     world = World("", is_prompt=is_prompt)
     world.add("a", journal=journal)

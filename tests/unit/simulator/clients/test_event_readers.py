@@ -49,7 +49,7 @@ def test_a_reader_follows_the_logs(world):
     assert any(machine.event_logs.current.read for machine in world.machines.values())
 
 
-def test_where_a_log_stands_never_goes_back(world, machine):
+def test_the_position_of_a_log_never_goes_back(world, machine):
     reply = ask(world, "a", "EVENTS", "INFO")
     check_info(machine, reply)
     with pytest.raises(RuleBrokenError, match="events stay"):

@@ -88,7 +88,7 @@ def test_other_jobs_or_none_while_some_are_leased_break_a_rule(world, fetcher, b
 
 
 @pytest.mark.parametrize(("disk_level", "is_refused"), [(0, True), (2, False)])
-def test_answers_in_disk_trouble_may_be_unknown_to_the_next_process(world, machine, fetcher, disk_level, is_refused):
+def test_answers_on_a_failing_disk_may_be_unknown_to_the_next_process(world, machine, fetcher, disk_level, is_refused):
     """During a disk fault work goes on in memory (spec P5). The same delivery may come again, with other jobs."""
     machine.keep_journal("always")
     batch = Batch(machine, b"t", 2_000)
@@ -175,13 +175,13 @@ def test_the_best_come_first(world, machine, fetcher):
         check_order(machine, entries[::-1])
 
 
-def test_at_most_once_jobs_are_passed_by(world, machine, fetcher):
+def test_at_most_once_jobs_are_skipped(world, machine, fetcher):
     promise = add(world, fetcher.oracle, retry_s=0)
     with pytest.raises(RuleBrokenError, match="pass at-most-once"):
         fetcher._check_entry([b"q0", promise.id, promise.body(), b"meta", []], promise, Batch(machine, b"t", 0))
 
 
-def test_an_unheard_answer_is_asked_for_again(fetcher, batch):
+def test_an_answer_that_was_not_received_is_requested_again(fetcher, batch):
     """The second answer under a token may bring other jobs than the first, after a reset (seed 9881)."""
     asked = []
     for is_unheard in [True] * 30 + [False] * 30:

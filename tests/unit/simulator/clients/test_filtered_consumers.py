@@ -23,13 +23,13 @@ def consumer():
     return consumer
 
 
-def test_it_gets_jobs_with_the_pairs_it_asks_for(consumer):
+def test_a_filtered_consumer_gets_jobs_with_the_pairs_it_asks_for(consumer):
     consumer.begin()
     consumer.world.run(30_000)
     assert consumer.oracle.delivered >= len(META)
 
 
 @pytest.mark.plain
-def test_a_job_that_it_did_not_ask_for_breaks_a_rule(consumer):
+def test_a_job_that_does_not_match_the_filter_breaks_a_rule(consumer):
     with pytest.raises(RuleBrokenError, match="a filter is kept"):
         consumer._got_filtered([[b"q0", b"id", b"x", b"meta", []]], (None, {b"tail": b"N14228"}))

@@ -80,7 +80,7 @@ def test_a_reply_without_a_request_breaks_a_rule(world, plan):
         line.send([words("PING")])
 
 
-def test_a_client_that_is_told_to_end_acts_no_more(world, plan):
+def test_a_simulated_client_stops_when_it_is_told_to(world, plan):
     """Connections stay until the end."""
     oracle = Oracle()
     producer = actor("producer", world, plan, oracle)
@@ -93,7 +93,7 @@ def test_a_client_that_is_told_to_end_acts_no_more(world, plan):
     assert len(oracle.promises) == count
 
 
-def test_an_unread_reply_is_no_delivery(world, plan):
+def test_an_unread_reply_is_not_a_delivery(world, plan):
     """The node believes in a delivery, but no client got the job. An at-most-once job may be lost or come again."""
     oracle = Oracle()
     consumer = actor("consumer", world, plan, oracle)
@@ -106,7 +106,7 @@ def test_an_unread_reply_is_no_delivery(world, plan):
     assert oracle.delivered == line.outstanding == 0
 
 
-def test_clients_may_live_apart(world, plan):
+def test_producers_and_consumers_may_use_different_nodes(world, plan):
     """Producers use every other node, consumers the nodes between. A single node serves all."""
     apart = replace(plan, is_apart=True)
     actors = {kind: actor(kind, world, apart, Oracle()) for kind in ("producer", "consumer")}

@@ -45,7 +45,7 @@ def test_a_cure_ends_what_an_affliction_began(kind):
 
 
 @pytest.mark.parametrize("began_slow", [True, False])
-def test_work_that_began_on_a_slow_disk_is_trouble_until_it_is_done(began_slow):
+def test_work_that_began_on_a_slow_disk_counts_as_a_fault_until_it_is_done(began_slow):
     """docs/simulator.md: a fault excuses decisions during the fault, and its last work belongs to it."""
     asked: list[Any] = []
     world, folder, health = cast(Any, SimpleNamespace(now_ms=500)), cast(Any, SimpleNamespace()), Health()

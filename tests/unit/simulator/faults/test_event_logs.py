@@ -39,7 +39,7 @@ def test_events_are_switched_off_and_on(weather, event_logs):
     assert event_logs.current is not first
 
 
-def test_limits_come_and_go(weather, event_logs):
+def test_limits_are_set_and_lifted(weather, event_logs):
     _, end = weather.kinds["events-limit"](Fault(0, 0, "events-limit", 100, (0, 1, 0, 0)))
     assert event_logs.service.log.bytes_max == 60_000
     end()
@@ -47,7 +47,7 @@ def test_limits_come_and_go(weather, event_logs):
 
 
 @pytest.mark.parametrize("trouble", range(len(TROUBLES)))
-def test_a_disk_in_trouble_stops_no_node(weather, event_logs, trouble):
+def test_a_failing_disk_stops_no_node(weather, event_logs, trouble):
     """ADDJOB gets its reply in time. After the fault there is a log again, within the time that a log may take."""
     _, end = weather.kinds["events-disk"](Fault(0, 0, "events-disk", 100, (0, trouble, 2, 0)))
     for _ in range(6):

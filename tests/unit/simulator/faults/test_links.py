@@ -8,7 +8,7 @@ from simulated import ask, strike, weathered
 
 
 @pytest.mark.parametrize(("kind", "cut"), [("halves", 6), ("bridge", 4), ("alone", 12), ("ring", 4), ("one-way", 1)])
-def test_shapes_of_cuts(kind, cut):
+def test_cuts_have_the_shapes_that_their_names_say(kind, cut):
     """The test counts the cut directions among four nodes."""
     weather = weathered()
     strike(weather, kind, picks=(4, 8, 12, 0))

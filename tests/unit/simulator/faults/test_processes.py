@@ -27,7 +27,7 @@ def test_an_upgrade_changes_the_version_a_node_speaks():
 
 
 @pytest.mark.parametrize("trouble", range(5))
-def test_a_disk_in_trouble_costs_no_promise(trouble):
+def test_a_failing_disk_breaks_no_promise(trouble):
     """The disk is slow, stuck, full, or failing. Promised jobs still exist after the next crash."""
     weather = weathered("a")
     world = weather.world
@@ -42,7 +42,7 @@ def test_a_disk_in_trouble_costs_no_promise(trouble):
         assert isinstance(reply, Exception) or world["a"].find(reply)
 
 
-def test_a_node_may_refuse_to_start_on_a_failing_disk_and_comes_up_when_it_is_well():
+def test_a_node_may_refuse_to_start_on_a_failing_disk_and_starts_when_it_works_again():
     """Its supervisor tries again. Damage would not be excused."""
     weather = weathered("a")
     world = weather.world

@@ -52,7 +52,7 @@ def test_an_operator_says_meet_once_for_each_pair_of_nodes_that_was_torn_apart()
     assert world.is_meshed()
 
 
-def test_ids_that_no_node_has_any_more_are_found():
+def test_ids_that_no_node_has_are_found():
     """A node that was reset and died before an operator could tell the others."""
     weather = weathered("ab")
     weather.targets.called = {b"a former id": None, weather.world.machines["a"].node_id: None}

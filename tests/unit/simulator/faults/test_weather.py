@@ -29,7 +29,7 @@ def test_a_fault_strikes_and_is_over(kind):
     assert len(world.running()) >= 3
 
 
-def test_a_fault_that_can_not_be_done_is_left_out():
+def test_a_fault_that_cannot_be_done_is_left_out():
     """For example, a single node can't leave its cluster."""
     weather = weathered("a")
     for kind in ("leave", "reset", "forget", "halves", "one-way", "ring"):
@@ -51,7 +51,7 @@ def test_faults_happen_at_their_moments_and_end_after_their_spans():
     assert len(weather.targets.up()) == 2
 
 
-def test_when_all_is_over_nothing_strikes_any_more():
+def test_when_all_faults_are_over_no_new_one_begins():
     """The liveness phase has begun."""
     weather = weathered("ab")
     weather.end()

@@ -11,7 +11,7 @@ from disque_py.simulator.world.world import World
 from simulated import ask
 
 
-def test_the_new_version_says_one_thing_more_of_each_job():
+def test_the_new_version_sends_one_more_field_of_each_job():
     """Items with positions get another one. Heartbeats, bare ids and lists of ids stay the same."""
     data = frame(NEW, [encode_run(QUEUED, [(b"id", 1, 2)]), encode_run(GOTJOB, [b"id"]), encode_run(PING, [[{}, []]])])
     [runs] = Decoder(versions=(NEW, NEW)).feed(renewed(data))

@@ -46,7 +46,7 @@ def append(number: int) -> Callable[[Folder], int]:
     return work
 
 
-def test_work_is_heard_of_when_its_time_is_over():
+def test_work_is_reported_when_its_time_is_over():
     clock, disk = sim_disk(delays_ms=[(5, 5), (0, 0), (0, 0)])
     heard: list[Any] = []
     disk.start(WRITING, lambda folder: folder.create("a", b"x"), heard.append)

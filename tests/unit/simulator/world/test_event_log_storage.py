@@ -153,7 +153,7 @@ def test_a_log_goes_on_over_no_hole(world, event_logs):
 
 
 @pytest.mark.parametrize(("is_stuck", "power"), [(True, False), (False, True), (False, False)])
-def test_that_a_log_was_closed_may_not_have_got_to_a_disk_in_trouble(world, event_logs, is_stuck, power):
+def test_the_mark_of_a_closed_log_may_be_missing_on_a_failing_disk(world, event_logs, is_stuck, power):
     """The removal of a file needs no room, but a disk that works."""
     event_logs.current.has_hole = event_logs.had_trouble = True
     event_logs.health.fall_ill()
@@ -165,7 +165,7 @@ def test_that_a_log_was_closed_may_not_have_got_to_a_disk_in_trouble(world, even
     assert event_logs.current.has_hole == (not is_stuck and not power)
 
 
-def test_the_excuse_of_a_trouble_ends_when_a_log_is_written_again(world, event_logs):
+def test_a_disk_problem_excuses_nothing_after_the_log_is_written_again(world, event_logs):
     event_logs.had_trouble = True
     event_logs.health.fall_ill()
     ask(world, "a", "PING")

@@ -364,7 +364,7 @@ def test_mapped_data_is_read_at_once_and_durable_when_its_part_is_synced():
     assert {files["a"][:12] for files in after_power_cuts(folder)} == {b"head+one+two", b"head+one\0\0\0\0"}
 
 
-def test_preparing_takes_room_and_putting_takes_none():
+def test_preparing_bytes_takes_room_and_filling_them_takes_none():
     folder = folder_with(a=b"head")
     window = folder.map("a", 4096)
     assert window is not None

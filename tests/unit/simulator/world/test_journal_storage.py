@@ -99,7 +99,7 @@ def test_a_job_that_went_and_came_again_is_recorded_anew(world):
     assert recorded[job_id][1] >= first_ms + 1_000
 
 
-def test_a_disk_in_trouble_excuses_what_was_recorded_then_and_nothing_later():
+def test_a_failing_disk_excuses_only_records_of_that_time():
     world = World("")
     journal_storage = world.add("a", journal="everysec").journal_storage
     journal_storage.had_failure = True

@@ -40,7 +40,7 @@ def test_an_older_text_of_the_nodes_file_never_replaces_a_newer_one():
     assert machine.nodes_file == "new"
 
 
-def test_a_fuse_lets_a_node_die_between_two_things_it_does():
+def test_a_fuse_kills_a_node_between_two_of_its_steps():
     """The first reply leaves, the second does not."""
     world = joined("a")
     one, other = asker(world, "a"), asker(world, "a")
@@ -54,7 +54,7 @@ def test_a_fuse_lets_a_node_die_between_two_things_it_does():
     assert not world.machines["a"].is_up
 
 
-def test_a_stopped_node_does_later_what_came_meanwhile():
+def test_a_stopped_node_handles_its_input_later():
     """SIGSTOP: the kernel keeps what was sent."""
     world = joined("ab")
     connection = asker(world, "a")

@@ -36,7 +36,7 @@ def test_a_cut_is_seen_by_both_ends_and_heals():
     world.until(world.is_meshed)
 
 
-def test_a_silent_cut_is_not_seen_until_a_node_asks_in_vain():
+def test_a_silent_cut_is_not_noticed_until_a_question_stays_unanswered():
     """TCP keeps the frames. The node is suspected after the node timeout, and well again when the cut heals."""
     world = joined("ab", cluster_node_timeout=1_000)
     world.cut("a", "b", silently=True)
@@ -60,7 +60,7 @@ def test_a_cut_made_twice_has_to_be_mended_twice():
     world.until(world.is_meshed)
 
 
-def test_a_machine_without_power_says_nothing_to_anybody():
+def test_a_machine_without_power_sends_nothing():
     """The others' links stay until heartbeats get no answer, or until the machine is back and doesn't know them."""
     world = joined("ab")
     world.machines["a"].die(power=True)

@@ -151,7 +151,7 @@ def test_errors_are_one_sentence_and_status_1(path, tmp_path, capsys):
     assert capsys.readouterr().err.startswith("disque-query: [Errno 2]")
 
 
-def test_characters_that_the_locale_can_not_show_are_escaped(path):
+def test_characters_that_the_locale_cannot_show_are_escaped(path):
     program = "import sys; from disque_py.spark.query.command import main; main()"
     result = subprocess.run(
         [sys.executable, "-c", program, path, "depth"],

@@ -47,7 +47,7 @@ def test_a_page_is_whole_and_loads_nothing():
     assert "http" not in html
 
 
-def test_no_rows_give_the_word_nothing():
+def test_a_result_without_rows_is_shown_as_nothing():
     empty = Answer(["queue", "n"], [])
     assert table(empty) == lines(empty) == bars(empty, ["queue"], "n") == "<p>nothing</p>"
 

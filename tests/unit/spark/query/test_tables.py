@@ -54,6 +54,6 @@ def test_an_index_without_rows_has_its_columns(tmp_path):
         assert db.execute("SELECT job_id, meta FROM history").fetchall() == []
 
 
-def test_no_index_is_one_sentence(tmp_path):
+def test_the_error_for_a_missing_index_is_one_sentence(tmp_path):
     with pytest.raises(TableError, match="has no table history; check the path, or run the index pipeline"):
         open_index(str(tmp_path))
