@@ -137,6 +137,13 @@ SECTIONS: Final = (
                 "Make the directory writable, or change `pidfile`.",
             ),
             Message(
+                "acl-file-missing",
+                WARNING,
+                "there is no ACL file {path} yet: the only user is default, which may do everything",
+                "The node starts with `aclfile` for the first time, or the path is wrong.",
+                "Correct `aclfile`, or add users with ACL SETUSER, which makes the file.",
+            ),
+            Message(
                 "start-failed",
                 WARNING,
                 "can't start: {reason}",

@@ -84,11 +84,6 @@ def replace_all(broker: Broker, users: dict[bytes, User]) -> None:
 # -- at the start -----------------------------------------------------------------------------------
 
 
-def load(broker: Broker, text: bytes) -> None:
-    """Take the users of the ACL file. ValueError with all mistakes in it; then nothing changes."""
-    replace_all(broker, read_lines(text, broker.users.catalog))
-
-
 def join(broker: Broker) -> None:
     """Obey the users of the cluster, if acl-cluster says so."""
     if broker.settings.acl_cluster:

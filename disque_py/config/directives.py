@@ -124,7 +124,7 @@ _NETWORK: Final = Section(
         ),
         Directive(
             "timeout",
-            Integer(0, 10**9),
+            Integer(0, 10**9, "seconds"),
             0,
             "Close clients that were silent for this many seconds; 0: never. Clients blocked in ADDJOB or GETJOB are"
             " not closed.",
@@ -244,7 +244,7 @@ _PROCESS: Final = Section(
         ),
         Directive(
             "watchdog-period",
-            Integer(0, 10**7),
+            Integer(0, 10**7, "milliseconds"),
             0,
             "CONFIG SET only: log the program's stack when its loop stalls for more than this many milliseconds (at"
             " least 200); 0: off.",
@@ -259,7 +259,7 @@ _CLIENTS: Final = Section(
     (
         Directive(
             "maxclients",
-            Integer(1, 10**7),
+            Integer(1, 10**7, "clients"),
             10_000,
             "The most clients that may be connected. It is lowered at start if the limit of open files, minus 32, is"
             " lower.",
@@ -315,7 +315,7 @@ _CLIENTS: Final = Section(
         ),
         Directive(
             "job-meta-max-pairs",
-            Integer(0, META_PAIRS_MAX),
+            Integer(0, META_PAIRS_MAX, "pairs"),
             4,
             "Pairs of metadata (META) that ADDJOB accepts per job; their names and values may have 65536 bytes"
             " together.",
@@ -389,14 +389,14 @@ _CLUSTER: Final = Section(
         ),
         Directive(
             "cluster-node-timeout",
-            Integer(1, 10**9),
+            Integer(1, 10**9, "milliseconds"),
             15_000,
             "Milliseconds without an answer after which a node is suspected to have failed.",
             is_live=True,
         ),
         Directive(
             "claim-drift-max",
-            Integer(0, 50),
+            Integer(0, 50, "percent"),
             1,
             "Percent by which the clock of one node may run faster than that of another. A claim ends earlier by this"
             " much for its holder than for the voters.",
@@ -455,14 +455,14 @@ _CLUSTER: Final = Section(
         ),
         Directive(
             "replicate-default",
-            Integer(0, 65_535),
+            Integer(0, 65_535, "copies"),
             0,
             "Copies of a job added without REPLICATE; 0: the number of linked nodes, this one included, at most 3.",
             is_live=True,
         ),
         Directive(
             "repair-after",
-            Integer(0, 10**6),
+            Integer(0, 10**6, "seconds"),
             600,
             "Seconds after which the copies of a failed node are replaced. Those of a forgotten node are replaced at"
             " once. 0: lost copies are never replaced.",
@@ -470,7 +470,7 @@ _CLUSTER: Final = Section(
         ),
         Directive(
             "repair-rate",
-            Integer(1, 10**6),
+            Integer(1, 10**6, "copies per second"),
             1_000,
             "The most lost copies that this node replaces per second.",
             is_live=True,
@@ -483,15 +483,17 @@ _OBSERVING: Final = Section(
     (
         Directive(
             "slowlog-log-slower-than",
-            Integer(-1 << 63),
+            Integer(-1 << 63, unit="microseconds"),
             10_000,
             "SLOWLOG records commands that take more microseconds than this; 0: all, negative: none.",
             is_live=True,
         ),
-        Directive("slowlog-max-len", Integer(0, 10**7), 128, "The most commands that SLOWLOG keeps.", is_live=True),
+        Directive(
+            "slowlog-max-len", Integer(0, 10**7, "commands"), 128, "The most commands that SLOWLOG keeps.", is_live=True
+        ),
         Directive(
             "latency-monitor-threshold",
-            Integer(0),
+            Integer(0, unit="milliseconds"),
             0,
             "LATENCY records events that take at least this many milliseconds; 0: off.",
             is_live=True,
@@ -534,7 +536,7 @@ _JOURNAL: Final = Section(
         ),
         Directive(
             "auto-aof-rewrite-percentage",
-            Integer(0),
+            Integer(0, unit="percent"),
             100,
             "Rewrite the journal to free space when it has grown by this many percent since the last time; 0: only on"
             " demand.",
@@ -564,7 +566,7 @@ _JOURNAL: Final = Section(
         ),
         Directive(
             "loading-wait",
-            Integer(0, 3_600),
+            Integer(0, 3_600, "seconds"),
             2,
             "Seconds after a start during which requests wait until the journal is read. After that they are refused"
             " with -LOADING.",
@@ -610,7 +612,7 @@ _EVENTS: Final = Section(
         ),
         Directive(
             "events-max-age",
-            Integer(0, 100 * 366 * 86_400),
+            Integer(0, 100 * 366 * 86_400, "seconds"),
             7 * 86_400,
             "Age in seconds at which events are removed; 0: no limit.",
             is_live=True,

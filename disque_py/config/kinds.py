@@ -3,7 +3,7 @@
 `parse` takes the words after the directive's name and returns the value, or raises ValueError with the reason. `merge`
 combines the value with a further line of the same directive. Usually the later line wins. `text` is the value as CONFIG
 GET shows it. `lines` is the value in a config file, one list of words per line. Parsing these lines gives the value
-back.
+back. `accepted` describes the values that `parse` accepts, for the error of CONFIG SET (spec R8).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from disque_py.config.memory_units import BYTES_MAX, memory_text, parse_memory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+AMOUNT: Final = "an amount of memory, in bytes or with a unit (k, kb, m, mb, g, gb)"
 WRONG_COUNT: Final = "Bad directive or wrong number of arguments"
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
@@ -53,6 +54,11 @@ class Kind:
 
     takes_many_words = False
 
+    @property
+    def accepted(self) -> str:
+        """Describe the accepted values, as the object of "give"."""
+        raise NotImplementedError
+
     def parse(self, words: Sequence[str]) -> Any:
         """Return the value of a line. Raise ValueError with the reason if the words are wrong."""
         if len(words) != 1:
@@ -79,6 +85,11 @@ class Kind:
 class Flag(Kind):
     """yes or no."""
 
+    @property
+    def accepted(self) -> str:
+        """Name both words."""
+        return "yes or no"
+
     def parse_word(self, word: str) -> bool:
         """Return True for yes."""
         if word.lower() not in ("yes", "no"):
@@ -96,6 +107,11 @@ class RefusedFlag(Flag):
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
+    @property
+    def accepted(self) -> str:
+        """Name the only word."""
+        return "no"
+
     def parse_word(self, word: str) -> bool:
         """Return False. RefusedError for yes."""
         if super().parse_word(word):
@@ -104,12 +120,28 @@ class RefusedFlag(Flag):
 
 
 class Integer(Kind):
-    """An integer within a range. With `is_clamped`, a value outside the range becomes the nearest bound."""
+    """An integer within a range. With `is_clamped`, a value outside the range becomes the nearest bound.
 
-    def __init__(self, low: int, high: int = BYTES_MAX, *, is_clamped: bool = False) -> None:
+    `unit` is for people: the things that are counted, or the unit of time. It may be empty.
+    """
+
+    def __init__(self, low: int, high: int = BYTES_MAX, unit: str = "", *, is_clamped: bool = False) -> None:
         self.low = low
         self.high = high
+        self.unit = unit
         self.is_clamped = is_clamped
+
+    @property
+    def accepted(self) -> str:
+        """Name the range and the unit."""
+        if self.is_clamped:
+            return f"an integer, not negative; it becomes at least {self.low} and at most {self.high}"
+        bounds = ""
+        if self.high != BYTES_MAX:
+            bounds = f" from {self.low} to {self.high}"
+        elif self.low >= 0:
+            bounds = f" of at least {self.low}"
+        return f"an integer{bounds}" + (f" ({self.unit})" if self.unit else "")
 
     def parse_word(self, word: str) -> int:
         """Return the number."""
@@ -130,7 +162,12 @@ class KeepAlive(Integer):
     YES_SECONDS: Final = 300  # Redis's default. The original took one second, which sends far too many probes.
 
     def __init__(self) -> None:
-        super().__init__(0, 32_767)  # Linux refuses larger idle times.
+        super().__init__(0, 32_767, "seconds")  # Linux refuses larger idle times.
+
+    @property
+    def accepted(self) -> str:
+        """Name the words, the range and the unit."""
+        return f"yes, no, or {super().accepted}"
 
     def parse_word(self, word: str) -> int:
         """Return the seconds of silence before the first probe. 0 means no probes."""
@@ -145,6 +182,14 @@ class Memory(Kind):
     def __init__(self, low: int = 0, high: int = BYTES_MAX) -> None:
         self.low = low
         self.high = high
+
+    @property
+    def accepted(self) -> str:
+        """Name the units and the range."""
+        bounds = [f"at least {memory_text(self.low)}"] if self.low else []
+        if self.high != BYTES_MAX:
+            bounds.append(f"at most {memory_text(self.high)}")
+        return f"{AMOUNT}, {' and '.join(bounds)}" if bounds else AMOUNT
 
     def parse_word(self, word: str) -> int:
         """Return the bytes."""
@@ -161,6 +206,11 @@ class Memory(Kind):
 
 class Octal(Kind):
     """File permissions."""
+
+    @property
+    def accepted(self) -> str:
+        """Name the range."""
+        return "an octal number from 0 to 777"
 
     def parse_word(self, word: str) -> int:
         """Return the mode bits, 0 to 0o777."""
@@ -179,6 +229,11 @@ class Choice(Kind):
     def __init__(self, *words: str) -> None:
         self.words = words
 
+    @property
+    def accepted(self) -> str:
+        """List the words."""
+        return f"one of: {', '.join(self.words)}"
+
     def parse_word(self, word: str) -> str:
         """Return the word as the table writes it."""
         for known in self.words:
@@ -193,6 +248,11 @@ class Text(Kind):
     def __init__(self, bytes_max: int = 4096, *, may_be_empty: bool = True) -> None:
         self.bytes_max = bytes_max
         self.may_be_empty = may_be_empty
+
+    @property
+    def accepted(self) -> str:
+        """Name the limit."""
+        return f"a text of {'up to' if self.may_be_empty else '1 to'} {self.bytes_max} bytes, without a NUL byte"
 
     def parse_word(self, word: str) -> str:
         """Return the text."""
@@ -211,6 +271,11 @@ class PlaceName(Text):
     def __init__(self) -> None:
         super().__init__(64)
 
+    @property
+    def accepted(self) -> str:
+        """Name the limit."""
+        return f"a printable text of up to {self.bytes_max} bytes"
+
     def parse_word(self, word: str) -> str:
         """Return the name."""
         if not word.isprintable():
@@ -224,6 +289,11 @@ class FileName(Text):
     def __init__(self) -> None:
         super().__init__(255, may_be_empty=False)
 
+    @property
+    def accepted(self) -> str:
+        """Name the limit."""
+        return f"a file name of 1 to {self.bytes_max} bytes, without a slash"
+
     def parse_word(self, word: str) -> str:
         """Return the name."""
         if "/" in word:
@@ -235,6 +305,11 @@ class Addresses(Kind):
     """One to sixteen addresses to listen on. An empty value means all."""
 
     takes_many_words = True
+
+    @property
+    def accepted(self) -> str:
+        """Name the number."""
+        return "1 to 16 addresses"
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
         """Return the addresses, in order."""
@@ -255,6 +330,11 @@ class Seeds(Kind):
     """Nodes to meet: host:port, host:port@busport, [v6]:port. One empty word means none."""
 
     takes_many_words = True
+
+    @property
+    def accepted(self) -> str:
+        """Name the form."""
+        return "host:port or host:port@busport, any number of them"
 
     def parse(self, words: Sequence[str]) -> tuple[Seed, ...]:
         """Return the seeds, in order."""
@@ -294,6 +374,12 @@ class OutputLimitGroups(Kind):
 
     takes_many_words = True
 
+    @property
+    def accepted(self) -> str:
+        """Name the form and the classes."""
+        classes = " or ".join(OutputLimits._fields)
+        return f"<class> <hard> <soft> <soft seconds>, with the class {classes}; hard and soft are {AMOUNT}"
+
     def parse(self, words: Sequence[str]) -> dict[str, OutputLimit]:
         """Return the named classes with their limits."""
         if not words or len(words) % 4:
@@ -329,6 +415,11 @@ class Renames(Kind):
     """`<command> <new name>`, any number of lines. An empty new name removes the command."""
 
     takes_many_words = True
+
+    @property
+    def accepted(self) -> str:
+        """Name the form."""
+        return "<command> <new name>"
 
     def parse(self, words: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Return one pair, the old name in lower case."""

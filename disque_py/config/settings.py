@@ -186,7 +186,8 @@ class Settings:
             raise DirectiveError(f"ERR {refused}") from None
         except ValueError:
             shown = HIDDEN if directive.is_secret else typed
-            raise DirectiveError(f"ERR Invalid argument '{shown}' for CONFIG SET '{name}'") from None
+            advice = f"Give {directive.kind.accepted}"
+            raise DirectiveError(f"ERR Invalid argument '{shown}' for CONFIG SET '{name}'. {advice}") from None
 
     def _put(self, directive: Directive, words: Sequence[str]) -> Any:
         old = getattr(self, directive.attribute)

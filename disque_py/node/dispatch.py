@@ -224,11 +224,15 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
             entry = _entry(command)
             for key in {name.lower(): None, name.upper(): None, name: None}:
                 broker.commands[key.encode()] = entry
-    catalog = Catalog({unit.name: unit.categories for each in COMMANDS for unit in each.access.units})
-    broker.users.install(catalog, is_audited=bool(broker.settings.audit_log))
+    broker.users.install(catalog(), is_audited=bool(broker.settings.audit_log))
     firing.install(broker, addjob)
     broker.queue_settings.watch_queues(partial(capping.settings_changed, broker))
     keeping.install(broker)
+
+
+def catalog() -> Catalog:
+    """Return the units that rules of users can name."""
+    return Catalog({unit.name: unit.categories for each in COMMANDS for unit in each.access.units})
 
 
 def _entry(command: Command) -> CommandEntry:

@@ -1,7 +1,8 @@
 """Listeners: the sockets that clients connect to. TCP on each address of `bind`, TLS, a unix socket.
 
 They open in two steps, because a node whose port is taken must not change anything. `bind` takes all addresses or
-raises StartError. `serve` lets clients in, when all other parts are ready.
+raises StartError. `serve` lets clients in, when all other parts are ready. `--test-config` takes nothing, and asks with
+`look_at_port`, `look_at_socket` and `look_at_bus` whether `bind` and the bus could take their addresses.
 
 Keep-alive is a property of the listening sockets, and accepted sockets inherit it. So a CONFIG SET applies to clients
 that connect afterwards (spec D6), and accepting a client costs no extra call.
@@ -15,12 +16,13 @@ import os
 import socket
 import ssl
 import stat
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cluster_bus.bus import bind_addresses
 from cluster_bus.listening import TlsListener, bound, listen
-from disque_py.server import tls
+from disque_py.server import probes, tls
 from disque_py.server.log import log
-from disque_py.server.start_error import StartError, refused
+from disque_py.server.start_error import BUS_PORT, CLIENT_PORT, UNIX_SOCKET, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +37,6 @@ SOMAXCONN_FILE: Final = "/proc/sys/net/core/somaxconn"
 NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 # The first probe comes after n seconds of silence, the next ones every n/3. The third unanswered one ends the link.
 PROBES: Final = 3
-UNIX_SOCKET: Final = "unixsocket"
 
 
 class _Bound(NamedTuple):
@@ -86,7 +87,7 @@ class Listeners:
                 else:
                     server = await listen(each.sock, backlog, each.tls, accept, TLS_HANDSHAKE_SECONDS, log)
             except OSError as error:
-                raise _refused(each.name, error) from None
+                raise CLIENT_PORT.refused(each.name, error) from None
             self._servers.append(server)
 
     def set_keepalive(self, seconds: int) -> None:
@@ -114,28 +115,16 @@ class Listeners:
     # -- binding -----------------------------------------------------------------------------------
 
     def _bind_port(self, port: int, context: ssl.SSLContext | None) -> None:
-        hosts = self._settings.bind or ALL_ADDRESSES
-        is_every = not self._settings.bind
-        missing: OSError | None = None
-        count = len(self._bound)
-        for host in hosts:
-            name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            try:
-                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-                for family, _, _, _, address in dict.fromkeys(found):  # /etc/hosts may name one twice.
-                    self._bound.append(_Bound(bound(family, address), name, context))
-            except (OSError, UnicodeError) as error:
-                if is_every and isinstance(error, OSError) and error.errno in NO_SUCH_FAMILY:
-                    missing = error
-                    continue
-                raise _refused(name, error) from None
-        if len(self._bound) == count and missing is not None:
-            raise _refused(f"port {port}", missing)
+        def take(family: int, address: tuple[Any, ...], name: str) -> None:
+            self._bound.append(_Bound(bound(family, address), name, context))
+
+        _each_address(self._settings, port, take)
 
     def _bind_unix(self, path: str) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            _remove_leftover(path)
+            if _is_socket_there(path):
+                _remove_leftover(path)
             sock.bind(path)
             self._unix_path, self._unix_inode = path, os.stat(path).st_ino
             # No client can connect before `serve` listens, so none connects under the old permissions.
@@ -143,7 +132,7 @@ class Listeners:
                 os.chmod(path, self._settings.unixsocketperm)
         except OSError as error:
             sock.close()
-            raise _refused(path, error, UNIX_SOCKET) from None
+            raise UNIX_SOCKET.refused(path, error) from None
         self._bound.append(_Bound(sock, path, None))
 
     def _remove_unix_socket(self) -> None:
@@ -165,14 +154,86 @@ def backlog_limit() -> int:
         return 0
 
 
-def _remove_leftover(path: str) -> None:
-    """Remove the socket that an earlier run left. OSError if it is in use, or no socket."""
+def look_at_port(settings: Settings, port: int) -> None:
+    """Raise the StartError of `bind` for a TCP port, except that the port is in use."""
+    _each_address(settings, port, lambda family, address, name: probes.bindable(family, address))
+
+
+def look_at_socket(path: str) -> None:
+    """Raise the StartError of `bind` for the unix socket, except that the socket is in use."""
+    try:
+        _is_socket_there(path)
+        probes.bindable_socket_file(path)
+    except OSError as error:
+        raise UNIX_SOCKET.refused(path, error) from None
+
+
+def look_at_bus(settings: Settings) -> None:
+    """Raise the StartError of opening the bus, except that its port is in use."""
+    hosts = bus_hosts(settings)
+    is_any_bound = False
+    for host in hosts:
+        try:
+            for family, address in _resolved(host, settings.bus_port):
+                probes.bindable(family, address)
+            is_any_bound = True
+        except (OSError, UnicodeError) as error:
+            if isinstance(error, OSError) and is_any_bound and error.errno in NO_SUCH_FAMILY and host in ("::", "::1"):
+                continue
+            raise bus_refused(settings, error) from None
+
+
+def bus_hosts(settings: Settings) -> list[str]:
+    """Return the addresses on which the bus listens."""
+    return bind_addresses(
+        settings.bind, has_secret=bool(settings.cluster_secret), protected_mode=settings.protected_mode
+    )
+
+
+def bus_refused(settings: Settings, error: Exception) -> StartError:
+    """Return the error of a bus that can't listen."""
+    return BUS_PORT.refused(f"port {settings.bus_port} of {', '.join(bus_hosts(settings))}", error)
+
+
+def _each_address(settings: Settings, port: int, take: Callable[[int, tuple[Any, ...], str], None]) -> None:
+    """Call `take` with family, address and name of each address of a port for clients. StartError."""
+    is_every = not settings.bind
+    missing: OSError | None = None
+    is_any_taken = False
+    for host in settings.bind or ALL_ADDRESSES:
+        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            for family, address in _resolved(host, port):
+                take(family, address, name)
+                is_any_taken = True
+        except (OSError, UnicodeError) as error:
+            if is_every and isinstance(error, OSError) and error.errno in NO_SUCH_FAMILY:
+                missing = error
+                continue
+            raise CLIENT_PORT.refused(name, error) from None
+    if not is_any_taken and missing is not None:
+        raise CLIENT_PORT.refused(f"port {port}", missing)
+
+
+def _resolved(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
+    """Return family and address of each address of a host. OSError, UnicodeError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [(family, address) for family, _, _, _, address in dict.fromkeys(found)]  # /etc/hosts may name one twice.
+
+
+def _is_socket_there(path: str) -> bool:
+    """Return whether there is a socket of this name. OSError if there is a file that is none."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
-        return
+        return False
     if not stat.S_ISSOCK(mode):
         raise OSError(errno.ENOTSOCK, "there is a file of that name which is no socket")
+    return True
+
+
+def _remove_leftover(path: str) -> None:
+    """Remove the socket that an earlier run left. OSError if it is in use."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -181,7 +242,3 @@ def _remove_leftover(path: str) -> None:
             os.unlink(path)
             return
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-
-
-def _refused(name: str, error: Exception, directives: str = "port, tls-port or bind") -> StartError:
-    return refused(f"can't accept clients on {name}", error, directives, is_port=directives != UNIX_SOCKET)

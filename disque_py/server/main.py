@@ -25,7 +25,7 @@ from disque_py.server import log, process, settings_file, trial
 from disque_py.server.host import NO_RESTART, UVLOOP_VERSION, Ending
 from disque_py.server.node_lifecycle import NodeLifecycle
 from disque_py.server.settings_file import IGNORED, Configuration
-from disque_py.server.start_error import StartError, refused
+from disque_py.server.start_error import DIRECTORY, FEW_FILES, LOG_FILE, SYSLOG, StartError
 
 USAGE: Final = """\
 Usage: disque-server [<config file> | -] [--<directive> <value> ...]
@@ -35,7 +35,7 @@ Usage: disque-server [<config file> | -] [--<directive> <value> ...]
 
 Runs a node of disque-py. `-` reads the configuration from standard input. The environment overrides the
 file, and the command line overrides both: DISQUE_TCP_BACKLOG=100 is --tcp-backlog 100. conf/disque.conf
-explains all directives. --test-config starts no node. It prints the problems of the configuration and
+explains all directives. --test-config starts no node. It prints the errors that a start would end with and
 exits with status 1, or says that there are none and exits with status 0.
 
   disque-server                               all defaults: port 7711, nodes.conf in this directory
@@ -83,13 +83,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _try(configuration: Configuration) -> int:
-    """Print the configuration's problems, or that there are none. Return the exit status."""
+    """Print the configuration's warnings and problems, or that there are no problems. Return the exit status."""
     for name in configuration.ignored:
         sys.stderr.write(f"disque-server: {IGNORED.format(name)}\n")
-    problems = trial.problems(configuration.settings)
-    for problem in problems:
-        sys.stderr.write(f"disque-server: {problem}\n")
-    if problems:
+    found = trial.look(configuration.settings)
+    for text in (*found.warnings, *found.problems):
+        sys.stderr.write(f"disque-server: {text}\n")
+    if found.problems:
         return FAILURE
     sys.stdout.write("disque-server: the configuration can be used\n")
     return 0
@@ -102,8 +102,7 @@ def _run(configuration: Configuration, *, may_restart: bool) -> Ending:
     try:
         log.open_log(settings)
     except OSError as error:
-        directive = "logfile" if settings.logfile else "syslog-enabled"
-        raise refused(f"can't open the log {settings.logfile or 'syslog'}", error, directive) from None
+        raise (LOG_FILE if settings.logfile else SYSLOG).refused(settings.logfile or "syslog", error) from None
     try:
         return _live(configuration, may_restart=may_restart)
     except StartError as error:
@@ -135,17 +134,14 @@ def _enter_directory(settings: Settings) -> None:
     try:
         os.chdir(settings.dir)
     except OSError as error:
-        raise refused(f"can't change to the directory {settings.dir}", error, "dir") from None
+        raise DIRECTORY.refused(settings.dir, error) from None
 
 
 def _allow_clients(settings: Settings) -> None:
     """Raise the limit of open files, or serve fewer clients if that is not allowed."""
     possible = process.raise_file_limit(settings.maxclients)
     if possible < 1:
-        raise StartError(
-            f"the limit of open files is too low: a node needs more than {process.RESERVED_FILES}."
-            " Raise it with `ulimit -n`, or with LimitNOFILE in the systemd unit"
-        )
+        raise StartError(FEW_FILES.format(process.RESERVED_FILES))
     if possible < settings.maxclients:
         log.tell("maxclients-cut", possible=possible, wanted=settings.maxclients)
         settings.maxclients = possible

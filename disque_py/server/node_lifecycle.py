@@ -20,7 +20,7 @@ from collections.abc import Callable
 from random import Random, SystemRandom
 from typing import Any, Final, cast
 
-from cluster_bus.bus import Bus, bind_addresses, is_loopback
+from cluster_bus.bus import Bus, is_loopback
 from cluster_bus.handshake import is_host
 from cluster_bus.link import UNSENT_BYTES_MAX
 from cluster_bus.membership import Membership
@@ -32,6 +32,7 @@ from disque_py.commands import user_changes
 from disque_py.config.settings import Settings
 from disque_py.core import settings_sync, voting
 from disque_py.core.broker import Broker
+from disque_py.core.users import Catalog, User, read_lines
 from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.server import tls
@@ -44,12 +45,12 @@ from disque_py.server.file_writer import FileWriter
 from disque_py.server.framed_store import FramedStore
 from disque_py.server.host import NO_RESTART, Ending, ProcessHost
 from disque_py.server.housekeeping import Housekeeping
-from disque_py.server.listeners import Listeners, backlog_limit
+from disque_py.server.listeners import Listeners, backlog_limit, bus_hosts, bus_refused
 from disque_py.server.log import log, log_mistake, tell, write
 from disque_py.server.nodes_file_saver import NodesFileSaver
 from disque_py.server.settings_file import Configuration
 from disque_py.server.spill_storage import SpillStorage
-from disque_py.server.start_error import StartError, refused
+from disque_py.server.start_error import ACL_FILE, AUDIT_LOG, JOURNAL, SPILL, StartError
 from disque_py.server.systemd import Notifier
 from disque_py.server.turn_loop import TurnLoop
 from disque_py.server.user_files import AuditLog, read_acl_file
@@ -93,22 +94,7 @@ class NodeLifecycle:
         self._on_taken = on_taken  # Called when the nodes file and the ports are ours: no other node uses them.
         self._on_ready = on_ready
         self._file_writer = FileWriter()
-        # The path with symbolic links resolved: a save would replace the link, and leave the linked file unchanged.
-        self._saver = NodesFileSaver(os.path.realpath(settings.cluster_config_file), self._file_writer, log)
-        self._queue_settings = FramedStore(
-            f"{self._saver.path}.queues",
-            QUEUE_SETTINGS,
-            "queue-settings-torn",
-            "Restore the file, or move it away: the other nodes tell this one their settings",
-            log,
-        )
-        self._votes = FramedStore(
-            f"{self._saver.path}.votes",
-            VOTES,
-            "votes-torn",
-            "Restore the file, or move it away: this voter is mute then until every lease is over",
-            log,
-        )
+        self._saver, self._queue_settings, self._votes = cluster_files(settings, self._file_writer, log)
         self._host = ProcessHost(
             configuration,
             self._file_writer,
@@ -183,8 +169,7 @@ class NodeLifecycle:
             self._saver.save_now()
         except OSError as error:
             if error.errno not in FULL_DISK or not self._is_known:
-                failure = f"can't write the nodes file {self._saver.path}"
-                raise refused(failure, error, "cluster-config-file") from None
+                raise self._saver.write_refused(error) from None
             self._saver.save()  # The file has our id already, so the save may take its time.
         # Set before the first message: a copy that is confirmed before the journal is open would be in no journal.
         self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
@@ -221,18 +206,17 @@ class NodeLifecycle:
 
         self._turns.driver.begin()
         try:
-            self._refuse_foreign_journal()
+            refuse_foreign_journal(self._settings)
             self._journal_service.start(lambda: over(""), over)
         except OSError as error:
             if isinstance(error, JournalInUseError):
                 raise StartError(f"can't open the journal: {error.strerror or error}") from None
-            failure = f"can't open the journal: {journal_directory(self._settings)}"
-            raise refused(failure, error, "dir or appendfilename") from None
+            raise JOURNAL.refused(journal_directory(self._settings), error) from None
         ended = asyncio.ensure_future(asyncio.shield(self._end))
         await asyncio.wait((loaded, ended), return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
         if loaded.done() and loaded.result():
-            raise StartError(f"the journal {journal_directory(self._settings)}: {loaded.result()}")
+            raise journal_not_loaded(self._settings, loaded.result())
 
     def _load_users(self) -> None:
         """Read the ACL file, and open the audit log. StartError."""
@@ -240,20 +224,14 @@ class NodeLifecycle:
         try:
             self._host.audit_log = AuditLog(settings)
         except OSError as error:
-            raise refused(f"can't open the audit log {settings.audit_log}", error, "audit-log") from None
+            raise AUDIT_LOG.refused(settings.audit_log, error) from None
         if not settings.aclfile:
             return
         # `dir` may change later, and the file stays where it is.
         self._host.acl_path = os.path.abspath(settings.aclfile)
-        try:
-            user_changes.load(self._broker, read_acl_file(self._host.acl_path))
-        except OSError as error:
-            raise refused(f"can't read the ACL file {settings.aclfile}", error, "aclfile") from None
-        except ValueError as error:
-            raise StartError(
-                f"the ACL file {settings.aclfile} can't be used: {error}. The number before each error is its line."
-                " Correct the file, or change aclfile"
-            ) from None
+        user_changes.replace_all(self._broker, users_in_file(settings, self._broker.users.catalog))
+        if not os.path.exists(self._host.acl_path):
+            tell("acl-file-missing", path=settings.aclfile)
 
     def _open_spill(self) -> None:
         """Open the spill directory if it is on or a crash left files in it, which are removed. StartError."""
@@ -264,18 +242,7 @@ class NodeLifecycle:
             self._spill.open()
         except OSError as error:
             if settings.maxmemory_spill:
-                raise refused(f"can't open {self._spill.directory}", error, "dir or maxmemory-spill") from None
-
-    def _refuse_foreign_journal(self) -> None:
-        """Refuse to start with the original's journal and none of ours: an empty start would look like a total loss."""
-        settings = self._settings
-        wanted = settings.appendonly or settings.aof_enqueue_jobs_once
-        path = os.path.abspath(settings.appendfilename)
-        if wanted and os.path.isfile(path) and not has_journal(journal_directory(settings)):
-            raise StartError(
-                f"{path} is a journal of Disque, and disque-py has no journal yet: import it with"
-                f" `disque-check-journal import {path} {journal_directory(settings)}`, or move it away to start empty"
-            )
+                raise SPILL.refused(self._spill.directory, error) from None
 
     def _open_disk(self) -> FileDisk:
         """Open the journal's directory for this node alone. OSError."""
@@ -350,16 +317,12 @@ class NodeLifecycle:
 
     async def _open_bus(self) -> None:
         settings = self._settings
-        hosts = bind_addresses(
-            settings.bind, has_secret=bool(settings.cluster_secret), protected_mode=settings.protected_mode
-        )
         try:
-            await self._bus.listen(hosts, settings.bus_port)
+            await self._bus.listen(bus_hosts(settings), settings.bus_port)
         except OSError as error:
             if error.errno and error.errno > 0:  # The loop's text has more words around the reason.
                 error.strerror = os.strerror(error.errno)
-            failure = f"can't accept other nodes on port {settings.bus_port} of {', '.join(hosts)}"
-            raise refused(failure, error, "cluster-port or bind", is_port=True) from None
+            raise bus_refused(settings, error) from None
 
     def _warn(self) -> None:
         """Log warnings about settings that are allowed, but perhaps not intended."""
@@ -463,6 +426,58 @@ class NodeLifecycle:
 
 def _log_of_bus(_: str, text: str) -> None:
     tell("bus", text=text)
+
+
+def cluster_files(
+    settings: Settings, file_writer: FileWriter, log_line: Callable[[str, str], None]
+) -> tuple[NodesFileSaver, FramedStore, FramedStore]:
+    """Return the owners of the nodes file, and of the files of queue settings and votes beside it."""
+    # The path with symbolic links resolved: a save would replace the link, and leave the linked file unchanged.
+    saver = NodesFileSaver(os.path.realpath(settings.cluster_config_file), file_writer, log_line)
+    queue_settings = FramedStore(
+        f"{saver.path}.queues",
+        QUEUE_SETTINGS,
+        "queue-settings-torn",
+        "Restore the file, or move it away: the other nodes tell this one their settings",
+        log_line,
+    )
+    votes = FramedStore(
+        f"{saver.path}.votes",
+        VOTES,
+        "votes-torn",
+        "Restore the file, or move it away: this voter is mute then until every lease is over",
+        log_line,
+    )
+    return saver, queue_settings, votes
+
+
+def users_in_file(settings: Settings, catalog: Catalog) -> dict[bytes, User]:
+    """Return the users of the ACL file; none if there is no file yet. StartError."""
+    try:
+        return read_lines(read_acl_file(settings.aclfile), catalog)
+    except OSError as error:
+        raise ACL_FILE.refused(settings.aclfile, error) from None
+    except ValueError as error:
+        raise StartError(
+            f"the ACL file {settings.aclfile} can't be used: {error}. The number before each error is its line."
+            " Correct the file, or change aclfile"
+        ) from None
+
+
+def refuse_foreign_journal(settings: Settings) -> None:
+    """Refuse to start with the original's journal and none of ours: an empty start would look like a total loss."""
+    wanted = settings.appendonly or settings.aof_enqueue_jobs_once
+    path = os.path.abspath(settings.appendfilename)
+    if wanted and os.path.isfile(path) and not has_journal(journal_directory(settings)):
+        raise StartError(
+            f"{path} is a journal of Disque, and disque-py has no journal yet: import it with"
+            f" `disque-check-journal import {path} {journal_directory(settings)}`, or move it away to start empty"
+        )
+
+
+def journal_not_loaded(settings: Settings, reason: str) -> StartError:
+    """Return the error of a journal that can't be read to its end."""
+    return StartError(f"the journal {journal_directory(settings)}: {reason}")
 
 
 def journal_directory(settings: Settings) -> str:

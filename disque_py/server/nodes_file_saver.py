@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Final
 from cluster_bus.nodes_file import NO_NOTES, NodeLine, NodesFileError, dump, parse, parse_notes
 from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore, crc_of
 from disque_py.log_lines import line
-from disque_py.server.start_error import StartError, refused
+from disque_py.server import probes
+from disque_py.server.start_error import NODES_FILE, NODES_FILE_WRITE, StartError
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -56,8 +57,23 @@ class NodesFileSaver:
 
     def open(self) -> list[NodeLine]:
         """Lock the file and read it. `myself` is its first line; there is none at the first start. StartError."""
+        return self._opened(self._store.lock)
+
+    def look(self) -> None:
+        """Raise the StartError of `open` and of the first save. Nothing is locked or changed."""
+        self._opened(lambda: probes.writable(f"{self.path}.lock"))
         try:
-            self._store.lock()
+            probes.writable(f"{self.path}.new")
+        except OSError as error:
+            raise self.write_refused(error) from None
+
+    def write_refused(self, error: OSError) -> StartError:
+        """Return the error of a start that can't save the file."""
+        return NODES_FILE_WRITE.refused(self.path, error)
+
+    def _opened(self, lock: Callable[[], None]) -> list[NodeLine]:
+        try:
+            lock()
             text = self._store.load()
             return [] if text is None else self._read(text)
         except NodesFileLockedError as error:
@@ -71,7 +87,7 @@ class NodesFileSaver:
             self.close()
             # The lock file may be the cause, for example if another user started the node before.
             path = self.path if isinstance(error, FileNotFoundError) else error.filename or self.path
-            raise refused(f"can't open the nodes file {path}", error, "cluster-config-file or dir") from None
+            raise NODES_FILE.refused(path, error) from None
 
     def _read(self, text: str) -> list[NodeLine]:
         """Read the file, or the newer text of the last process. NodesFileError, OSError."""

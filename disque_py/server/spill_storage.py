@@ -63,7 +63,7 @@ class SpillStorage:
     """One node's spill directory. It is not touched before `open` or `switch`."""
 
     def __init__(self, settings: Settings, turns: TurnLoop) -> None:
-        self.directory = os.path.abspath(settings.appendfilename + ".spill")
+        self.directory = spill_directory(settings)
         self._settings = settings
         self._turns = turns
         self._files: Files | None = None
@@ -126,6 +126,11 @@ class SpillStorage:
             self._disk.close(CLOSE_SECONDS)
             self._files.close()
             self._disk = self._files = None
+
+
+def spill_directory(settings: Settings) -> str:
+    """Return the directory for spilled bodies. Call this when `dir` is the working directory."""
+    return os.path.abspath(settings.appendfilename + ".spill")
 
 
 def _trim() -> Callable[[int], object] | None:

@@ -43,11 +43,13 @@ def write_acl_file(path: str, text: bytes) -> None:
 
 
 def read_acl_file(path: str) -> bytes:
-    """Return the text of the ACL file; empty if there is none yet. OSError."""
+    """Return the text of the ACL file; empty if there is none yet. OSError, also if its directory is missing."""
     try:
         with open(path, "rb") as file:
             return file.read(ACL_BYTES_MAX)
     except FileNotFoundError:
+        if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
+            raise
         return b""
 
 

@@ -97,16 +97,42 @@ def test_a_message_is_canceled_or_queued_again(rpc, queue):
     assert not rpc("Cancel", id=message_id).changed
 
 
+def next_event(stream):
+    """Return the next response with an event."""
+    return next(response for response in stream if response.event)
+
+
 def test_events_can_be_followed_from_a_place(rpc, queue):
-    stream = rpc("WatchEvents", queue=queue, event="added")
-    time.sleep(0.5)
+    stream = rpc("WatchEvents", timeout=30, queue=queue, event="added")
+    next(stream)
     ids = [rpc("Enqueue", queue=queue).id for _ in range(2)]
-    first = next(stream)
+    first = next_event(stream)
     assert json.loads(first.json)["job_id"] == ids[0]
     stream.cancel()
-    again = rpc("WatchEvents", queue=queue, event="added", place=first.place)
-    assert json.loads(next(again).json)["job_id"] == ids[1]
+    again = rpc("WatchEvents", timeout=30, queue=queue, event="added", place=first.place)
+    assert json.loads(next_event(again).json)["job_id"] == ids[1]
     again.cancel()
+
+
+def test_a_caller_that_goes_before_its_first_event_has_a_place(rpc, queue):
+    stream = rpc("WatchEvents", timeout=30, queue=queue, event="added")
+    begin = next(stream)
+    assert (begin.event, json.loads(begin.json)) == ("", {})
+    stream.cancel()
+    missed = [rpc("Enqueue", queue=queue).id for _ in range(2)]
+    again = rpc("WatchEvents", timeout=30, queue=queue, event="added", place=begin.place)
+    assert [json.loads(next_event(again).json)["job_id"] for _ in missed] == missed
+    again.cancel()
+
+
+def test_the_place_moves_past_events_that_the_filter_leaves_out(rpc, queue):
+    stream = rpc("WatchEvents", timeout=30, queue=queue, event="canceled")
+    begin = next(stream)
+    rpc("Enqueue", queue=queue)
+    later = next(stream)
+    assert (later.event, json.loads(later.json)) == ("", {})
+    assert later.place not in ("", begin.place)
+    stream.cancel()
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,10 @@ def values_of(kind: kinds.Kind) -> str:
 
 
 def _integer(kind: kinds.Integer) -> str:
+    unit = f"{kind.unit}, " if kind.unit else ""
     if kind.high == BYTES_MAX:
-        return "integer" if kind.low < 0 else f"{kind.low} or more"
-    return f"{kind.low} to {kind.high}" + (", others become the nearest" if kind.is_clamped else "")
+        return f"{unit}{'any integer' if kind.low < 0 else f'{kind.low} or more'}"
+    return f"{unit}{kind.low} to {kind.high}" + (", others become the nearest" if kind.is_clamped else "")
 
 
 def _memory(kind: kinds.Memory) -> str:

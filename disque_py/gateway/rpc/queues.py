@@ -267,11 +267,16 @@ class Queues:
         return made("GetDepthResponse", depth=depth_of(found))
 
     async def watch_events(self, caller: Caller, request: Any) -> AsyncIterator[Any]:
-        """Follow the events of all nodes."""
+        """Follow the events of all nodes.
+
+        The stream begins with a place, so a caller that is cut off before its first event can go on from there. A place
+        without an event also moves the caller past events that the filter leaves out.
+        """
         call = caller.call("watch_events", {})
         await caller.service.admit(BY_NAME["watch_events"], call)
         wanted = EventFilter(caller.principal, request.queue, request.message_id, request.event)
         feed = EventFeed(caller.principal.client, parse_place(request.place))
+        sent = ""
         try:
             async for part in feed.parts(wanted, IDLE_S):
                 if wanted.principal is not caller.principal:  # The login was checked again.
@@ -281,6 +286,9 @@ class Queues:
                     yield self._event(part.place, part.notice, part.details)
                 for place, event in part.events:
                     yield self._event(place, event["event"], event)
+                if not part.notice and not part.events and part.place != sent:
+                    yield self._event(part.place, "", {})
+                sent = part.place
         finally:
             await feed.close()
 

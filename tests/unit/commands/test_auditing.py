@@ -31,7 +31,9 @@ def test_a_change_is_one_line_with_its_outcome():
         "command": ["PAUSE", "q", "in"],
         "outcome": "ok",
     }
-    assert second["outcome"] == "ERR Invalid argument 'x' for CONFIG SET 'timeout'"
+    assert second["outcome"] == (
+        "ERR Invalid argument 'x' for CONFIG SET 'timeout'. Give an integer from 0 to 1000000000 (seconds)"
+    )
 
 
 def test_secrets_are_left_out():

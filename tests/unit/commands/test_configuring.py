@@ -52,8 +52,12 @@ def test_a_value_that_the_process_refuses_is_restored():
     [
         ("port", "1", b"-ERR Unsupported CONFIG parameter: port. %b" % FIXED.encode()),
         ("nonsense", "1", b"-ERR Unsupported CONFIG parameter: nonsense"),
-        ("timeout", "-1", b"-ERR Invalid argument '-1' for CONFIG SET 'timeout'"),
-        ("maxmemory", "10zb", b"-ERR Invalid argument '10zb' for CONFIG SET 'maxmemory'"),
+        (
+            "loglevel",
+            "x",
+            b"-ERR Invalid argument 'x' for CONFIG SET 'loglevel'. Give one of: debug, verbose, notice, warning",
+        ),
+        ("events", "on", b"-ERR Invalid argument 'on' for CONFIG SET 'events'. Give yes or no"),
     ],
 )
 def test_config_set_refuses_these_requests(name, value, text):

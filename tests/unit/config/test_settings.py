@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.config.directives import DIRECTIVES
 from disque_py.config.settings import DirectiveError, Settings
 
 
@@ -48,11 +49,75 @@ def test_the_error_for_a_misspelt_name_in_a_file_suggests_the_right_one(settings
     [("timeout", "abc"), ("timeout", "-1"), ("cluster-node-timeout", "0"), ("maxmemory", "10zb"), ("loglevel", "")],
 )
 def test_config_set_quotes_a_wrong_value(settings, name, value):
-    assert refusal(settings, name, value) == f"ERR Invalid argument '{value}' for CONFIG SET '{name}'"
+    """Clients match on these words. Spec R8."""
+    assert refusal(settings, name, value).startswith(f"ERR Invalid argument '{value}' for CONFIG SET '{name}'. Give ")
+
+
+FLAG = "yes or no"
+AMOUNT = "an amount of memory, in bytes or with a unit (k, kb, m, mb, g, gb)"
+# Directives, each with a value that it refuses, and the values that it accepts, as the error of CONFIG SET says it.
+ACCEPTED = {
+    "timeout": ("-1", "an integer from 0 to 1000000000 (seconds)"),
+    "tcp-keepalive": ("maybe", "yes, no, or an integer from 0 to 32767 (seconds)"),
+    "dir": ("", "a text of 1 to 4096 bytes, without a NUL byte"),
+    "loglevel": ("loud", "one of: debug, verbose, notice, warning"),
+    "log-format": ("xml", "one of: text, json"),
+    "watchdog-period": ("1s", "an integer from 0 to 10000000 (milliseconds)"),
+    "maxclients": ("0", "an integer from 1 to 10000000 (clients)"),
+    "requirepass": ("x" * 513, "a text of up to 512 bytes, without a NUL byte"),
+    "proto-max-bulk-len": ("1gb", f"{AMOUNT}, at least 1kb and at most 512mb"),
+    "job-meta-max-pairs": ("1001", "an integer from 0 to 1000 (pairs)"),
+    "result-max-bytes": ("65mb", f"{AMOUNT}, at most 64mb"),
+    "client-query-buffer-limit": ("1k", f"{AMOUNT}, at least 1mb"),
+    "client-output-buffer-limit": (
+        "normal 1",
+        f"<class> <hard> <soft> <soft seconds>, with the class normal or stream; hard and soft are {AMOUNT}",
+    ),
+    "maxmemory": ("10zb", AMOUNT),
+    "maxmemory-spill": ("on", FLAG),
+    "maxmemory-policy": ("allkeys-lru", "one of: acks, noeviction"),
+    "cluster-node-timeout": ("15s", "an integer from 1 to 1000000000 (milliseconds)"),
+    "claim-drift-max": ("51", "an integer from 0 to 50 (percent)"),
+    "datacenter": ("\n", "a printable text of up to 64 bytes"),
+    "zone": ("z" * 65, "a printable text of up to 64 bytes"),
+    "replicate-default": ("-1", "an integer from 0 to 65535 (copies)"),
+    "repair-after": ("never", "an integer from 0 to 1000000 (seconds)"),
+    "repair-rate": ("0", "an integer from 1 to 1000000 (copies per second)"),
+    "slowlog-log-slower-than": ("1ms", "an integer (microseconds)"),
+    "slowlog-max-len": ("-1", "an integer from 0 to 10000000 (commands)"),
+    "latency-monitor-threshold": ("-1", "an integer of at least 0 (milliseconds)"),
+    "appendonly": ("1", FLAG),
+    "appendfsync": ("yes", "one of: always, everysec, no"),
+    "auto-aof-rewrite-percentage": ("100%", "an integer of at least 0 (percent)"),
+    "auto-aof-rewrite-min-size": ("-1", AMOUNT),
+    "aof-rewrite-incremental-fsync": ("", FLAG),
+    "aof-load-truncated": ("true", FLAG),
+    "aof-enqueue-jobs-once": ("once", FLAG),
+    "events": ("on", FLAG),
+    "events-body": ("on", FLAG),
+    "events-max-bytes": ("1t", AMOUNT),
+    "events-max-age": ("7d", "an integer from 0 to 3162240000 (seconds)"),
+    "hz": ("fast", "an integer, not negative; it becomes at least 1 and at most 500"),
+    "maxmemory-samples": ("0", "an integer from 1 to 1000000"),
+    "activerehashing": ("2", FLAG),
+}
+
+
+@pytest.mark.parametrize("directive", [found for found in DIRECTIVES if found.is_live], ids=lambda found: found.name)
+def test_config_set_says_which_values_a_directive_accepts(settings, directive):
+    wrong, accepted = ACCEPTED[directive.name]
+    assert refusal(settings, directive.name, wrong).endswith(f" for CONFIG SET '{directive.name}'. Give {accepted}")
+
+
+@pytest.mark.parametrize("directive", DIRECTIVES, ids=lambda found: found.name)
+def test_each_kind_of_values_describes_what_it_accepts(directive):
+    assert directive.kind.accepted
 
 
 def test_config_set_does_not_echo_a_wrong_password(settings):
-    assert refusal(settings, "requirepass", "x" * 513) == "ERR Invalid argument '(hidden)' for CONFIG SET 'requirepass'"
+    text = refusal(settings, "requirepass", "x" * 513)
+    assert text.startswith("ERR Invalid argument '(hidden)' for CONFIG SET 'requirepass'. Give a text of ")
+    assert "xx" not in text
 
 
 @pytest.mark.parametrize("source", ["set", "file"])

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from disque_py.server.start_error import ADVICE, refused
+from disque_py.server.start_error import ADVICE, CLIENT_PORT, refused
 
 
 def test_the_error_has_the_failure_the_reason_and_the_next_step():
@@ -43,3 +43,8 @@ def test_an_error_without_advice_still_names_the_directive():
     assert str(refused("can't", OSError("AF_UNIX path too long"), "unixsocket")) == (
         "can't: AF_UNIX path too long. Check unixsocket"
     )
+
+
+def test_a_step_of_the_start_has_one_text_for_each_name():
+    error = CLIENT_PORT.refused("10.0.0.1:77", PermissionError(errno.EACCES, "Permission denied"))
+    assert str(error).startswith("can't accept clients on 10.0.0.1:77: Permission denied. Ports below 1024 need")
