@@ -368,6 +368,44 @@ def test_an_acknowledgement_after_the_end_of_its_consumer_is_sent(client, courie
     assert client.qlen("ended") == 1
 
 
+def settled_by(node, settle):
+    """Hold two messages of a scripted node, and let `settle` end each of them. Return the courier."""
+    courier = Courier(read_options([f"disque://{node.address}"]))
+    for job_id in (JOB_A, JOB_B):
+        courier.hold(1, job_id, Job("q", job_id, b"", node=parse_address(node.address)))
+        settle(courier, job_id)
+    return courier
+
+
+def refuse_a(words):
+    return b"-BADID odd\r\n" if JOB_A.encode() in words else b":1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "settle"),
+    [
+        ("ACKJOB", lambda courier, job_id: courier.ack(1, job_id)),
+        ("NACK", lambda courier, job_id: courier.nack(1, job_id, AT_ONCE)),
+    ],
+)
+def test_a_refused_message_does_not_stop_the_others_of_its_command(name, settle, caplog):
+    """The others are settled, and do not come again after their leases. The refused one is not sent for ever."""
+    with Node(answers={name: refuse_a}) as node:
+        settled_by(node, settle).close()
+    alone = [words for words in node.named(name) if not {JOB_A.encode(), JOB_B.encode()} <= set(words)]
+    assert [words[1] for words in alone if JOB_B.encode() in words] == [JOB_B.encode()]
+    assert [each.args[0] for each in caplog.records if "can't be settled" in each.message] == [JOB_A]
+
+
+def test_an_outage_after_a_refusal_keeps_the_acknowledgements():
+    answers = in_turn(b"-BADID odd\r\n", b"-LOADING\r\n", b"-BADID odd\r\n", b":1\r\n")
+    with Node(answers={"ACKJOB": answers}) as node:
+        courier = settled_by(node, lambda courier, job_id: courier.ack(1, job_id))
+        courier.hurry()
+        eventually(lambda: [b"ACKJOB", JOB_B.encode()] in node.commands)
+        courier.close()
+
+
 @pytest.mark.parametrize("library", sorted(GREEN_THREADS))
 def test_green_threads_get_the_event_loop_that_they_can_switch(monkeypatch, library):
     with closing(new_loop()) as loop:
