@@ -15,9 +15,9 @@ a task runs.
   node that delivered their jobs. If they fail, or can't go along, they are sent as a command of their own.
 * Acknowledgements and NACKs that come while others are being sent are collected, and then sent together. If a node
   refuses such a command for good, each of its jobs is sent alone, because perhaps only one of them is refused.
-* Public methods may be called from any thread. Everything else runs in the loop. There is no lock that a fork could
-  leave held.
-* In a forked child every method does nothing, because the courier belongs to the parent.
+* Public methods may be called from any thread. Everything else runs in the loop.
+* In a forked child every method does nothing, because the courier belongs to the parent. So it does not matter if the
+  fork leaves the courier's lock held. The lock protects the start and the end of the thread only.
 """
 
 from __future__ import annotations
@@ -179,6 +179,8 @@ class Courier:
         self._is_woken = False
         self._enough = 1
         self._pid = os.getpid()
+        # Reentrant: a garbage collection may close a forgotten connection at any moment.
+        self._starting = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
@@ -300,7 +302,10 @@ class Courier:
         """
         if not self.is_ours:
             return
-        self._is_closed = True
+        with self._starting:
+            if self._is_closed:
+                return
+            self._is_closed = True
         loop, thread = self._loop, self._thread
         if loop is not None and thread is not None:
             finish = asyncio.run_coroutine_threadsafe(self._finish(), loop)
@@ -319,23 +324,25 @@ class Courier:
             self.hurry()
 
     def _wake(self, function: Callable[[], object]) -> None:
-        if self._loop is None:
-            self._start()
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(function)
+        loop = self._loop or self._start()
+        if loop is not None:
+            loop.call_soon_threadsafe(function)
 
-    def _start(self) -> None:
-        started = threading.Event()
-        self._loop = new_loop()
-        self._thread = threading.Thread(target=self._run, args=(started,), name="disque-courier", daemon=True)
-        self._thread.start()
+    def _start(self) -> asyncio.AbstractEventLoop | None:
+        """Start the thread, unless another thread has just done so, or has closed the courier. Return its loop."""
+        with self._starting:
+            if self._loop is not None or self._is_closed:
+                return self._loop
+            started = threading.Event()
+            loop = self._loop = new_loop()
+            self._thread = threading.Thread(target=self._run, args=(loop, started), name="disque-courier", daemon=True)
+            self._thread.start()
         started.wait()
+        return loop
 
     # In the thread.
 
-    def _run(self, started: threading.Event) -> None:
-        loop = self._loop
-        assert loop is not None
+    def _run(self, loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
         asyncio.set_event_loop(loop)
         lease_s = self._options.lease.total_seconds()
         self._client = AsyncDisque(*self._options.nodes, **self._options.settings)

@@ -406,6 +406,39 @@ def test_an_outage_after_a_refusal_keeps_the_acknowledgements():
         courier.close()
 
 
+def test_threads_that_need_the_courier_at_the_same_moment_start_one_loop(monkeypatch, courier):
+    """A second loop would fetch jobs that nothing hands over, and would never end."""
+    made = []
+
+    def slow_loop():
+        time.sleep(0.1)
+        made.append(new_loop())
+        return made[-1]
+
+    monkeypatch.setattr(courier_module, "new_loop", slow_loop)
+    calls = (courier.consume, 1, ["start"], 1), (courier.ack, 1, "tag")
+    threads = [threading.Thread(target=call, args=words) for call, *words in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+
+
+def test_a_courier_that_is_closed_while_it_starts_leaves_no_thread(monkeypatch, courier):
+    def close_meanwhile():
+        closing.start()
+        time.sleep(0.1)
+        return new_loop()
+
+    known = set(threading.enumerate())
+    closing = threading.Thread(target=courier.close)
+    monkeypatch.setattr(courier_module, "new_loop", close_meanwhile)
+    courier.consume(1, ["start"], 1)
+    closing.join()
+    assert set(threading.enumerate()) <= known
+
+
 @pytest.mark.parametrize("library", sorted(GREEN_THREADS))
 def test_green_threads_get_the_event_loop_that_they_can_switch(monkeypatch, library):
     with closing(new_loop()) as loop:
