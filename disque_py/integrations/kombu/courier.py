@@ -13,10 +13,11 @@ a task runs.
   tasks of a worker are short, so a batch of jobs costs one ACKJOB, one GETJOB and two changes of threads.
 * If a feed was full, acknowledgements make room for its next GETJOB. They leave in one write with it if it goes to the
   node that delivered their jobs. If they fail, or can't go along, they are sent as a command of their own.
-* Acknowledgements and NACKs that come while others are being sent are collected, and then sent together.
-* Public methods may be called from any thread. Everything else runs in the loop. There is no lock that a fork could
-  leave held.
-* In a forked child every method does nothing, because the courier belongs to the parent.
+* Acknowledgements and NACKs that come while others are being sent are collected, and then sent together. If a node
+  refuses such a command for good, each of its jobs is sent alone, because perhaps only one of them is refused.
+* Public methods may be called from any thread. Everything else runs in the loop.
+* In a forked child every method does nothing, because the courier belongs to the parent. So it does not matter if the
+  fork leaves the courier's lock held. The lock protects the start and the end of the thread only.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -71,15 +72,27 @@ GETJOB: Final = commands.get_jobs("any")
 REFRESH_S: Final = 200.0
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Log a final refusal. The command would be refused again, and would hold up other jobs."""
-    try:
-        yield
-    except DisqueError as error:
-        if is_outage(error):
-            raise
-        _log.warning("jobs can't be settled, and come again after their lease: %s", error)
+async def _send_groups(groups: list[list[Job]], send: Callable[[list[Job]], Awaitable[object]]) -> None:
+    """Send one command for each group of jobs, and take the jobs out that the nodes have answered.
+
+    A group that a node refuses for good is sent again as commands of one job. A single job that is refused would be
+    refused again, and would hold up others, so it comes again after its lease. Raises DisqueError in an outage.
+    """
+    while groups:
+        try:
+            await send(groups[0])
+        except DisqueError as error:
+            if is_outage(error):
+                raise
+            if len(groups[0]) > 1:
+                groups[:1] = [[job] for job in groups[0]]
+                continue
+            _note_refusal(groups[0][0], error)
+        groups.pop(0)
+
+
+def _note_refusal(job: Job, error: DisqueError) -> None:
+    _log.warning("job %s can't be settled, and comes again after its lease: %s", job.id, error)
 
 
 def _commands_of(jobs: list[Job]) -> list[list[Job]]:
@@ -166,6 +179,8 @@ class Courier:
         self._is_woken = False
         self._enough = 1
         self._pid = os.getpid()
+        # Reentrant: a garbage collection may close a forgotten connection at any moment.
+        self._starting = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
@@ -287,7 +302,10 @@ class Courier:
         """
         if not self.is_ours:
             return
-        self._is_closed = True
+        with self._starting:
+            if self._is_closed:
+                return
+            self._is_closed = True
         loop, thread = self._loop, self._thread
         if loop is not None and thread is not None:
             finish = asyncio.run_coroutine_threadsafe(self._finish(), loop)
@@ -306,23 +324,25 @@ class Courier:
             self.hurry()
 
     def _wake(self, function: Callable[[], object]) -> None:
-        if self._loop is None:
-            self._start()
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(function)
+        loop = self._loop or self._start()
+        if loop is not None:
+            loop.call_soon_threadsafe(function)
 
-    def _start(self) -> None:
-        started = threading.Event()
-        self._loop = new_loop()
-        self._thread = threading.Thread(target=self._run, args=(started,), name="disque-courier", daemon=True)
-        self._thread.start()
+    def _start(self) -> asyncio.AbstractEventLoop | None:
+        """Start the thread, unless another thread has just done so, or has closed the courier. Return its loop."""
+        with self._starting:
+            if self._loop is not None or self._is_closed:
+                return self._loop
+            started = threading.Event()
+            loop = self._loop = new_loop()
+            self._thread = threading.Thread(target=self._run, args=(loop, started), name="disque-courier", daemon=True)
+            self._thread.start()
         started.wait()
+        return loop
 
     # In the thread.
 
-    def _run(self, started: threading.Event) -> None:
-        loop = self._loop
-        assert loop is not None
+    def _run(self, loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
         asyncio.set_event_loop(loop)
         lease_s = self._options.lease.total_seconds()
         self._client = AsyncDisque(*self._options.nodes, **self._options.settings)
@@ -510,24 +530,24 @@ class Courier:
         """Send all acknowledgements and NACKs. Those that were not sent are kept. Raises DisqueError."""
         async with self._settling:
             acks, self._acks = _commands_of(self._acks), []
-            nacks, self._nacks = self._nacks, []
+            unread = [nack.job for nack in self._nacks if nack.delay == AT_ONCE]
+            puts_back = [unread] if unread else []
+            nacks, self._nacks = [nack for nack in self._nacks if nack.delay != AT_ONCE], []
             try:
-                while acks:
-                    with _refusals():
-                        await self._client.ack_jobs(acks[0])
-                    acks.pop(0)
+                await _send_groups(acks, self._client.ack_jobs)
                 # A NACK names its attempt, so it may be sent again.
-                if any(nack.delay == AT_ONCE for nack in nacks):
-                    with _refusals():
-                        await self._client.put_back(nack.job for nack in nacks if nack.delay == AT_ONCE)
-                    nacks = [nack for nack in nacks if nack.delay != AT_ONCE]
+                await _send_groups(puts_back, self._client.put_back)
                 while nacks:
-                    with _refusals():
+                    try:
                         await self._reject(nacks[0])
+                    except DisqueError as error:
+                        if is_outage(error):
+                            raise
+                        _note_refusal(nacks[0].job, error)
                     nacks.pop(0)
             finally:
                 self._acks += [job for jobs in acks for job in jobs]
-                self._nacks += nacks
+                self._nacks += [Nack(job, AT_ONCE, is_final=False) for jobs in puts_back for job in jobs] + nacks
 
     async def _reject(self, nack: Nack) -> None:
         """Give a rejected message back.

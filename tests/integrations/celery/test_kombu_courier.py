@@ -368,6 +368,77 @@ def test_an_acknowledgement_after_the_end_of_its_consumer_is_sent(client, courie
     assert client.qlen("ended") == 1
 
 
+def settled_by(node, settle):
+    """Hold two messages of a scripted node, and let `settle` end each of them. Return the courier."""
+    courier = Courier(read_options([f"disque://{node.address}"]))
+    for job_id in (JOB_A, JOB_B):
+        courier.hold(1, job_id, Job("q", job_id, b"", node=parse_address(node.address)))
+        settle(courier, job_id)
+    return courier
+
+
+def refuse_a(words):
+    return b"-BADID odd\r\n" if JOB_A.encode() in words else b":1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "settle"),
+    [
+        ("ACKJOB", lambda courier, job_id: courier.ack(1, job_id)),
+        ("NACK", lambda courier, job_id: courier.nack(1, job_id, AT_ONCE)),
+    ],
+)
+def test_a_refused_message_does_not_stop_the_others_of_its_command(name, settle, caplog):
+    """The others are settled, and do not come again after their leases. The refused one is not sent for ever."""
+    with Node(answers={name: refuse_a}) as node:
+        settled_by(node, settle).close()
+    alone = [words for words in node.named(name) if not {JOB_A.encode(), JOB_B.encode()} <= set(words)]
+    assert [words[1] for words in alone if JOB_B.encode() in words] == [JOB_B.encode()]
+    assert [each.args[0] for each in caplog.records if "can't be settled" in each.message] == [JOB_A]
+
+
+def test_an_outage_after_a_refusal_keeps_the_acknowledgements():
+    answers = in_turn(b"-BADID odd\r\n", b"-LOADING\r\n", b"-BADID odd\r\n", b":1\r\n")
+    with Node(answers={"ACKJOB": answers}) as node:
+        courier = settled_by(node, lambda courier, job_id: courier.ack(1, job_id))
+        courier.hurry()
+        eventually(lambda: [b"ACKJOB", JOB_B.encode()] in node.commands)
+        courier.close()
+
+
+def test_threads_that_need_the_courier_at_the_same_moment_start_one_loop(monkeypatch, courier):
+    """A second loop would fetch jobs that nothing hands over, and would never end."""
+    made = []
+
+    def slow_loop():
+        time.sleep(0.1)
+        made.append(new_loop())
+        return made[-1]
+
+    monkeypatch.setattr(courier_module, "new_loop", slow_loop)
+    calls = (courier.consume, 1, ["start"], 1), (courier.ack, 1, "tag")
+    threads = [threading.Thread(target=call, args=words) for call, *words in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+
+
+def test_a_courier_that_is_closed_while_it_starts_leaves_no_thread(monkeypatch, courier):
+    def close_meanwhile():
+        closing.start()
+        time.sleep(0.1)
+        return new_loop()
+
+    known = set(threading.enumerate())
+    closing = threading.Thread(target=courier.close)
+    monkeypatch.setattr(courier_module, "new_loop", close_meanwhile)
+    courier.consume(1, ["start"], 1)
+    closing.join()
+    assert set(threading.enumerate()) <= known
+
+
 @pytest.mark.parametrize("library", sorted(GREEN_THREADS))
 def test_green_threads_get_the_event_loop_that_they_can_switch(monkeypatch, library):
     with closing(new_loop()) as loop:
