@@ -88,7 +88,7 @@ BOUNDS = {
         Line: _parts _tail
         Parking: due groups values
         Pauses: deferred
-        PriorityQueue: chunks head last_ranks lasts parts ranks tail
+        PriorityQueue: chunks head last_ranks loose parts ranks tail
         Producers: fans outcome_waits together
         Renewal: _until
         Repairs: again later named noted questions to_ask to_go_on to_tell turns
