@@ -141,6 +141,7 @@ def some_priorities(rng):
     return rng.randrange(20_000)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("priority_of", [few_priorities, some_priorities, many_priorities])
 def test_any_mix_of_pushes_pops_and_removals_agrees_with_a_sorted_list(priority_of, monkeypatch):
     """Parts begin and end with equal priorities, or are loose. Some jobs were created at the same moment."""
@@ -170,17 +171,21 @@ def test_any_mix_of_pushes_pops_and_removals_agrees_with_a_sorted_list(priority_
     assert not queue.loose
 
 
-def test_a_loose_part_is_swept():
+def test_loose_parts_are_swept_and_served_and_give_up_any_job():
     rng = Random(3)
     jobs = [make(number, priority=rng.randrange(1 << 40)) for number in range(40 * PART_MAX)]
     queue = queue_of(*jobs)
     assert any(queue.loose)
-    kept = set(jobs[::3])
+    removed = set(rng.sample(jobs, 300))
+    assert all(queue.remove(job) for job in removed)
+    assert not any(queue.remove(job) for job in removed)
+    kept = {job for job in jobs[::3] if job not in removed}
     for _ in queue.sweep(lambda job: job in kept):
         pass
     assert [queue.smallest() for _ in kept] == sorted(kept, key=key_of)
 
 
+@pytest.mark.plain
 def test_a_removed_copy_is_found_among_equal_ones_of_loose_parts(monkeypatch):
     monkeypatch.setattr(priority_queue, "PART_MAX", 64)
     rng = Random(5)
