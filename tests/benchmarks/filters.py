@@ -1,4 +1,4 @@
-"""Priorities and filters: rates with random priorities, and a GETJOB with WHERE that matches only one of all jobs.
+"""Filters: rates with indexes, and a GETJOB with WHERE that matches only one of all jobs.
 
 One node has the jobs, each with a random PRIORITY and one of a thousand tenants. A queue of the node is indexed by two
 names. Then jobs with a unique pair are added and fetched one by one among all others. One connection does everything,
@@ -120,7 +120,7 @@ def _added(rng: Random) -> bytes:
 
 FILTERS = Benchmark(
     "filters",
-    "Priorities and filters",
+    "Filters",
     "jobs",
     (
         Column("added_per_s", "ADDJOB per second"),
