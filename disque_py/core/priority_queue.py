@@ -74,7 +74,7 @@ class PriorityQueue:
         rank = job.priority
         parts = self.parts
         last_ranks = self.last_ranks
-        if not parts or rank > last_ranks[-1] or (rank == last_ranks[-1] and _is_before(parts[-1][-1], job)):
+        if not parts or rank > last_ranks[-1] or (rank == last_ranks[-1] and is_before(parts[-1][-1], job)):
             if not parts or len(parts[-1]) >= PART_MAX:
                 parts.append([job])
                 self.ranks.append(array("q", (rank,)))
@@ -85,7 +85,7 @@ class PriorityQueue:
                 self.ranks[-1].append(rank)
                 last_ranks[-1] = rank
             return
-        number = self._part_of(rank, job)
+        number = part_of(self.parts, last_ranks, rank, job)
         part = parts[number]
         ranks = self.ranks[number]
         if number > 0 and len(parts) >= LOOSE_MIN and last_ranks[number - 1] < rank < last_ranks[number]:
@@ -99,7 +99,7 @@ class PriorityQueue:
             self._sort(number)
             part = parts[number]
             ranks = self.ranks[number]
-        place = self._place(number, rank, job)
+        place = place_of(part, ranks, rank, job, self.at if number == 0 else 0)
         if number == 0 and 0 < place == self.at:
             place -= 1
             self.at = place
@@ -110,35 +110,6 @@ class PriorityQueue:
         ranks.insert(place, rank)
         if len(part) > PART_MAX:
             self._split(number, part)
-
-    def _part_of(self, rank: int, job: Job) -> int:
-        """Return the first part whose last entry is not before this job. There must be one."""
-        last_ranks = self.last_ranks
-        number = bisect_left(last_ranks, rank)
-        if last_ranks[number] == rank:
-            end = bisect_right(last_ranks, rank, number)
-            while number < end:
-                middle = (number + end) >> 1
-                if _is_before(self.parts[middle][-1], job):
-                    number = middle + 1
-                else:
-                    end = middle
-        return number
-
-    def _place(self, number: int, rank: int, job: Job) -> int:
-        """Return the index of the first entry of a sorted part that is not before this job."""
-        ranks = self.ranks[number]
-        place = bisect_left(ranks, rank, self.at if number == 0 else 0)
-        if place < len(ranks) and ranks[place] == rank:
-            part = self.parts[number]
-            end = bisect_right(ranks, rank, place)
-            while place < end:
-                middle = (place + end) >> 1
-                if _is_before(part[middle], job):
-                    place = middle + 1
-                else:
-                    end = middle
-        return place
 
     def _sort(self, number: int) -> None:
         """Sort a loose part."""
@@ -204,7 +175,7 @@ class PriorityQueue:
     def _is_run_first(self, job: Job) -> bool:
         """Return whether this job, the first of the run, is before all parts. There must be a part."""
         rank, first = job.priority, self.ranks[0][self.at]
-        return rank < first or (rank == first and _is_before(job, self.parts[0][self.at]))
+        return rank < first or (rank == first and is_before(job, self.parts[0][self.at]))
 
     def remove(self, job: Job) -> bool:
         """Remove a job's entry, wherever it is. Return whether there was one."""
@@ -214,11 +185,7 @@ class PriorityQueue:
             if chunk and chunk[-1].ctime >= job.ctime and _removed(chunk, job):
                 return True
         rank = job.priority
-        if not self.parts or rank > self.last_ranks[-1]:
-            return False
-        if rank == self.last_ranks[-1] and _is_before(self.parts[-1][-1], job):
-            return False
-        number = self._part_of(rank, job)
+        number = part_of(self.parts, self.last_ranks, rank, job)
         while number < len(self.parts):
             part = self.parts[number]
             place = self._index(number, rank, job)
@@ -241,7 +208,7 @@ class PriorityQueue:
             except ValueError:
                 return -1
             return place
-        place = self._place(number, rank, job)
+        place = place_of(part, ranks, rank, job, self.at if number == 0 else 0)
         while place < len(part) and ranks[place] == rank and part[place].id == job.id:
             if part[place] is job:
                 return place
@@ -408,9 +375,46 @@ class PriorityQueue:
             yield from islice(reversed(part), len(part) - (self.at if number == 0 else 0))
 
 
-def _is_before(one: Job, other: Job) -> bool:
+def is_before(one: Job, other: Job) -> bool:
     """Return whether `one` comes before `other`, if both have the same priority."""
     return one.ctime < other.ctime or (one.ctime == other.ctime and one.id < other.id)
+
+
+def part_of(parts: list[list[Job]], last_ranks: array[int], rank: int, job: Job) -> int:
+    """Return the number of the first part whose last job is not before this one; the number of parts if there is none.
+
+    last_ranks   the priority of each part's last job
+    rank         the priority of `job`
+    """
+    number = bisect_left(last_ranks, rank)
+    if number < len(last_ranks) and last_ranks[number] == rank:
+        end = bisect_right(last_ranks, rank, number)
+        while number < end:
+            middle = (number + end) >> 1
+            if is_before(parts[middle][-1], job):
+                number = middle + 1
+            else:
+                end = middle
+    return number
+
+
+def place_of(part: list[Job], ranks: array[int], rank: int, job: Job, start: int = 0) -> int:
+    """Return the index of the first job of a sorted part that is not before this one; if there is none, its length.
+
+    ranks   the priorities of the part's jobs
+    rank    the priority of `job`
+    start   the index of the part's first job
+    """
+    place = bisect_left(ranks, rank, start)
+    if place < len(ranks) and ranks[place] == rank:
+        end = bisect_right(ranks, rank, place)
+        while place < end:
+            middle = (place + end) >> 1
+            if is_before(part[middle], job):
+                place = middle + 1
+            else:
+                end = middle
+    return place
 
 
 def _removed(jobs: list[Job], job: Job, *, is_reversed: bool = False) -> bool:

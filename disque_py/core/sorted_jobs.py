@@ -8,12 +8,12 @@ comparisons and moves at most one part.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
 from collections.abc import Iterator
 from typing import Final
 
 from disque_py.core.job import Job
-from disque_py.core.priority_queue import Key, key_of
+from disque_py.core.priority_queue import Key, is_before, key_of, part_of, place_of
 
 PART_MAX: Final = 512
 
@@ -21,65 +21,66 @@ PART_MAX: Final = 512
 class SortedJobs:
     """Jobs sorted by (priority, creation time, id).
 
-    keys, jobs   parts of at most PART_MAX entries; keys[n][i] is the key of jobs[n][i]
-    lasts        the last key of each part
-    length       the number of jobs
+    jobs, ranks   parts of at most PART_MAX jobs, and the priorities of each part's jobs
+    last_ranks    the priority of each part's last job
+    length        the number of jobs
     """
 
-    __slots__ = ("jobs", "keys", "lasts", "length")
+    __slots__ = ("jobs", "last_ranks", "length", "ranks")
 
     def __init__(self) -> None:
-        self.keys: list[list[Key]] = []
         self.jobs: list[list[Job]] = []
-        self.lasts: list[Key] = []
+        self.ranks: list[array[int]] = []
+        self.last_ranks: array[int] = array("q")
         self.length = 0
 
     def add(self, job: Job) -> bool:
         """Add a job. Return False if it was there already."""
-        key = key_of(job)
-        lasts = self.lasts
-        if not lasts or key > lasts[-1]:
-            if not lasts or len(self.keys[-1]) >= PART_MAX:
-                self.keys.append([key])
-                self.jobs.append([job])
-                lasts.append(key)
+        rank = job.priority
+        parts = self.jobs
+        last_ranks = self.last_ranks
+        if not parts or rank > last_ranks[-1] or (rank == last_ranks[-1] and is_before(parts[-1][-1], job)):
+            if not parts or len(parts[-1]) >= PART_MAX:
+                parts.append([job])
+                self.ranks.append(array("q", (rank,)))
+                last_ranks.append(rank)
             else:
-                self.keys[-1].append(key)
-                self.jobs[-1].append(job)
-                lasts[-1] = key
+                parts[-1].append(job)
+                self.ranks[-1].append(rank)
+                last_ranks[-1] = rank
             self.length += 1
             return True
-        number = bisect_left(lasts, key)
-        keys = self.keys[number]
-        at = bisect_left(keys, key)
-        if keys[at] == key:
+        number = part_of(parts, last_ranks, rank, job)
+        part, ranks = parts[number], self.ranks[number]
+        at = place_of(part, ranks, rank, job)
+        if ranks[at] == rank and part[at].id == job.id:
             return False
-        keys.insert(at, key)
-        self.jobs[number].insert(at, job)
+        part.insert(at, job)
+        ranks.insert(at, rank)
         self.length += 1
-        if len(keys) > PART_MAX:
+        if len(part) > PART_MAX:
             self._split(number)
         return True
 
     def remove(self, job: Job) -> bool:
         """Remove a job. Its key must not have changed since it was added. Return whether it was there."""
-        key = key_of(job)
-        number = bisect_left(self.lasts, key)
-        if number == len(self.lasts):
+        rank = job.priority
+        number = part_of(self.jobs, self.last_ranks, rank, job)
+        if number == len(self.jobs):
             return False
-        keys = self.keys[number]
-        at = bisect_left(keys, key)
-        if keys[at] != key:
+        part, ranks = self.jobs[number], self.ranks[number]
+        at = place_of(part, ranks, rank, job)
+        if ranks[at] != rank or part[at].id != job.id:
             return False
-        del keys[at]
-        del self.jobs[number][at]
+        del part[at]
+        del ranks[at]
         self.length -= 1
-        if not keys:
-            del self.keys[number]
+        if not part:
             del self.jobs[number]
-            del self.lasts[number]
-        elif at == len(keys):
-            self.lasts[number] = keys[-1]
+            del self.ranks[number]
+            del self.last_ranks[number]
+        elif at == len(part):
+            self.last_ranks[number] = ranks[-1]
         return True
 
     def first(self) -> Job | None:
@@ -92,31 +93,33 @@ class SortedJobs:
 
     def first_key(self) -> Key | None:
         """Return the key of the first job; None if there is none."""
-        return self.keys[0][0] if self.keys else None
+        return key_of(self.jobs[0][0]) if self.jobs else None
 
     def in_order(self) -> Iterator[tuple[Key, Job]]:
         """Yield keys and jobs, from first to last."""
-        for keys, jobs in zip(self.keys, self.jobs, strict=True):
-            yield from zip(keys, jobs, strict=True)
+        for part in self.jobs:
+            for job in part:
+                yield key_of(job), job
 
     def backwards(self) -> Iterator[tuple[Key, Job]]:
         """Yield keys and jobs, from last to first."""
-        for keys, jobs in zip(reversed(self.keys), reversed(self.jobs), strict=True):
-            yield from zip(reversed(keys), reversed(jobs), strict=True)
+        for part in reversed(self.jobs):
+            for job in reversed(part):
+                yield key_of(job), job
 
     def dismantle(self) -> Iterator[None]:
         """Free the memory of jobs that are not needed any more, a part per step."""
-        self.lasts = []
-        while self.keys:
-            self.keys.pop()
+        self.last_ranks = array("q")
+        while self.jobs:
             self.jobs.pop()
+            self.ranks.pop()
             yield
 
     def _split(self, number: int) -> None:
-        keys, jobs = self.keys[number], self.jobs[number]
-        half = len(keys) // 2
-        self.keys.insert(number + 1, keys[half:])
-        self.jobs.insert(number + 1, jobs[half:])
-        del keys[half:]
-        del jobs[half:]
-        self.lasts.insert(number, keys[-1])
+        part, ranks = self.jobs[number], self.ranks[number]
+        half = len(part) // 2
+        self.jobs.insert(number + 1, part[half:])
+        self.ranks.insert(number + 1, ranks[half:])
+        self.last_ranks.insert(number, ranks[half - 1])
+        del part[half:]
+        del ranks[half:]

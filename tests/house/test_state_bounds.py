@@ -95,7 +95,7 @@ BOUNDS = {
         Restoring: _batches _keys _pause_places _results _sets _tokens dropped jobs pauses stale
         Schedule: _walks _buckets _front _keys _known _moments
         Replication: leased
-        SortedJobs: jobs keys lasts
+        SortedJobs: jobs last_ranks ranks
         Spill: fresh heads lent older reading readings released unread
         Timetable: _buckets _front _keys _known _moments
         Together: slots
