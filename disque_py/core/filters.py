@@ -53,8 +53,8 @@ LOOKED_PER_QUEUE: Final = 20
 LOOKED_PER_ENTRY: Final = 5
 FILLED_AT_ONCE: Final = 100
 # Measured memory of an entry of an index, and of a group without the bytes of its values.
-ENTRY_BYTES: Final = 160
-GROUP_BYTES: Final = 750
+ENTRY_BYTES: Final = 24
+GROUP_BYTES: Final = 850
 
 # Most groups have no at-most-once job. Their `once` is this shared object, to which no job is ever added.
 NO_JOBS: Final = SortedJobs()
