@@ -97,6 +97,7 @@ OFTEN = (
     "disque_py/core/priority_queue.py",
     "disque_py/core/producer_waits.py",
     "disque_py/core/pulls.py",
+    "disque_py/core/record_packing.py",
     "disque_py/core/queue.py",
     "disque_py/core/replica_sets.py",
     "disque_py/core/replication.py",

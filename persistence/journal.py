@@ -40,14 +40,14 @@ file: Disk does the work, the caller passes the time. See docs/journal.md.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from persistence.closed_segments import Chain
 from persistence.disk import SYNCING, WRITING, Disk, Folder, Window
 from persistence.disk_errors import FINE, FULL_DISK, NO_ACKS, NO_ADDS, NO_WRITES
 from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages, map_pages, sync_pages
-from persistence.records import DROPPED, IS_ALWAYS, Part, encode_block, encode_header, file_name
+from persistence.records import DROPPED, IS_ALWAYS, Part, Run, encode_block, encode_header, file_name, unpacked
 from persistence.reserved_segment import RESERVE_BYTES, RESERVE_NAME, Reserve
 from persistence.write_queue import Waiting, WriteQueue
 
@@ -174,13 +174,13 @@ class Journal:
 
     # -- appending ---------------------------------------------------------------------------------
 
-    def append(self, runs: list[list[Any]]) -> int:
-        """Append a turn's records, `[kind, item, …]` each; return the position that its replies wait for."""
+    def append(self, runs: Sequence[Run]) -> int:
+        """Append a turn's records; return the position that its replies wait for."""
         # A block with this flag promises `always` for all that follows, too, up to the next block.
         flags = IS_ALWAYS if self.policy == ALWAYS and self._next_policy is None and not self._is_ending else 0
         position = self._enqueue(encode_block(runs, self.position, self.synced, self.wall_ms, flags))
         if self.watch is not None:
-            self.watch(runs, position)
+            self.watch([unpacked(run) for run in runs], position)
         if position - self._segment_start >= self._segment_bytes:
             self._next_segment()
         if self.level:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
@@ -67,7 +67,9 @@ IS_ALWAYS: Final = 1
 # The largest value of the length field; a turn never comes near it (a body has at most 512 MiB).
 PAYLOAD_BYTES_MAX: Final = (1 << 32) - 1
 
-_pack_head = _HEAD.pack
+# The two parts of a head.
+_pack_unchecked = struct.Struct("<II").pack
+_pack_checked = struct.Struct("<QQQI").pack
 _crc = zlib.crc32
 _packb = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
@@ -78,6 +80,18 @@ class FormatError(ValueError):
 
 class NewerFormatError(FormatError):
     """An error: a later version of this software wrote the file."""
+
+
+class PackedRun(NamedTuple):
+    """A run of records that are packed already: their kind, their number, and the bytes of all items."""
+
+    kind: int
+    length: int
+    items: bytes
+
+
+# A run of records: `[kind, item, …]`, or the same packed.
+Run: TypeAlias = list[Any] | PackedRun
 
 
 class Part(NamedTuple):
@@ -175,12 +189,42 @@ def header_size(data: bytes) -> int:
     return size + -size % HEADER_ALIGN if magic == MAGIC else 0
 
 
-def encode_block(runs: Sequence[list[Any]], position: int, synced: int, wall_ms: int, flags: int) -> bytes:
+def encode_block(runs: Sequence[Run], position: int, synced: int, wall_ms: int, flags: int) -> bytes:
     """Return one block with these runs."""
-    payload = _packb(runs)
-    head = _pack_head(len(payload), 0, position, synced, wall_ms, flags)
-    checksum = _crc(payload, _crc(head[_CHECKED:]))
-    return b"%b%b%b%b" % (head[:4], checksum.to_bytes(4, "little"), head[_CHECKED:], payload)
+    head = _pack_checked(position, synced, wall_ms, flags)
+    parts = [b"", head, _array_head(len(runs))]
+    for run in runs:
+        if type(run) is PackedRun:
+            parts.append(b"%b%c" % (_array_head(run.length + 1), run.kind))
+            parts.append(run.items)
+        else:
+            parts.append(_packb(run))
+    checksum = 0
+    size = -len(head)
+    for part in parts:
+        checksum = _crc(part, checksum)
+        size += len(part)
+    parts[0] = _pack_unchecked(size, checksum)
+    return b"".join(parts)
+
+
+def unpacked(run: Run) -> list[Any]:
+    """Return a run as a list."""
+    if type(run) is not PackedRun:
+        assert type(run) is list
+        return run
+    unpacker = msgpack.Unpacker(max_buffer_size=len(run.items))
+    unpacker.feed(run.items)
+    return [run.kind, *unpacker]
+
+
+def _array_head(length: int) -> bytes:
+    """Return the beginning of a list of this length, as msgpack writes it."""
+    if length < 16:
+        return b"%c" % (0x90 | length)
+    if length < 1 << 16:
+        return b"\xdc" + length.to_bytes(2, "big")
+    return b"\xdd" + length.to_bytes(4, "big")
 
 
 def decode_block(data: bytes | memoryview, at: int, position: int) -> Block | None:

@@ -293,8 +293,7 @@ def addjob(
             lifecycle.register_queued(broker, job, queue)
         else:
             _start_alone(broker, job, is_quorum)
-        if broker.is_journaling:
-            broker.dirty[job] = False
+            lifecycle.mark_dirty(broker, job)
         broker.stats.jobs_added += 1
         return b"+%b\r\n" % job.id if job.attributes is None else _added(broker, client, job, None)
     if is_async and not timeout_ms:

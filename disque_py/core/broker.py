@@ -157,7 +157,7 @@ class Broker:
     Journal
       is_journaling        whether a journal is written
       is_loading           the journal is being read
-      dirty                job that changed in this turn -> whether its holder set changed
+      dirty                jobs that changed in this turn; `Job.dirt` says how
       journal              the segments that the broker knows of, and errors of the disk
 
     Events
@@ -237,7 +237,7 @@ class Broker:
         self.is_loading = False
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False
-        self.dirty: dict[Job, bool] = {}
+        self.dirty: list[Job] = []
         self.terms: dict[bytes, JobTerms] = {}
         self.events: Noted | None = None
         self.event_source: EventSource | None = None

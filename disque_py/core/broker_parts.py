@@ -11,10 +11,14 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import i32, i64
+
 from disque_py.core.keys import Keys
+from disque_py.core.record_packing import JobRun
 from disque_py.core.replica_sets import ReplicaSets
 from disque_py.core.schedule import Line, Timetable
 from disque_py.core.tombstones import Tombstones
+from persistence.records import JOB, STATE
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -302,11 +306,29 @@ class JournalState:
     disk_level, disk_trouble   which commands are refused since the disk failed (persistence/journal.py), and the reason
                          of the failure
     stale_places    segments with bases that later ones replaced; the GONE of a later base counts for these, too
+    bases, states   buffers for records of jobs; empty between turns
+    gone_place, gone_bytes, gone_records   records of jobs that were forgotten in this turn, all of this segment, which
+                         are still counted above (`settle`)
     """
 
-    __slots__ = ("disk_level", "disk_trouble", "first_place", "live_bytes", "live_records", "place", "stale_places")
+    __slots__ = (
+        "bases",
+        "disk_level",
+        "disk_trouble",
+        "first_place",
+        "gone_bytes",
+        "gone_place",
+        "gone_records",
+        "live_bytes",
+        "live_records",
+        "place",
+        "stale_places",
+        "states",
+    )
 
     def __init__(self) -> None:
+        self.bases = JobRun(JOB)
+        self.states = JobRun(STATE)
         self.place = 0
         self.first_place = NO_PLACE
         self.live_bytes: dict[int, int] = {}
@@ -314,6 +336,19 @@ class JournalState:
         self.disk_level = 0
         self.disk_trouble = ""
         self.stale_places: set[int] = set()
+        self.gone_place: i32 = 0
+        self.gone_bytes: i64 = 0
+        self.gone_records: i64 = 0
+
+    def settle(self) -> None:
+        """Stop counting the records of the jobs that were forgotten, unless their segment is gone already."""
+        place = int(self.gone_place)
+        if self.gone_records and place in self.live_bytes:
+            self.live_bytes[place] -= int(self.gone_bytes)
+            self.live_records[place] -= int(self.gone_records)
+            assert self.live_records[place] >= 0
+        self.gone_bytes = 0
+        self.gone_records = 0
 
     def add_live(self, place: int, size: int, records: int = 1) -> None:
         """Count records of a segment that are needed, and their bytes."""

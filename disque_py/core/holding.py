@@ -102,8 +102,7 @@ def take_in(broker: Broker, job: Job, wait_ms: int) -> None:
             lifecycle.arm(broker, job)
     if job.expire_at_ms <= horizon_ms:
         lifecycle.arm(broker, job)
-    if broker.is_journaling:
-        broker.dirty[job] = False
+    lifecycle.mark_dirty(broker, job)
 
 
 def _timer_of(span_ms: Any) -> int:

@@ -44,6 +44,9 @@ CTIMES_PER_MS: Final = 1_000_000
 ATTEMPT_MAX: Final = 2**32 - 1
 _ATTEMPT_MIDDLE: Final = 2**31
 COUNTER_MAX: Final = 65_535
+# How a job changed in this turn: its state, timer or counters; its holders, too.
+CHANGED: Final = 1
+NEW_HOLDERS: Final = 2
 _COUNTER_MIDDLE: Final = 32_768
 
 # The bits of a hand-over's moment that a job keeps. Below: the number of queues whose last terms are remembered.
@@ -283,6 +286,7 @@ class Job:
     was_queued       whether its next enqueue is a requeue, which is announced
     is_leased_here   whether this node delivered it and the lease runs, so that this node is responsible for it
     was_announced    whether the WILLQUEUE for the coming requeue has been sent
+    dirt             CHANGED or NEW_HOLDERS if the job changed in this turn and is in `Broker.dirty`; else 0
     imported_at      when another node handed it to us, the low IMPORT_BITS of the millisecond; 0: no node did
     version          how often any node has changed it; merged by maximum (events.py)
     status, since_ms the status that users see, and since when (wall clock); 0: not known (events.py, census.py)
@@ -300,6 +304,7 @@ class Job:
         "awake_at_ms",
         "body",
         "ctime",
+        "dirt",
         "era",
         "expire_at_ms",
         "holders",
@@ -351,6 +356,7 @@ class Job:
         self._deliveries: i16 = -_COUNTER_MIDDLE
         self.state: u8 = ACTIVE
         self.status: u8 = 0
+        self.dirt: u8 = 0
         self.is_listed = False
         self.is_delivered = False
         self.was_queued = False

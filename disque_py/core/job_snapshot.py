@@ -23,6 +23,7 @@ from disque_py.core.events import heard
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Job, terms_of
 from disque_py.core.job_attributes import JobAttributes, pack_topic, unpack
+from disque_py.core.record_packing import header_of
 from persistence.layouts import ATTRIBUTES_AT, HEADER, PART_AT, VERSION
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from disque_py.core.changeable import Changeable
 
 _VERSIONED_BYTES: Final = HEADER.size + VERSION.size
-_pack = HEADER.pack
 _unpack = HEADER.unpack_from
 
 Snapshot = tuple[Any, ...]
@@ -60,22 +60,6 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
     if job.terms.topic is not None:
         return (*snapshot, after_ms, pack_topic(job.terms.topic))
     return (*snapshot, after_ms) if after_ms else snapshot
-
-
-def header_of(job: Job, now_ms: int) -> bytes:
-    """Return the job's numbers in packed form, for the bus or the journal."""
-    left_ms = job.expire_at_ms - now_ms
-    header = _pack(
-        job.ctime,
-        left_ms if left_ms > 0 else 0,
-        job.terms.retry_ms,
-        job.terms.delay_ms,
-        job.terms.replicate,
-        job.nacks,
-        job.deliveries,
-        job.attempt,
-    )
-    return header if job.version == 1 else header + VERSION.pack(job.version)
 
 
 def pack_part(broker: Broker, job: Job, part: Changeable) -> changeable.Packed:

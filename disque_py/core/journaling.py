@@ -20,9 +20,10 @@ from typing import Any, Final
 
 from disque_py.core.broker import Broker
 from disque_py.core.claim_stamps import stamp_of
-from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Cancellation, Handover, Job
+from disque_py.core.job import ACKED, ACTIVE, GONE, NEW_HOLDERS, QUEUED, Cancellation, Handover, Job
 from disque_py.core.job_attributes import pack_topic, topic_bytes
-from disque_py.core.job_snapshot import header_of, pack_part
+from disque_py.core.job_snapshot import pack_part
+from disque_py.core.record_packing import header_of, state_of
 from disque_py.core.spilled import Spilled, size_of
 from persistence.layouts import (
     BASE_BYTES,
@@ -40,15 +41,13 @@ from persistence.layouts import (
     IS_QUEUED,
     PAUSED_AT,
     SEGMENT_AT,
-    STATE_FIELDS,
     TOKEN_AT,
     WAS_QUEUED,
 )
-from persistence.records import BATCH, JOB, KEY, PAUSE, RESULT, STATE, TOKEN
+from persistence.records import BATCH, JOB, KEY, PAUSE, RESULT, STATE, TOKEN, Run
 from persistence.records import GONE as GONE_RECORD
 
 _pack_base = BASE_STATE.pack
-_pack_state = STATE_FIELDS.pack
 
 # The last field of the base of nearly every new job.
 QUEUED_BASE: Final = _pack_base(IS_QUEUED | WAS_QUEUED, -1)
@@ -57,19 +56,33 @@ QUEUED_BASE: Final = _pack_base(IS_QUEUED | WAS_QUEUED, -1)
 def mark_holders_dirty(broker: Broker, job: Job) -> None:
     """Mark a job as dirty, including its holders, because more or fewer nodes may hold a copy."""
     if broker.is_journaling:
-        broker.dirty[job] = True
+        record_soon(broker, job)
 
 
-def collect(broker: Broker) -> list[list[Any]]:
+def record_soon(broker: Broker, job: Job) -> None:
+    """Record the job at the end of the turn, including its holders."""
+    if not job.dirt:
+        broker.dirty.append(job)
+    job.dirt = NEW_HOLDERS
+
+
+def clear(broker: Broker) -> None:
+    """Record none of the jobs that changed in this turn."""
+    for job in broker.dirty:
+        job.dirt = 0
+    broker.dirty = []
+
+
+def collect(broker: Broker) -> list[Run]:
     """Return the turn's records as runs, in the order in which they must be read.
 
     GONE records come first, because a job that is gone may have come back in the same turn.
     """
-    runs: list[list[Any]] = []
+    runs: list[Run] = []
     outbox = broker.outbox
-    if outbox.gone:
-        runs.append([GONE_RECORD, *outbox.gone])
-        outbox.gone = []
+    if outbox.gone.count:
+        broker.journal.settle()
+        runs.append(outbox.gone.take())
     if outbox.moved:
         _unplace(broker)
     if broker.dirty:
@@ -110,13 +123,13 @@ def _unplace(broker: Broker) -> None:
             broker.journal.live_bytes[job.place] -= base_bytes(job)
             broker.journal.live_records[job.place] -= 1
             job.place = 0
-            broker.dirty[job] = True
+            record_soon(broker, job)
 
 
-def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
+def _collect_jobs(broker: Broker, runs: list[Run]) -> None:
     """Collect bases and states of dirty jobs. This is one loop for speed, because every job comes here."""
-    bases: list[Any] = [JOB]
-    states: list[Any] = [STATE]
+    bases = broker.journal.bases
+    states = broker.journal.states
     place = broker.journal.place
     first_place = broker.journal.first_place
     live = broker.journal.live_bytes
@@ -125,7 +138,9 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
     me = broker.me.id
     pack = broker.sets.pack
     added = 0
-    for job, has_new_holders in broker.dirty.items():
+    for job in broker.dirty:
+        has_new_holders = job.dirt == NEW_HOLDERS
+        job.dirt = 0
         state = job.state
         if state == QUEUED:
             flags = IS_QUEUED | WAS_QUEUED if job.was_queued else IS_QUEUED
@@ -152,15 +167,14 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             flags |= IS_GIVEN
         holders = job.holders
         if job.place >= first_place:
-            record = (
-                job.id,
-                _pack_state(flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version),
-                (me if holders is mine else pack(holders)) if has_new_holders else None,
-            )
-            states.append(record if job.attributes is None else _with_claim(broker, job, record))
+            packed = (me if holders is mine else pack(holders)) if has_new_holders else None
+            if job.attributes is None:
+                states.add_state(job, packed, flags, due_ms)
+            else:
+                states.add(_with_claim(broker, job, (job.id, state_of(job, flags, due_ms), packed)))
             continue
         body = job.body
-        if type(body) is Spilled:
+        if type(body) is not bytes:
             lent = broker.spill.lent.get(job)
             if lent is None:
                 # The journal was switched on a moment ago, and the job's body was not read for it yet.
@@ -170,33 +184,30 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
         queue = job.terms.queue
         job.place = place
         added += BASE_BYTES + len(queue) + len(body)
-        base = (
-            job.id,
-            header_of(job, now_ms),
-            queue,
-            body,
-            me if holders is mine else pack(holders),
-            QUEUED_BASE if flags == IS_QUEUED | WAS_QUEUED and due_ms < 0 else _pack_base(flags, due_ms),
-        )
+        packed = me if holders is mine else pack(holders)
         attributes = job.attributes
         topic = job.terms.topic
+        if attributes is None and topic is None:
+            bases.add_job(job, body, packed, flags, due_ms, now_ms)
+            continue
+        base = (job.id, header_of(job, now_ms), queue, body, packed, _pack_base(flags, due_ms))
         if topic is not None:
             added += topic_bytes(topic)
         if attributes is not None:
             added += attributes.packed_bytes
-            bases.append(_with_part(broker, job, (*base, attributes.pack(topic))))
-        else:
-            bases.append(base if topic is None else (*base, pack_topic(topic)))
-    broker.dirty = {}
+            bases.add(_with_part(broker, job, (*base, attributes.pack(topic))))
+        elif topic is not None:
+            bases.add((*base, pack_topic(topic)))
+    broker.dirty = []
     if broker.spill.lent:
         broker.spill.lent = {}
     if added:
         live[place] = live.get(place, 0) + added
-        broker.journal.live_records[place] = broker.journal.live_records.get(place, 0) + len(bases) - 1
-    if len(bases) > 1:
-        runs.append(bases)
-    if len(states) > 1:
-        runs.append(states)
+        broker.journal.live_records[place] = broker.journal.live_records.get(place, 0) + int(bases.count)
+    if bases.count:
+        runs.append(bases.take())
+    if states.count:
+        runs.append(states.take())
 
 
 def _with_part(broker: Broker, job: Job, record: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -265,7 +276,7 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
     elif kind == STATE:
         job = broker.find(item[ID_AT])
         if job is not None and broker.journal.first_place <= job.place < number:
-            broker.dirty[job] = True
+            record_soon(broker, job)
     elif kind == GONE_RECORD and may_matter:
         job = broker.find(item[ID_AT])
         if job is not None and job.place >= broker.journal.first_place and type(job.body) is Spilled:
@@ -273,7 +284,7 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
             # the present base is valid.
             broker.spill.readings.append((job, partial(_gone_read, item)))
             return
-        broker.outbox.gone.append((item[ID_AT], item[SEGMENT_AT]))
+        broker.outbox.gone.add_gone(item[ID_AT], item[SEGMENT_AT])
         if job is not None and job.place >= broker.journal.first_place:
             rebase(broker, job)  # The job came back meanwhile. Its base must follow the GONE.
     elif kind == PAUSE:
@@ -292,7 +303,7 @@ def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
     """Copy a GONE, and record the base of the job that came back after it, because its body has been read."""
     if not broker.is_journaling:
         return
-    broker.outbox.gone.append((item[ID_AT], item[SEGMENT_AT]))
+    broker.outbox.gone.add_gone(item[ID_AT], item[SEGMENT_AT])
     known = broker.find(item[ID_AT])
     if known is not None and known.place >= broker.journal.first_place:
         rebase(broker, known)
@@ -304,7 +315,7 @@ def record_read(broker: Broker, job: Job, body: bytes | None) -> None:
     """Record a job whose body was read from disk for this purpose. The body stays on disk."""
     if broker.is_journaling and body is not None and job.place < broker.journal.first_place and job.state != GONE:
         broker.spill.lent[job] = body
-        broker.dirty[job] = True
+        record_soon(broker, job)
 
 
 def rebase(broker: Broker, job: Job) -> None:

@@ -23,6 +23,7 @@ from disque_py.core.filters import Filter
 from disque_py.core.job import (
     ACKED,
     ACTIVE,
+    CHANGED,
     GONE,
     JOB_BYTES,
     NAME_BYTES_FREE,
@@ -119,8 +120,9 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         broker.patterns.pushed(queue)
     if job.expire_at_ms <= broker.schedule.horizon_ms:
         broker.schedule.set(job, job.expire_at_ms)
-    if broker.is_journaling:
-        broker.dirty[job] = False
+    if broker.is_journaling and not job.dirt:
+        job.dirt = CHANGED
+        broker.dirty.append(job)
     events = broker.events
     if events is not None:
         if job.attributes is not None or broker.settings.events_body:
@@ -236,8 +238,9 @@ def enqueue(broker: Broker, job: Job) -> Queue:
     if queue.patterns is not None:
         broker.patterns.pushed(queue)
     arm_queued(broker, job)
-    if broker.is_journaling:
-        broker.dirty.setdefault(job, False)
+    if broker.is_journaling and not job.dirt:
+        job.dirt = CHANGED
+        broker.dirty.append(job)
     return queue
 
 
@@ -471,8 +474,9 @@ def lease(broker: Broker, job: Job) -> None:
             broker.memory.once_delivered_count += 1
         job.requeue_at_ms = 0
         broker.schedule.set(job, job.expire_at_ms)
-    if broker.is_journaling:
-        broker.dirty.setdefault(job, False)
+    if broker.is_journaling and not job.dirt:
+        job.dirt = CHANGED
+        broker.dirty.append(job)
 
 
 def extend(broker: Broker, job: Job, lease_ms: int) -> None:
@@ -637,12 +641,15 @@ def forget(broker: Broker, job: Job) -> None:
     job.state = GONE
     job.work = None
     if job.place >= broker.journal.first_place:
-        broker.outbox.gone.append((job_id, job.place))
+        broker.outbox.gone.add_gone(job_id, job.place)
         if job.terms.topic is not None:
             size += topic_bytes(job.terms.topic)
-        broker.journal.live_bytes[job.place] -= BASE_BYTES + len(job.terms.queue) + size
-        broker.journal.live_records[job.place] -= 1
-        assert broker.journal.live_records[job.place] >= 0
+        journal = broker.journal
+        if job.place != journal.gone_place:
+            journal.settle()
+            journal.gone_place = job.place
+        journal.gone_bytes += BASE_BYTES + len(job.terms.queue) + size
+        journal.gone_records += 1
 
 
 def _note_end(broker: Broker, job: Job) -> None:
@@ -691,8 +698,9 @@ def willqueue_lead_ms(job: Job) -> int:
 
 def mark_dirty(broker: Broker, job: Job) -> None:
     """Note a change of the job that the journal has to record (journaling.py)."""
-    if broker.is_journaling:
-        broker.dirty.setdefault(job, False)
+    if broker.is_journaling and not job.dirt:
+        job.dirt = CHANGED
+        broker.dirty.append(job)
 
 
 def acked_again(broker: Broker, job: Job) -> None:

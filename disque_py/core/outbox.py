@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from cluster_bus.outgoing import Outgoing
 from disque_py.core.client import Client
+from disque_py.core.record_packing import JobRun
+from persistence.records import GONE
 
 if TYPE_CHECKING:
     from disque_py.core.job import Job
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 class Outbox:
     """Records for the journal, messages for nodes, and clients with replies.
 
-    gone      (id, place) of jobs with a base in the journal that were forgotten in this turn
+    gone      the records of jobs with a base in the journal that were forgotten in this turn
     pauses    queues whose pause changed
     moved     jobs whose base must be written again, although the journal has one
     tokens    tokens with deliveries that must be recorded (tokens.py)
@@ -46,7 +48,7 @@ class Outbox:
     )
 
     def __init__(self, messages: Outgoing) -> None:
-        self.gone: list[tuple[bytes, int]] = []
+        self.gone = JobRun(GONE)
         self.pauses: dict[bytes, None] = {}
         self.moved: dict[Job, None] = {}
         self.tokens: dict[Token, None] = {}

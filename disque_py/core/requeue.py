@@ -249,8 +249,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif attempt < job.attempt and job.is_leased_here:
             _tell_attempt(broker, sender, job)
         job.was_queued = True
-        if broker.is_journaling:
-            broker.dirty.setdefault(job, False)
+        lifecycle.mark_dirty(broker, job)
         if state == WAIT_REPL or not job.terms.retry_ms:
             if isinstance(job.work, Replication) and job.terms.retry_ms:
                 # It is not queued here before that lease is over, when it has its copies (replication.py).

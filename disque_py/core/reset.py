@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cluster_bus.messages import FILTER_INTEREST, INTEREST
-from disque_py.core import delivery, handover, interest, keying, producer_waits, replication, spilling
+from disque_py.core import delivery, handover, interest, journaling, keying, producer_waits, replication, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import Job
 
@@ -42,7 +42,7 @@ def flush(broker: Broker) -> int:
         broker.outbox.moved.clear()
         broker.outbox.keys.clear()
         broker.outbox.results.clear()
-        broker.dirty.clear()
+        journaling.clear(broker)
         broker.journal.live_bytes.clear()
         broker.journal.live_records.clear()
     keying.forget_all(broker)

@@ -36,7 +36,7 @@ from disque_py.core.job_attributes import BATCH as BATCH_EXTRA
 from disque_py.core.job_attributes import JobAttributes, topic_bytes
 from disque_py.core.job_attributes import unpack as unpack_attributes
 from disque_py.core.job_snapshot import set_part
-from disque_py.core.journaling import QUEUED_BASE, base_bytes
+from disque_py.core.journaling import QUEUED_BASE, base_bytes, record_soon
 from disque_py.core.node_sets import NodeSet
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from disque_py.core.spilled import Spilled, released
@@ -491,7 +491,7 @@ class Restoring:
                 job.is_leased_here = False
                 broker.stats.once_lost_in_handover += 1
                 events.ended(broker, job, event_format.LOST, "the node ended before its hand-over was answered")
-                broker.dirty[job] = False
+                record_soon(broker, job)
         elif not is_sure:
             self.lost += 1
             broker.stats.once_lost_in_restart += 1
@@ -500,7 +500,7 @@ class Restoring:
             broker.memory.once_delivered_count += 1
             job.requeue_at_ms = 0
             # Recorded before the node serves clients, so that a later clean shutdown does not make the job certain.
-            broker.dirty[job] = False
+            record_soon(broker, job)
         elif was_in_queue or not job.requeue_at_ms:
             lifecycle.enqueue(broker, job)
             self.queued += 1

@@ -25,7 +25,8 @@ from disque_py.core.client import Client
 from disque_py.core.ids import ID_BYTES, is_valid_id
 from disque_py.core.job import JOB_BYTES, Job, Replication, Together
 from disque_py.core.job_attributes import pack_topic
-from disque_py.core.job_snapshot import header_of, job_of
+from disque_py.core.job_snapshot import job_of
+from disque_py.core.record_packing import header_of
 from persistence.layouts import HEADER
 
 # More jobs than this are copied one by one, because a receiver handles an item in one step, which must be short.

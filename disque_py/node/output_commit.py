@@ -132,7 +132,7 @@ class OutputCommit:
         outbox = broker.outbox
         if (
             broker.dirty
-            or outbox.gone
+            or outbox.gone.count
             or outbox.pauses
             or outbox.moved
             or outbox.tokens
@@ -200,16 +200,16 @@ class OutputCommit:
             if is_in_trouble and wrote == WROTE_IN_TROUBLE:
                 wrote = WROTE_NOTHING
             if out and (held or (wrote and position > ready)):
-                size = sum(map(len, out))
+                replies = out[0] if len(out) == 1 else b"".join(out)
                 if held and (not wrote or held[-1][0] >= position):
-                    held[-1][1].extend(out)
+                    held[-1][1].append(replies)
                 else:
                     if held is None:
                         held = client.held = deque()
-                    held.append((position, out))
+                    held.append((position, [replies]))
                     self._clients.append((position, client))
                 client.out = []
-                client.held_bytes += size
+                client.held_bytes += len(replies)
             client.wrote = WROTE_NOTHING
 
     def released(self) -> list[Client]:
@@ -226,8 +226,10 @@ class OutputCommit:
                 continue
             out = client.out
             while held and held[0][0] <= ready:
-                out += held.popleft()[1]
-            client.held_bytes -= min(client.held_bytes, sum(map(len, out)))
+                replies = held.popleft()[1]
+                for reply in replies:
+                    client.held_bytes -= len(reply)
+                out += replies
             if not held:
                 client.held = None
                 client.held_bytes = 0

@@ -18,7 +18,7 @@ from cluster_bus.membership import Membership
 from cluster_bus.messages import GOTMANY, REPLMANY
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Outgoing
-from disque_py.core import shared_copies, timers
+from disque_py.core import journaling, shared_copies, timers
 from disque_py.core.broker import Broker
 from disque_py.core.broker_parts import NO_PLACE
 from disque_py.core.versions import SHARED_COPIES
@@ -155,8 +155,8 @@ class Driver:
             output_commit.release_all()
             self.output_commit = None
         broker.is_journaling = False
-        broker.dirty = {}
-        broker.outbox.gone = []
+        journaling.clear(broker)
+        broker.outbox.gone.clear()
         broker.outbox.pauses = {}
         broker.outbox.moved = {}
         broker.outbox.tokens = {}

@@ -144,7 +144,7 @@ class Compaction:
                 dirty += 1
                 body = job.body
                 if type(body) is not Spilled:
-                    broker.dirty[job] = True
+                    journaling.record_soon(broker, job)
                     continue
                 size += body.size
                 self._reading += 1

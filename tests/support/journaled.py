@@ -512,6 +512,7 @@ def recount_jobs(broker: Broker) -> None:
     jobs = [job for shard in filter(None, broker.shards) for job in shard.values()]
     assert broker.job_count == len(jobs)
     # Lower positions belong to a journal that has ended.
+    broker.journal.settle()
     first_place = broker.journal.first_place if broker.is_journaling or not broker.journal.live_bytes else 1
     living = live_bytes([job for job in jobs if job.place >= first_place])
     assert {number: size for number, size in broker.journal.live_bytes.items() if size} == living

@@ -250,7 +250,7 @@ class JournalStorage:
             journal is not None
             and not journal.error
             and journal.written == journal.position
-            and not (broker.dirty or broker.outbox.gone or broker.outbox.pauses or broker.outbox.is_void)
+            and not (broker.dirty or broker.outbox.gone.count or broker.outbox.pauses or broker.outbox.is_void)
             and compaction is not None
             and not compaction.is_first
         )

@@ -86,7 +86,7 @@ def test_a_job_that_waits_for_its_copies_is_not_recorded():
     broker = listening()
     job = make_job(broker)
     lifecycle.register_waiting(broker, job)
-    broker.dirty[job] = False
+    lifecycle.mark_dirty(broker, job)
     assert (collect(broker), job.place) == ([], 0)
 
 
@@ -201,7 +201,7 @@ def test_the_longest_spans_that_another_node_can_tell_have_a_record(bits):
     with contextlib.suppress(dispatch.MalformedMessageError):
         say(broker, node, LEASED, (known.id, (1 << bits) - 1, 1))
     assert bool(collect(broker)) == (bits == SPAN_BITS)
-    assert broker.dirty == {}
+    assert broker.dirty == []
 
 
 def test_an_impossible_version_is_refused():

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from brokers import add_node, make_broker, make_client, pass_time
 from copies import deliver, hold, hold_queued, make_job, queue_of
-from disque_py.core import lifecycle
+from disque_py.core import journaling, lifecycle
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection, JobTerms
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS
 from persistence.layouts import BASE_BYTES
+from persistence.records import GONE as GONE_RECORD
 
 
 def test_a_registered_job_is_found_and_counted_in_jobs_and_memory():
@@ -209,7 +210,7 @@ def test_jobs_are_touched_only_while_a_journal_listens():
     lifecycle.dequeue(broker, job)
     lifecycle.acknowledge(broker, job)
     lifecycle.forget(broker, job)
-    assert (broker.dirty, broker.outbox.gone) == ({}, [])
+    assert (broker.dirty, broker.outbox.gone.count) == ([], 0)
 
 
 STEPS = {
@@ -226,27 +227,24 @@ def test_every_step_of_a_life_touches_the_job(step):
     broker = make_broker()
     broker.is_journaling = True
     job = hold(broker)
-    broker.dirty.clear()
+    journaling.clear(broker)
     STEPS[step](broker, job)
-    assert broker.dirty == {job: False}
+    assert broker.dirty == [job]
 
 
 def test_a_forgotten_job_gets_a_gone_record_if_the_journal_had_it():
     broker = make_broker()
     broker.is_journaling = True
     lifecycle.forget(broker, hold(broker))
-    assert broker.outbox.gone == []
+    assert broker.outbox.gone.count == 0
     job = hold(broker)
     job.place = 3
     broker.journal.first_place = 1
     broker.journal.live_bytes[3] = BASE_BYTES + len(job.queue) + len(job.body)
     broker.journal.live_records[3] = 1
     lifecycle.forget(broker, job)
-    assert (broker.outbox.gone, broker.journal.live_bytes, broker.journal.live_records) == (
-        [(job.id, 3)],
-        {3: 0},
-        {3: 0},
-    )
+    assert journaling.collect(broker) == [[GONE_RECORD, (job.id, 3)]]
+    assert (broker.journal.live_bytes, broker.journal.live_records) == ({3: 0}, {3: 0})
 
 
 def test_a_job_that_never_had_its_copies_was_never_in_the_journal():
@@ -256,7 +254,7 @@ def test_a_job_that_never_had_its_copies_was_never_in_the_journal():
     lifecycle.register_waiting(broker, job)
     assert (job.state, list(broker.copies.waiting_repl)) == (WAIT_REPL, [job])
     lifecycle.forget(broker, job)
-    assert (broker.dirty, broker.outbox.gone, broker.copies.waiting_repl) == ({}, [], {})
+    assert (broker.dirty, broker.outbox.gone.count, broker.copies.waiting_repl) == ([], 0, {})
 
 
 def weigh(broker):

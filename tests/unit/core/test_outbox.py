@@ -10,7 +10,7 @@ from disque_py.core.outbox import Outbox
 
 def test_a_new_outbox_is_empty():
     outbox = Outbox(Outgoing())
-    assert (outbox.gone, outbox.pauses, outbox.is_void) == ([], {}, False)
+    assert (outbox.gone.count, outbox.pauses, outbox.is_void) == (0, {}, False)
     assert (outbox.messages.runs, outbox.clients) == ([], {})
 
 

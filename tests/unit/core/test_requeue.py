@@ -10,7 +10,7 @@ from brokers import add_node, ask, make_broker, make_client, pass_time
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
 from copies import advance, deliver, hold, hold_queued, make_id, pack, queue_of, say, sent, sent_of
-from disque_py.core import acks, changing, events, requeue
+from disque_py.core import acks, changing, events, journaling, requeue
 from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.event_format import PENDING, RUNNING
@@ -485,9 +485,9 @@ def test_counters_that_another_node_tells_are_recorded():
     broker.is_journaling = True
     job = hold(broker, b)
     for kind, item in ((QUEUED, (job.id, 0, 7, 3, 4)), (WILLQUEUE, (job.id, 9))):
-        broker.dirty.clear()
+        journaling.clear(broker)
         say(broker, b, kind, item)
         assert job in broker.dirty
-        broker.dirty.clear()
+        journaling.clear(broker)
         say(broker, b, kind, item)
         assert job not in broker.dirty
