@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 from mypy_extensions import i16, i32, i64, u8
 
+from disque_py.core.ids import ID_BYTES
 from persistence.layouts import BASE_STATE, HEADER, STATE_FIELDS, VERSION
 from persistence.records import PackedRun
 
@@ -28,8 +29,6 @@ except ImportError:  # Plain Python works without it; compiled code reports a mi
 
 if TYPE_CHECKING:
     from disque_py.core.job import Job, JobTerms
-
-_USUAL_ID_BYTES: Final = 40
 
 # msgpack: bytes with a length of 8, 16 or 32 bits, unsigned numbers of 8, 16 or 32 bits, arrays of few items, nil.
 _BIN8: Final = 0xC4
@@ -43,7 +42,7 @@ _SMALL_MAX: Final = 127
 
 # Each is the beginning of a field of bytes: the type, and a length of 8 bits. It is written as a signed number.
 _BIN8_HIGH: Final = (_BIN8 << 8) - (1 << 16)
-_ID_START: Final = _BIN8_HIGH + _USUAL_ID_BYTES
+_ID_START: Final = _BIN8_HIGH + ID_BYTES
 _HEADER_START: Final = _BIN8_HIGH + 42
 _LONG_HEADER_START: Final = _BIN8_HIGH + 46  # With the job's version.
 _BASE_STATE_START: Final = _BIN8_HIGH + 9
@@ -148,7 +147,7 @@ class JobRun:
 
     def add_gone(self, job_id: bytes, place: int) -> None:
         """(id, segment of its base)"""
-        if not IS_COMPILED or len(job_id) != _USUAL_ID_BYTES:
+        if not IS_COMPILED or len(job_id) != ID_BYTES:
             self.add((job_id, place))
             return
         self.count += 1
@@ -225,7 +224,7 @@ def state_of(job: Job, flags: int, due_ms: int) -> bytes:
 
 def _is_usual(job: Job) -> bool:
     """Whether the job's numbers fit the compiled numbers that are written for them."""
-    return len(job.id) == _USUAL_ID_BYTES and not (job.nacks | job.deliveries) >> 15 and not job.attempt >> 31
+    return len(job.id) == ID_BYTES and not (job.nacks | job.deliveries) >> 15 and not job.attempt >> 31
 
 
 # A compiled function is a builtin, not a FunctionType.

@@ -58,9 +58,10 @@ BOUNDS = {
         Claims: local
         Ends: noted
         Exclusive: heard
+        JobRun: _items
         Membership: _answered
         Noted: _events _parts
-        Outbox: clients gone keys moved pauses results served tokens
+        Outbox: clients keys moved pauses results served tokens
         Outgoing: _items runs
         Producers: fans_due key_conflicts key_events replaced
         Recurring: answered
