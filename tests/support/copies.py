@@ -13,7 +13,7 @@ from typing import Any
 from brokers import ask, make_client, pass_time
 from cluster_bus.messages import FIRST_JOB_KIND, GOTJOB
 from cluster_bus.node import Node
-from disque_py.core import lifecycle, timers
+from disque_py.core import journaling, lifecycle, timers
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.ids import ttl_suffix
@@ -21,6 +21,7 @@ from disque_py.core.job import Job, terms_of
 from disque_py.core.job_snapshot import Snapshot, snapshot_of
 from disque_py.core.queue import Queue
 from disque_py.node import dispatch
+from persistence.records import unpacked
 
 Sent = tuple[tuple[Node, ...], int, Any]
 
@@ -137,3 +138,8 @@ def confirm(broker: Broker, job: Job, *nodes: Node) -> None:
     """Deliver a GOTJOB of each node for the job."""
     for node in nodes:
         say(broker, node, GOTJOB, job.id)
+
+
+def collect(broker: Broker) -> list[list[Any]]:
+    """Return the records of a turn as runs `[kind, item, …]`, with tuples as items, whether or not they are packed."""
+    return [[kind, *map(tuple, items)] for kind, *items in map(unpacked, journaling.collect(broker))]

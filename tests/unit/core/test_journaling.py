@@ -8,10 +8,10 @@ import pytest
 
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import LEASED, REPLJOB
-from copies import deliver, hold, hold_queued, make_job, say, snapshot
+from copies import collect, deliver, hold, hold_queued, make_job, say, snapshot
 from disque_py.core import journaling, lifecycle
 from disque_py.core.job_snapshot import SPAN_BITS
-from disque_py.core.journaling import collect, keep
+from disque_py.core.journaling import keep
 from disque_py.node import dispatch
 from persistence.layouts import (
     BASE_STATE,

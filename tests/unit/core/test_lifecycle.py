@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers import add_node, make_broker, make_client, pass_time
-from copies import deliver, hold, hold_queued, make_job, queue_of
+from copies import collect, deliver, hold, hold_queued, make_job, queue_of
 from disque_py.core import journaling, lifecycle
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection, JobTerms
 from disque_py.core.queue import QUEUE_BYTES
@@ -243,7 +243,7 @@ def test_a_forgotten_job_gets_a_gone_record_if_the_journal_had_it():
     broker.journal.live_bytes[3] = BASE_BYTES + len(job.queue) + len(job.body)
     broker.journal.live_records[3] = 1
     lifecycle.forget(broker, job)
-    assert journaling.collect(broker) == [[GONE_RECORD, (job.id, 3)]]
+    assert collect(broker) == [[GONE_RECORD, (job.id, 3)]]
     assert (broker.journal.live_bytes, broker.journal.live_records) == ({3: 0}, {3: 0})
 
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from brokers import ask, make_broker, make_client
-from copies import hold_queued
-from disque_py.core import claim_stamps, job_snapshot, journaling, lifecycle
+from copies import collect, hold_queued
+from disque_py.core import claim_stamps, job_snapshot, lifecycle
 from disque_py.core.claim_stamps import HAS_VALUE, Stamp
 from disque_py.core.restoring import Restoring
 from disque_py.node import dispatch
@@ -28,21 +28,21 @@ def recorded():
     client = make_client(broker)
     found = {}
 
-    def collect():
+    def record():
         dispatch.settle(broker)
-        found.update((kind, run[-1]) for kind, *run in journaling.collect(broker))
+        found.update((kind, run[-1]) for kind, *run in collect(broker))
 
     ask(broker, make_client(broker), "ADDJOB", "other", "x", 0, "BATCH", "b")
-    collect()
+    record()
     reply = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "RETRY", 30, "ATTEMPTS", 3)
-    collect()
+    record()
     stamp = Stamp(b"q", b"user", b"ann", HAS_VALUE, 5, 0, b"holder")
     claim_stamps.set_stamp(broker, broker.find(reply.strip()[1:]), stamp)
     ask(broker, client, "GETJOB", "TOKEN", "t", "FROM", "q")
     ask(broker, client, "PAUSE", "q", "in")
-    collect()
+    record()
     ask(broker, client, "ACKJOB", reply.strip()[1:], "RESULT", "r")
-    collect()
+    record()
     return reply.strip()[1:], found
 
 
