@@ -15,6 +15,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import i64
+
 from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
@@ -254,6 +256,13 @@ class Broker:
     def find(self, job_id: bytes) -> Job | None:
         """Return the job with this id, or None. The id must have passed `is_valid_id` (ids.py)."""
         return self.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
+
+    def next_shard(self, number: i64) -> i64:
+        """Return the number of the first shard with jobs, from `number` on; SHARDS if there is none."""
+        shards = self.shards
+        while number < SHARDS and not shards[number]:
+            number += 1
+        return number
 
     def next_ctime(self) -> int:
         """Return a new job's creation time: the wall clock in ms x 1,000,000, but always above the last one."""

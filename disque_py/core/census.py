@@ -92,7 +92,8 @@ def taken(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Genera
 def _counted(broker: Broker, census: Census) -> Iterator[None]:
     figures = census.figures
     looked = 0
-    for number in range(SHARDS):
+    number = broker.next_shard(0)
+    while number < SHARDS:
         shard = broker.shards[number]  # Looked up in each round, because FLUSHALL replaces the shards.
         for job in shard.values():
             if job.state == QUEUED:
@@ -112,6 +113,7 @@ def _counted(broker: Broker, census: Census) -> Iterator[None]:
         if looked >= LOOKED_PER_PART:
             looked = 0
             yield
+        number = broker.next_shard(number + 1)
     census.walk = None
 
 
@@ -127,7 +129,8 @@ def walk(
 ) -> Iterator[None]:
     """Call `look` with each job of a queue that has a status and carries all pairs, one part per step."""
     looked = 0
-    for number in range(SHARDS):
+    number = broker.next_shard(0)
+    while number < SHARDS:
         shard = broker.shards[number]
         for job in shard.values():
             if job.terms.queue == name and counts(broker, job) and (where is None or where.takes(job)):
@@ -136,6 +139,7 @@ def walk(
         if looked >= LOOKED_PER_PART:
             looked = 0
             yield
+        number = broker.next_shard(number + 1)
 
 
 def ready_since_ms(job: Job) -> int:

@@ -119,15 +119,13 @@ def scan_jobs(
                 job = jobs[job_id]
                 if wanted.takes(broker, job):
                     found.append(job)
-        shard += 1
+        shard = broker.next_shard(shard + 1)
         offset = 0
         if count >= 0 and (len(found) >= count or visits > count * VISITS_PER_COUNT):
             break
         if looked >= LOOKED_PER_PART:
             looked = 0
             yield
-    while shard < SHARDS and not broker.shards[shard]:
-        shard += 1
     return (shard * PLACES_PER_SHARD if shard < SHARDS else 0), _still_there(found)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from disque_py.core.caps import Limit
 from disque_py.core.job import ACTIVE
+from disque_py.simulator.checks.cluster_invariants import jobs_of
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.world.world import World
 
@@ -94,16 +95,15 @@ class CapBook:
         for machine in machines:
             broker, process = machine.broker, (machine.name, machine.runs)
             clocks[process] = broker.now_ms
-            for shard in broker.shards if is_capped else ():
-                for job in shard.values():
-                    if job.state == ACTIVE and job.is_leased_here and job.requeue_at_ms > broker.now_ms:
-                        delivery = (job.id, job.attempt)
-                        found.setdefault(delivery, {})[process] = job.requeue_at_ms
-                        values = keys.setdefault(delivery, {})
-                        name = job.terms.queue
-                        value = broker.caps.pair_of(job)[2] if name in broker.caps.limits else None
-                        if value is not None:
-                            values[name, value] = None
+            for job in jobs_of(broker) if is_capped else ():
+                if job.state == ACTIVE and job.is_leased_here and job.requeue_at_ms > broker.now_ms:
+                    delivery = (job.id, job.attempt)
+                    found.setdefault(delivery, {})[process] = job.requeue_at_ms
+                    values = keys.setdefault(delivery, {})
+                    name = job.terms.queue
+                    value = broker.caps.pair_of(job)[2] if name in broker.caps.limits else None
+                    if value is not None:
+                        values[name, value] = None
         for delivery, lease in self._leases.items():
             # Between two looks, WORKING may have come before or after the end of the lease.
             if not any(clocks.get(process, until_ms) < until_ms for process, until_ms in lease.until_ms.items()):

@@ -10,6 +10,7 @@ thousand events, after each crash, and at the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.batch_ends import KEPT_MS
@@ -44,7 +45,7 @@ FOR_EVER_MS: Final = 1 << 60
 
 def jobs_of(broker: Broker) -> Iterator[Job]:
     """Return every job of a node."""
-    return (job for shard in broker.shards if shard for job in shard.values())
+    return chain.from_iterable(map(dict.values, filter(None, broker.shards)))
 
 
 class Asleep:

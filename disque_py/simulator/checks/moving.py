@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.job import QUEUED
+from disque_py.simulator.checks.cluster_invariants import jobs_of
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.oracle import RuleBrokenError
 
@@ -169,10 +170,9 @@ class Play:
         """
         sets: dict[bytes, set[bytes]] = {}
         for machine in self._machines:
-            for shard in machine.broker.shards:
-                for job in shard.values():
-                    if job.queue == SOURCE:
-                        sets.setdefault(job.id, set()).add(machine.broker.sets.pack(job.holders))
+            for job in jobs_of(machine.broker):
+                if job.queue == SOURCE:
+                    sets.setdefault(job.id, set()).add(machine.broker.sets.pack(job.holders))
         return all(len(known) == 1 for known in sets.values())
 
     def _check_queue(self, job_id: bytes) -> None:
@@ -188,10 +188,7 @@ def _delayed_of(machine: Machine) -> list[bytes]:
     """Return the ids of the delayed jobs that this node created."""
     broker = machine.broker
     return [
-        job.id
-        for shard in broker.shards
-        for job in shard.values()
-        if job.queue == SOURCE and job.delay_ms and job.id[2:10] == broker.me.name[:8]
+        job.id for job in jobs_of(broker) if job.queue == SOURCE and job.delay_ms and job.id[2:10] == broker.me.name[:8]
     ]
 
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from disque_py.core.firing import ADD_MS, KEY_PREFIX, META_SCHEDULE, META_TICK
 from disque_py.core.keys import KEY_AT, KEY_END, key_chars
 from disque_py.core.recurring import Schedule
+from disque_py.simulator.checks.cluster_invariants import jobs_of
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.world.world import World
 
@@ -82,14 +83,13 @@ class TickBook:
                 known = self.generations.setdefault(schedule.name, {})
                 known[definition.generation] = Generation(definition.queue, now_ms)
         for machine in self.world.running():
-            for shard in machine.broker.shards:
-                for job in shard.values():
-                    meta = job.meta
-                    if len(meta) >= 4 and meta[0] == META_SCHEDULE and meta[2] == META_TICK:
-                        tick = self._ticks.get(job.id)
-                        if tick is None:
-                            tick = self._ticks[job.id] = self.tick_of(meta[1], meta[3], job.id)
-                        self.seen(tick, job.id, is_settled=is_settled)
+            for job in jobs_of(machine.broker):
+                meta = job.meta
+                if len(meta) >= 4 and meta[0] == META_SCHEDULE and meta[2] == META_TICK:
+                    tick = self._ticks.get(job.id)
+                    if tick is None:
+                        tick = self._ticks[job.id] = self.tick_of(meta[1], meta[3], job.id)
+                    self.seen(tick, job.id, is_settled=is_settled)
             for schedule in machine.broker.recurring.known.values():
                 key = (machine.name, machine.runs, schedule.name, schedule.progress.generation)
                 last_ms = schedule.progress.last_ms
