@@ -349,9 +349,9 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             merged = sets.union(job.holders, holders)
             leaver = broker.cluster.intern(old)
             taker = broker.cluster.intern(new) if new else None
+            # If so, the leaver's copy and the taker's may have been counted as two.
+            was_both = taker in job.holders and leaver in job.holders and taker is not broker.me
             if taker is not None:
-                if taker in job.holders and leaver in job.holders and taker is not broker.me:
-                    repair_turns.count_anew(broker, job)  # Both may have been counted as copies.
                 merged = sets.add(merged, taker)
             replication.has_moved(broker, job, leaver, taker)
             mine = broker.me in merged
@@ -359,6 +359,8 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             assert broker.me not in rest
             job.holders = sets.add(rest, broker.me) if mine else rest
             mark_holders_dirty(broker, job)
+            if was_both:
+                repair_turns.count_anew(broker, job)
             broker.send(only, LEFT_OK, (job_id, HAS))
             move = broker.drain.moving.get(job) if broker.drain is not None else None
             if move is not None and move.is_taken:

@@ -417,7 +417,9 @@ def count_anew(broker: Broker, job: Job) -> None:
     """Give a job a turn, or begin its turn anew, because a copy that was counted was the copy of another holder."""
     repairs = broker.repairs
     turn = repairs.turns.get(job)
-    if turn is not None:
+    if broker.is_leaving:
+        give_turn(broker, job)
+    elif turn is not None:
         wait(turn, broker.now_ms + TURN_MS * position(broker, job.holders))
     elif repairs.is_on:
         repairs.later[job] = None

@@ -78,6 +78,17 @@ def test_a_job_takes_a_turn_when_a_copy_moved_to_a_node_that_was_known_as_a_hold
     assert [nodes for nodes, _ in sent_of(broker, HAVE)] == [(third,)]
 
 
+def test_a_node_that_leaves_gives_such_a_turn_to_the_node_that_took_the_copy():
+    """Spec RC3: a leaving node takes no turns."""
+    broker, second, third, _ = make_cluster()
+    job = hold(broker, second, third)
+    broker.membership.set_leaving(True)
+    sent(broker)
+    say(broker, second, LEFT, (job.id, second.id, third.id, pack(broker.me, second, third)))
+    assert sent_of(broker, TAKETURN) == [((third,), ([job.id],))]
+    assert not broker.repairs.later
+
+
 def test_a_node_that_leaves_takes_no_copy_of_a_repair_that_it_has_already():
     """Spec RC6: its copy may be on its way to another node."""
     broker, second, third, job = make_missing()
