@@ -164,10 +164,12 @@ class PriorityQueue:
     def _split_loose(self, number: int, middle: int) -> None:
         """Split a loose part into two: the jobs up to a priority, and the others. Neither is sorted."""
         values = self.ranks[number].tolist()
-        part = self.parts[number][:]
-        low = [job for job, rank in zip(part, values, strict=True) if rank <= middle]
-        high = [job for job, rank in zip(part, values, strict=True) if rank > middle]
-        low_ranks = [rank for rank in values if rank <= middle]
+        part = self.parts[number][:]  # Reads all jobs, as in `_sort`.
+        below = [at for at in range(len(values)) if values[at] <= middle]
+        above = [at for at in range(len(values)) if values[at] > middle]
+        low = [part[at] for at in below]
+        high = [part[at] for at in above]
+        low_ranks = [values[at] for at in below]
         last_rank = max(low_ranks)
         last = low_ranks.index(last_rank)
         for at in range(last + 1, len(low)):
@@ -178,7 +180,7 @@ class PriorityQueue:
         self.parts[number] = low
         self.parts.insert(number + 1, high)
         self.ranks[number] = array("q", low_ranks)
-        self.ranks.insert(number + 1, array("q", [rank for rank in values if rank > middle]))
+        self.ranks.insert(number + 1, array("q", [values[at] for at in above]))
         self.last_ranks.insert(number, last_rank)
         self.loose.insert(number, True)
 
