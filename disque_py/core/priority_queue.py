@@ -14,7 +14,10 @@ A part is a list of jobs, and an array of their priorities. So an entry takes si
 random order, nearly everything that is read or moved comes from main memory. So a search reads numbers, and looks at
 jobs only if their priorities are equal. In a long queue, a job with a priority of its own is only put before the last
 entry of its part, which is then *loose*: its last entry is its greatest, the others are in any order. A loose part is
-sorted when its order is needed: before its jobs are next, before it is split, and when jobs are listed.
+sorted when its order is needed: before its jobs are next, and when jobs are listed. It is split unsorted.
+
+A processor waits for one job in main memory as long as for ten, if it knows their places in advance. So in a long queue
+the jobs that are next are read in groups, shortly before they are served one by one (`read_ahead`).
 
 An entry counts only while its job is QUEUED. queue.py keeps the counts, and reuses a dead entry when its job returns.
 It also inlines the path of push and pop that nearly every job takes.
@@ -37,6 +40,10 @@ CHUNK: Final = 4096
 PART_MAX: Final = 2048
 # With fewer parts than this, all of them are in the processor's caches, so they are kept sorted.
 LOOSE_MIN: Final = 16
+# The jobs that are read ahead together, with their bodies and ids. They fit into the smallest of the caches.
+AHEAD: Final = 64
+# A loose part is split at the median of every such entry.
+SAMPLE_STEP: Final = 16
 
 Key = tuple[int, int, bytes]
 
@@ -54,9 +61,10 @@ class PriorityQueue:
     ranks       the priorities of each part's jobs
     last_ranks  the priority of each part's last job
     loose       for each part, whether it is loose; the first part never is
+    ahead       up to which index the first part's jobs were read ahead
     """
 
-    __slots__ = ("at", "chunks", "head", "last_ctime", "last_ranks", "loose", "parts", "ranks", "tail")
+    __slots__ = ("ahead", "at", "chunks", "head", "last_ctime", "last_ranks", "loose", "parts", "ranks", "tail")
 
     def __init__(self) -> None:
         self.head: list[Job] = []
@@ -68,6 +76,7 @@ class PriorityQueue:
         self.last_ranks: array[int] = array("q")
         self.loose: list[bool] = []
         self.at = 0
+        self.ahead = 0
 
     def push_aside(self, job: Job) -> None:
         """Insert a job that is out of the order of the run."""
@@ -113,10 +122,12 @@ class PriorityQueue:
 
     def _sort(self, number: int) -> None:
         """Sort a loose part."""
-        part, ranks = self.parts[number], self.ranks[number]
-        order = sorted(range(len(part)), key=ranks.__getitem__)
-        ordered = array("q", [ranks[at] for at in order])
-        jobs = [part[at] for at in order]
+        part = self.parts[number]
+        values = self.ranks[number].tolist()
+        order = sorted(range(len(part)), key=values.__getitem__)
+        copied = part[:]  # Reads all jobs, which the next line does in a random order.
+        jobs = [copied[at] for at in order]
+        ordered = [values[at] for at in order]
         first = 0
         for at in range(1, len(ordered) + 1):
             if at == len(ordered) or ordered[at] != ordered[first]:
@@ -124,18 +135,23 @@ class PriorityQueue:
                     jobs[first:at] = sorted(jobs[first:at], key=_age)
                 first = at
         self.parts[number] = jobs
-        self.ranks[number] = ordered
+        self.ranks[number] = array("q", ordered)
         self.loose[number] = False
 
     def _split(self, number: int, part: list[Job]) -> None:
         if self.loose[number]:
-            self._sort(number)
+            sample = sorted(self.ranks[number][::SAMPLE_STEP])
+            middle = sample[len(sample) >> 1]
+            if middle < self.last_ranks[number]:
+                self._split_loose(number, middle)
+                return
+            self._sort(number)  # Half of the jobs have the same priority.
             part = self.parts[number]
         ranks = self.ranks[number]
         if number == 0:
             del part[: self.at]
             del ranks[: self.at]
-            self.at = 0
+            self.at = self.ahead = 0
         half = len(part) // 2
         if half:
             self.parts.insert(number + 1, part[half:])
@@ -144,6 +160,29 @@ class PriorityQueue:
             self.loose.insert(number, False)
             del part[half:]
             del ranks[half:]
+
+    def _split_loose(self, number: int, middle: int) -> None:
+        """Split a loose part into two: the jobs up to a priority, and the others. Neither is sorted."""
+        values = self.ranks[number].tolist()
+        part = self.parts[number][:]  # Reads all jobs, as in `_sort`.
+        below = [at for at in range(len(values)) if values[at] <= middle]
+        above = [at for at in range(len(values)) if values[at] > middle]
+        low = [part[at] for at in below]
+        high = [part[at] for at in above]
+        low_ranks = [values[at] for at in below]
+        last_rank = max(low_ranks)
+        last = low_ranks.index(last_rank)
+        for at in range(last + 1, len(low)):
+            if low_ranks[at] == last_rank and is_before(low[last], low[at]):
+                last = at
+        low[last], low[-1] = low[-1], low[last]
+        low_ranks[last], low_ranks[-1] = low_ranks[-1], last_rank
+        self.parts[number] = low
+        self.parts.insert(number + 1, high)
+        self.ranks[number] = array("q", low_ranks)
+        self.ranks.insert(number + 1, array("q", [values[at] for at in above]))
+        self.last_ranks.insert(number, last_rank)
+        self.loose.insert(number, True)
 
     def _drop(self, number: int) -> None:
         del self.parts[number]
@@ -167,9 +206,12 @@ class PriorityQueue:
         if at + 1 < len(part):
             part[at] = _TAKEN
             self.at = at + 1
+            if at >= self.ahead and len(self.parts) >= LOOSE_MIN:
+                self.ahead = at + AHEAD
+                read_ahead(part[at + 1 : at + 1 + AHEAD])
         else:
             self._drop(0)
-            self.at = 0
+            self.at = self.ahead = 0
         return job
 
     def _is_run_first(self, job: Job) -> bool:
@@ -220,7 +262,7 @@ class PriorityQueue:
         del part[place]
         if len(part) == (self.at if number == 0 else 0):
             if number == 0:
-                self.at = 0
+                self.at = self.ahead = 0
             self._drop(number)
             return
         del ranks[place]
@@ -274,7 +316,7 @@ class PriorityQueue:
                     part.append(job)
                     ranks.append(rank)
             if number == 0:
-                self.at = 0
+                self.at = self.ahead = 0
             if part:
                 self.parts[number] = part
                 self.ranks[number] = ranks
@@ -373,6 +415,15 @@ class PriorityQueue:
                 self._sort(number)
             part = self.parts[number]
             yield from islice(reversed(part), len(part) - (self.at if number == 0 else 0))
+
+
+def read_ahead(jobs: list[Job]) -> None:
+    """Read the fields of jobs that their delivery reads. No read depends on another job, so they overlap."""
+    _states = 0
+    for job in jobs:
+        _states += job.state
+    _bodies = [job.body for job in jobs]
+    _ids = [job.id for job in jobs]
 
 
 def is_before(one: Job, other: Job) -> bool:

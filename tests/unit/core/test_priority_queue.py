@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -164,6 +165,7 @@ def test_any_mix_of_pushes_pops_and_removals_agrees_with_a_sorted_list(priority_
     assert most_loose > 20 or priority_of is few_priorities
     assert max(map(len, queue.parts)) <= 64
     assert [ranks[-1] for ranks in queue.ranks] == list(queue.last_ranks)
+    assert all(max(part, key=key_of) is part[-1] for part in queue.parts[1:])
     assert list(queue.jobs()) == model
     assert list(queue.backwards()) == model[::-1]
     assert [queue.smallest() for _ in model] == model
@@ -183,6 +185,31 @@ def test_loose_parts_are_swept_and_served_and_give_up_any_job():
     for _ in queue.sweep(lambda job: job in kept):
         pass
     assert [queue.smallest() for _ in kept] == sorted(kept, key=key_of)
+
+
+@pytest.mark.plain
+def test_a_loose_part_is_split_unsorted_and_equal_priorities_stay_in_order(monkeypatch):
+    monkeypatch.setattr(priority_queue, "PART_MAX", 64)
+    rng = Random(11)
+    jobs = [make(number, priority=rng.choice([rng.randrange(1 << 40), 1 << 39])) for number in range(5_000)]
+    queue = queue_of(*jobs)
+    assert any(one and other for one, other in pairwise(queue.loose))
+    assert max(map(len, queue.parts)) <= 64
+    assert [queue.smallest() for _ in jobs] == sorted(jobs, key=key_of)
+
+
+@pytest.mark.plain
+def test_a_loose_part_whose_median_is_its_greatest_priority_is_sorted_and_halved(monkeypatch):
+    monkeypatch.setattr(priority_queue, "PART_MAX", 64)
+    spread = [make(number, priority=number * 1_000) for number in range(2_000)]
+    queue = queue_of(*spread)
+    last = max(queue.last_ranks[10:20])
+    equal = [make(5_000 - number, ctime_ms=1, priority=last) for number in range(32)]
+    lower = [make(6_000 + number, priority=last - 1) for number in range(40)]
+    for job in (*equal, *lower):
+        queue.push_aside(job)
+    assert all(0 < len(part) <= 64 for part in queue.parts)
+    assert list(queue.jobs()) == sorted((*spread, *equal, *lower), key=key_of)
 
 
 @pytest.mark.plain
