@@ -9,7 +9,7 @@ second execution does no harm (`Repeat.SAFE`), or if its caller allows it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
@@ -57,6 +57,8 @@ class Request(Generic[T]):
     about            the jobs that it concerns, as its caller named them
     along            called with the asyncio connection of a command that waits, right before the command is sent.
                      Commands that it submits leave in the same write
+    encoded          argv as bytes, if its maker has them; None: they are made when they are sent. A copy with another
+                     argv must not have them
     """
 
     argv: tuple[bytes, ...]
@@ -74,6 +76,7 @@ class Request(Generic[T]):
     silence_s: float | None = None
     about: tuple[Job | str | bytes, ...] = ()
     along: Callable[[Any], None] | None = None
+    encoded: bytes | None = field(default=None, compare=False)
 
     @property
     def takes_jobs(self) -> bool:
@@ -82,7 +85,7 @@ class Request(Generic[T]):
 
     def payload(self) -> bytes:
         """Return the command as bytes."""
-        return encode(self.argv)
+        return encode(self.argv) if self.encoded is None else self.encoded
 
     def payload_waiting(self, wait_ms: int) -> bytes:
         """Return the command as bytes, with the wait `wait_ms` instead of its own. It needs `wait_word`."""

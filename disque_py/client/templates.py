@@ -59,14 +59,18 @@ class AddTemplate:
         head, tail = self._head, self._tail
         if more:
             head = b"*%d\r\n%b" % (self._word_count + len(more), self._start)
-            tail += b"".join(_bulk(value) for value in more)
+            for value in more:
+                tail += b"$%d\r\n%b\r\n" % (len(value), value)
         return b"%b$%d\r\n%b\r\n%b" % (head, len(body), body, tail)
 
     def one(self, body: bytes, more: tuple[bytes, ...] = ()) -> Request[str]:
         """Return the command for one body as a separate request. `more` are the words of its own options."""
         like = self.request
         argv = (b"ADDJOB", like.argv[1], body, self._timeout, *self.options, *more)
-        return Request(argv, like.read, like.repeat, like.lane, like.wait_ms, awaits_nodes=like.awaits_nodes)
+        encoded = self.payload(body, more)
+        return Request(
+            argv, like.read, like.repeat, like.lane, like.wait_ms, awaits_nodes=like.awaits_nodes, encoded=encoded
+        )
 
     def bulk(self, payloads: Sequence[bytes], *, retry_unsafe: bool) -> Bulk:
         """Return the commands of some bodies, ready to be sent. `retry_unsafe` is the client's setting."""

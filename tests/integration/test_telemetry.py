@@ -16,6 +16,7 @@ from opentelemetry.trace import StatusCode
 from disque_py import testing
 from disque_py.client import BatchError, ReplyError, Retry, Worker, WorkerHooks
 from disque_py.client.dyno import DynoQueue, Message
+from disque_py.client.templates import template_of
 from disque_py.integrations import otel
 from spans_seen import Seen, linked, trace_id
 
@@ -71,6 +72,14 @@ def work(node, seen, queue, handler, jobs, **settings):
             await client.close()
 
     asyncio.run(run())
+
+
+def test_a_command_whose_bytes_were_prepared_carries_its_context(client, seen, queue):
+    """The adapters of Celery, Dramatiq and Taskiq add their tasks by such commands."""
+    client.run(template_of(queue, retry=60).one(b"body", (b"KEY", b"k")))
+    job = client.get_job(queue, timeout_ms=1000, withmeta=True)
+    assert job is not None
+    assert f"{trace_id(seen.one(f'add {queue}')):032x}" in job.meta["traceparent"]
 
 
 def test_one_trace_from_producer_to_worker(node, seen, client, queue):

@@ -35,6 +35,8 @@ PRIORITY_MAX: Final = 9
 TRANSIENT: Final = 1
 # Commands of plain messages that are kept. Programs that reply to many others use many queues.
 TEMPLATES_MAX: Final = 1_000
+# Parts of a message, its properties and its delivery info (`dump_message`).
+USUAL_COUNTS: Final = (5, 7, 2)
 # The key of kombu's own types in JSON. Its letters may also be written as escapes.
 TYPED: Final = '"__type__"'
 ESCAPED: Final = "\\u00"
@@ -45,6 +47,33 @@ _ENCODER: Final = JSONEncoder(separators=(",", ":"))
 def dump(value: Any) -> str:
     """Return JSON as kombu writes it, with its types."""
     return str(_ENCODER.encode(value))
+
+
+def dump_message(message: Mapping[str, Any]) -> str:
+    """Return the JSON of a message.
+
+    Tasks of Celery have the same parts and properties. Putting their values into prepared text takes two thirds of the
+    time. The counts, and the absence of a KeyError, prove that nothing is left out.
+    """
+    properties: Mapping[str, Any] = message["properties"]
+    encode = _ENCODER.encode
+    try:
+        info, mode, priority = properties["delivery_info"], properties["delivery_mode"], properties["priority"]
+        counts = len(message), len(properties), len(info)
+        if counts == USUAL_COUNTS and type(mode) is int and type(priority) is int:
+            return (
+                f'{{"body":{encode(message["body"])},"content-type":{encode(message["content-type"])},'
+                f'"content-encoding":{encode(message["content-encoding"])},"headers":{encode(message["headers"])},'
+                f'"properties":{{"correlation_id":{encode(properties["correlation_id"])},'
+                f'"reply_to":{encode(properties["reply_to"])},"delivery_mode":{mode},"priority":{priority},'
+                f'"body_encoding":{encode(properties["body_encoding"])},'
+                f'"delivery_tag":{encode(properties["delivery_tag"])},'
+                f'"delivery_info":{{"exchange":{encode(info["exchange"])},'
+                f'"routing_key":{encode(info["routing_key"])}}}}}}}'
+            )
+    except KeyError:
+        pass
+    return dump(message)
 
 
 def load(text: str | bytes) -> Any:
@@ -104,7 +133,7 @@ class Publications:
 
     def request(self, queue: str, message: Mapping[str, Any], now: float, ttl_ms: int | None = None) -> Request[str]:
         """Return the command that adds a message to a queue. The other arguments are those of `options_of`."""
-        body = dump(message).encode()
+        body = dump_message(message).encode()
         properties = message["properties"]
         tag = properties.get("delivery_tag")
         is_plain = (

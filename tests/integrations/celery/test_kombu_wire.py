@@ -77,6 +77,52 @@ def test_the_number_of_queues_is_not_bounded_but_that_of_prepared_commands_is(mo
     assert len(publications._templates) <= 2
 
 
+USUAL = {
+    "body": '[["gr\u00fc\u00dfe\\n"], {}]',
+    "content-type": "application/json",
+    "content-encoding": "utf-8",
+    "headers": {"task": "tasks.add", "id": "1", "timelimit": [None, None], "when": wire.datetime(2023, 11, 14)},
+    "properties": {
+        "correlation_id": "1",
+        "reply_to": "2",
+        "delivery_mode": 2,
+        "delivery_info": {"exchange": "", "routing_key": 'a "queue"'},
+        "priority": 0,
+        "body_encoding": "utf-8",
+        "delivery_tag": "3-4",
+    },
+}
+INFO = USUAL["properties"]["delivery_info"]
+
+
+def but(message, without=(), **properties):
+    """Return a message with other properties."""
+    kept = {name: value for name, value in message["properties"].items() if name not in without}
+    return message | {"properties": kept | properties}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        USUAL,
+        USUAL | {"redelivered": True},
+        USUAL | {"body": None, "content-encoding": None},
+        but(USUAL, reply_to=None, correlation_id=7),
+        but(USUAL, delivery_mode=True, priority=None),
+        but(USUAL, timestamp=5),
+        but(USUAL, without=["reply_to"]),
+        but(USUAL, without=["reply_to"], timestamp=5),
+        but(USUAL, without=["priority"], expiration="9"),
+        but(USUAL, delivery_info=INFO | {"redelivered": False}),
+        but(USUAL, delivery_info={"exchange": "e", "consumer": "c"}),
+        but(USUAL, without=["delivery_info"]),
+    ],
+)
+def test_prepared_text_has_the_same_values_as_the_json_of_the_whole_message(sent):
+    """The most frequent message has prepared text, and others do not."""
+    assert json.loads(wire.dump_message(sent)) == json.loads(wire.dump(sent))
+
+
 def test_a_message_comes_back_as_it_was():
     """The message has types that only kombu's JSON knows, and text outside ASCII."""
     sent = message(body="grüße", blob=b"\xff", set_at=wire.datetime(2023, 11, 14, tzinfo=wire.UTC))
