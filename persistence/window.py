@@ -41,6 +41,7 @@ IN_PLACE: Final = frozenset({0xEF53, 0x58465342, 0x01021994, 0x794C7630})
 # Longer than the structure of any system; the type of the file system comes first.
 _STATFS_BYTES: Final = 512
 ZEROS_BYTES: Final = 1024 * 1024
+ZEROS_MAX: Final = 256  # So many pieces of zeros in one call, at most.
 _ZEROS: Final = bytes(ZEROS_BYTES)
 
 
@@ -57,7 +58,7 @@ class FileWindow:
         if ctypes is None or sys.platform != "linux":
             raise NotImplementedSystemError
         self._libc = ctypes.CDLL(None, use_errno=True)
-        if self._file_system(fd) not in IN_PLACE:
+        if not writes_in_place(fd):
             raise NotImplementedSystemError
         length = os.fstat(fd).st_size
         page = mmap.PAGESIZE
@@ -75,12 +76,6 @@ class FileWindow:
             call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
             call.restype = ctypes.c_int
 
-    def _file_system(self, fd: int) -> int:
-        found = ctypes.create_string_buffer(_STATFS_BYTES)
-        if self._libc.fstatfs(fd, found):
-            return 0
-        return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
-
     def put(self, offset: int, data: bytes) -> None:
         """In the loop: copy into bytes that were prepared."""
         self._memory[offset : offset + len(data)] = data
@@ -91,11 +86,17 @@ class FileWindow:
         grown = max(self.allocated, os.fstat(fd).st_size)  # Bytes that a lane wrote meanwhile must stay.
         if end > grown:
             os.posix_fallocate(fd, grown, end - grown)
-            # Page after page would cost five times as much as in one go.
-            for at in range(grown, end, ZEROS_BYTES):
-                size = min(ZEROS_BYTES, end - at)
-                if os.pwrite(fd, memoryview(_ZEROS)[:size], at) != size:
+            # Page after page would cost five times as much as in one go. Each further call is a wait for the
+            # interpreter's lock, in which the loop wakes this thread in vain, so there is only one as a rule.
+            at = grown
+            while at < end:
+                whole, rest = divmod(end - at, ZEROS_BYTES)
+                zeros = [memoryview(_ZEROS)] * min(whole, ZEROS_MAX)
+                if rest and whole < ZEROS_MAX:
+                    zeros.append(memoryview(_ZEROS)[:rest])
+                if not (written := os.pwritev(fd, zeros, at)):
                     raise OSError("the system takes no more bytes and gives no reason")
+                at += written
             self.allocated = end
         self._call("madvise", start, end, MADV_POPULATE_WRITE)
 
@@ -114,6 +115,16 @@ class FileWindow:
         if getattr(self._libc, name)(self._address + start, -(-end // page) * page - start, how):
             errno = ctypes.get_errno()
             raise OSError(errno, os.strerror(errno))
+
+
+def writes_in_place(fd: int) -> bool:
+    """Whether the file is on a file system of IN_PLACE; False where that can't be asked."""
+    if ctypes is None or sys.platform != "linux":
+        return False
+    found = ctypes.create_string_buffer(_STATFS_BYTES)
+    if ctypes.CDLL(None).fstatfs(fd, found):
+        return False
+    return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) in IN_PLACE
 
 
 class NotImplementedSystemError(OSError):
