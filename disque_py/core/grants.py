@@ -285,11 +285,13 @@ class Grants:
         record.done_until_ms = now_ms + done_ms + 1 if done_ms else 0
 
     def merge(self, item: GrantItem, now_ms: int) -> None:
-        """Merge another voter's memory of a key into ours. If two holders have grants, both block the key.
+        """Merge another voter's memory of a key into ours. If two holders have grants, both block the key. Spec CL5.
 
-        If one voter knows that the work under a grant is done, the grant ends here, too.
+        If one voter knows that the work under a grant is done, the grant ends here, too. A grant that runs may never
+        have had a majority, but its holder can renew it now. So it counts as an attempt after those that the other
+        voter knows. If one of the two knows a higher fence, the grant only blocks the key.
         """
-        key, holder, fence, lease_ms, highest, attempts, _, kept_ms, done_ms, is_running, is_renewed = item
+        key, holder, fence, lease_ms, highest, attempts, before, kept_ms, done_ms, is_running, is_renewed = item
         known = self.records.get(key)
         if known is None:
             self.put(item, now_ms)
@@ -297,6 +299,13 @@ class Grants:
         is_same = (known.holder, known.fence) == (holder, fence)
         is_done = done_ms > 0 or known.done_until_ms > now_ms
         counted = known.attempts_at(now_ms)
+        kept_before = attempts
+        if not is_same and attempts and counted:
+            if is_running and known.until_ms <= now_ms and fence > known.highest:
+                attempts, kept_before = max(attempts, counted + 1), max(before, counted)
+            elif known.until_ms > now_ms and not is_running and known.fence > highest:
+                known.attempts = counted = max(counted, attempts + 1)
+                known.before = max(known.before, attempts)
         known.highest = max(known.highest, highest)
         if is_same and is_done:
             known.until_ms = 0
@@ -313,7 +322,9 @@ class Grants:
         if done_ms:
             known.done_until_ms = max(known.done_until_ms, now_ms + done_ms + 1)
         if attempts > counted:
-            known.attempts = known.before = attempts
+            known.attempts, known.before = attempts, kept_before
+        if known.until_ms > now_ms and known.fence < known.highest:
+            known.blocked_until_ms = max(known.blocked_until_ms, _end(known, now_ms))
         known.keep_ms = max(known.keep_ms, kept_ms)
         if known.attempts:
             known.kept_until_ms = max(known.kept_until_ms, now_ms + lease_ms + kept_ms)

@@ -261,6 +261,36 @@ def test_a_merge_keeps_the_highest_fence_and_count():
     assert merged.records[KEY].attempts_at(1_300) == 2
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_copied_grant_counts_as_an_attempt_after_those_that_another_voter_knows(is_first):
+    """Spec CL5, CL9: the first voter did not hear of the attempts of `a`, and `b` has no majority yet."""
+    first, second = Voter(), Voter()
+    first.claim(b"b", 9, lease_ms=500, attempt=1, keep_ms=10_000)
+    second.claim(b"a", 5, attempt=2, keep_ms=10_000)
+    second.release(b"a", 5)
+    merged = Voter()
+    for voter in (first, second) if is_first else (second, first):
+        merged.grants.merge(voter.grants.item(KEY, 1_000), 1_000)
+    assert merged.claim(b"b", 9, flags=RENEWS) == GRANTED
+    record = merged.grants.records[KEY]
+    assert (record.attempts, record.before) == (3, 2)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_copied_grant_below_the_highest_fence_is_not_renewed(is_first):
+    """Spec CL5, CL10: a majority may have granted the higher fence, and the lower one only this voter."""
+    first, second = Voter(), Voter()
+    first.claim(b"b", 5, lease_ms=500)
+    second.claim(b"a", 9)
+    second.release(b"a", 9)
+    merged = Voter()
+    for voter in (first, second) if is_first else (second, first):
+        merged.grants.merge(voter.grants.item(KEY, 1_000), 1_000)
+    assert merged.claim(b"b", 5, flags=RENEWS) == HELD
+    merged.now_ms = 1_502
+    assert merged.claim(b"b", 10) == GRANTED
+
+
 @pytest.mark.parametrize(
     "item",
     [
