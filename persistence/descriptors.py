@@ -26,17 +26,15 @@ class OpenFile:
     users      calls that use it now
     is_doomed  the last of them closes it; it is in no table
     place      device and inode, to see whether the name still leads here
-    may_sync_writes   whether a write can be synced in the same call; None: not known yet
     """
 
-    __slots__ = ("fd", "is_doomed", "may_sync_writes", "place", "users")
+    __slots__ = ("fd", "is_doomed", "place", "users")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.users = 1
         self.is_doomed = False
         self.place = place_of(os.fstat(fd))
-        self.may_sync_writes: bool | None = None
 
 
 class Descriptors:

@@ -55,12 +55,6 @@ class Folder(Protocol):
     def write(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
         """Write all chunks, one after the other, at `offset`. After an error any part of them may be there."""
 
-    def write_synced(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
-        """Write all chunks at `offset`, and make these bytes survive a power cut. Earlier writes need a `sync`.
-
-        After an error any part of them may be there, and their state is unknown.
-        """
-
     def sync(self, name: str) -> None:
         """Make all writes to the file survive a power cut. After an error their state is unknown."""
 

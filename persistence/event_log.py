@@ -370,15 +370,11 @@ class EventLog:
             next_seq = seq + count
         name = file.name
         is_synced = self.syncs_each
-        is_whole = is_synced and file.durable_end < file.end  # Blocks that were put before are not synced yet.
         self._pages = None  # A thread writes now: the loop may copy nothing to the same place.
 
         def work(folder: Folder) -> None:
-            if is_synced and not is_whole:
-                folder.write_synced(name, offset, chunks)
-                return
             folder.write(name, offset, chunks)
-            if is_whole:
+            if is_synced:
                 folder.sync(name)
 
         self._is_busy = True

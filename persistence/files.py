@@ -24,7 +24,7 @@ from typing import Final
 
 from persistence.descriptors import Descriptors, OpenFile, place_of
 from persistence.disk import Window
-from persistence.window import FileWindow, writes_in_place
+from persistence.window import FileWindow
 
 LOCK_NAME: Final = "lock"
 HIDDEN_PREFIX: Final = ".new."
@@ -33,8 +33,6 @@ PIECES_MAX: Final = 16
 SMALL_PIECE_BYTES: Final = 2048
 # Linux takes no more pieces in one call (IOV_MAX).
 CALL_PIECES_MAX: Final = 1024
-# The flag of a write that is synced in the same call (Linux 4.7); 0: the system has none.
-SYNCED: Final[int] = getattr(os, "RWF_DSYNC", 0)
 
 
 class JournalInUseError(OSError):
@@ -109,17 +107,6 @@ class Files:
         file = self._take_for_writing(name)
         try:
             write_all(file.fd, offset, chunks)
-        finally:
-            self._descriptors.give_back(file)
-
-    def write_synced(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
-        """Write all chunks at `offset` and sync them, in one call of the system if it can do that.
-
-        An error may be one of the write or of the sync. So it counts as a failed sync.
-        """
-        file = self._take_for_writing(name)
-        try:
-            self._sync_file(name, lambda: write_all_synced(file, offset, chunks))
         finally:
             self._descriptors.give_back(file)
 
@@ -371,39 +358,18 @@ def take_lock(directory: str) -> int:
     return fd
 
 
-def write_all(fd: int, offset: int, chunks: Sequence[bytes], flags: int = 0) -> None:
+def write_all(fd: int, offset: int, chunks: Sequence[bytes]) -> None:
     """Write all chunks at `offset`, in as many calls as it takes; after OSError a part of them is written."""
     size = sum(map(len, chunks))
     if len(chunks) > PIECES_MAX and (size < len(chunks) * SMALL_PIECE_BYTES or len(chunks) > CALL_PIECES_MAX):
         chunks = (b"".join(chunks),)
-    written = os.pwritev(fd, chunks, offset, flags) if size else 0
+    written = os.pwritev(fd, chunks, offset) if size else 0
     while written < size:  # A full disk or a limit: a part was written, and the next call says why.
         rest = memoryview(b"".join(chunks))[written:]
-        taken = os.pwritev(fd, (rest,), offset + written, flags)
+        taken = os.pwrite(fd, rest, offset + written)
         if not taken:
             raise OSError(errno.EIO, "the system takes no more bytes and gives no reason")
         written += taken
-
-
-def write_all_synced(file: OpenFile, offset: int, chunks: Sequence[bytes]) -> None:
-    """Write all chunks at `offset` and sync at least these bytes; after OSError nothing is known about them.
-
-    Each call of the system is a wait for the interpreter's lock afterwards, in which the loop wakes this thread in vain
-    several times. That costs as much as the call. So write and sync are one call, where the file system is known to
-    heed the flag.
-    """
-    if file.may_sync_writes is None:
-        file.may_sync_writes = bool(SYNCED) and writes_in_place(file.fd)
-    if file.may_sync_writes:
-        try:
-            write_all(file.fd, offset, chunks, SYNCED)
-            return
-        except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:
-                raise
-            file.may_sync_writes = False
-    write_all(file.fd, offset, chunks)
-    os.fdatasync(file.fd)
 
 
 def make_directory(directory: str) -> bool:

@@ -575,16 +575,11 @@ class Journal:
         for chunk in chunks:
             end += len(chunk)
         is_synced = self.policy == ALWAYS
-        # Blocks of another policy may be unsynced before these: then the whole file is synced.
-        is_whole = is_synced and self.synced < self.written
         name = file.name
 
         def work(folder: Folder) -> None:
-            if is_synced and not is_whole:
-                folder.write_synced(name, offset, chunks)
-                return
             folder.write(name, offset, chunks)
-            if is_whole:
+            if is_synced:
                 folder.sync(name)
 
         self._is_busy = self._is_writing = True

@@ -58,7 +58,7 @@ class FileWindow:
         if ctypes is None or sys.platform != "linux":
             raise NotImplementedSystemError
         self._libc = ctypes.CDLL(None, use_errno=True)
-        if not writes_in_place(fd):
+        if self._file_system(fd) not in IN_PLACE:
             raise NotImplementedSystemError
         length = os.fstat(fd).st_size
         page = mmap.PAGESIZE
@@ -75,6 +75,12 @@ class FileWindow:
             call = getattr(self._libc, name)
             call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
             call.restype = ctypes.c_int
+
+    def _file_system(self, fd: int) -> int:
+        found = ctypes.create_string_buffer(_STATFS_BYTES)
+        if self._libc.fstatfs(fd, found):
+            return 0
+        return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
     def put(self, offset: int, data: bytes) -> None:
         """In the loop: copy into bytes that were prepared."""
@@ -115,16 +121,6 @@ class FileWindow:
         if getattr(self._libc, name)(self._address + start, -(-end // page) * page - start, how):
             errno = ctypes.get_errno()
             raise OSError(errno, os.strerror(errno))
-
-
-def writes_in_place(fd: int) -> bool:
-    """Whether the file is on a file system of IN_PLACE; False where that can't be asked."""
-    if ctypes is None or sys.platform != "linux":
-        return False
-    found = ctypes.create_string_buffer(_STATFS_BYTES)
-    if ctypes.CDLL(None).fstatfs(fd, found):
-        return False
-    return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) in IN_PLACE
 
 
 class NotImplementedSystemError(OSError):

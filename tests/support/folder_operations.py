@@ -16,7 +16,6 @@ NAME = st.sampled_from(NAMES)
 OPERATION = st.one_of(
     st.tuples(st.just("create"), NAME, BYTES),
     st.tuples(st.just("write"), NAME, NUMBERS, st.lists(BYTES, max_size=3)),
-    st.tuples(st.just("write_synced"), NAME, NUMBERS, st.lists(BYTES, max_size=3)),
     st.tuples(st.just("sync"), NAME),
     st.tuples(st.just("truncate"), NAME, NUMBERS),
     st.tuples(st.just("replace"), NAME, BYTES),

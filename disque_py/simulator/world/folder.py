@@ -114,14 +114,6 @@ class SimFolder:
         self._write(name, file, offset, data)
         self._finish(name)
 
-    def write_synced(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
-        """Write all chunks, and make only them durable. These are two operations, and each may fail."""
-        self.write(name, offset, chunks)
-        size = sum(map(len, chunks))
-        self._begin("sync", name, offset, size)
-        self._sync_file(name, self._file(name), (offset, offset + size))
-        self._finish(name)
-
     def sync(self, name: str) -> None:
         """Make the content of the file durable."""
         self._begin("sync", name)

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from disque_py.simulator.world.folder import SimFolder
 from folder_operations import OPERATION, contents, outcome
-from persistence import files as files_module
 from persistence.files import Files, JournalInUseError
 
 
@@ -47,23 +46,10 @@ def test_many_pieces_are_written_in_order(files: Files):
     assert files.read("a", 0, 1 << 20) == b"".join(pieces)
 
 
-@pytest.mark.parametrize("flag", [files_module.SYNCED, 0])
-def test_a_synced_write_is_one_with_and_without_the_systems_flag(
-    files: Files, monkeypatch: pytest.MonkeyPatch, flag: int
-):
-    monkeypatch.setattr(files_module, "SYNCED", flag)
+def test_many_large_pieces_are_written_in_order(files: Files):
     files.create("a", b"head")
-    files.write_synced("a", 4, [b" and"] * 20)
-    files.write_synced("a", 84, [b"x" * 3000] * 40)
-    assert files.read("a", 0, 1 << 20) == b"head" + b" and" * 20 + b"x" * 120_000
-
-
-def test_a_system_that_refuses_the_flag_is_asked_to_sync(files: Files, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files_module, "SYNCED", 1 << 20)  # No system knows this flag.
-    monkeypatch.setattr(files_module, "writes_in_place", lambda fd: True)
-    files.create("a", b"head")
-    files.write_synced("a", 4, [b" and tail"])
-    assert files.read("a", 0, 99) == b"head and tail"
+    files.write("a", 4, [b"%d" % number * 3000 for number in range(40)])
+    assert files.read("a", 4, 1 << 20) == b"".join(b"%d" % number * 3000 for number in range(40))
 
 
 def test_names_are_of_files_that_belong_to_the_journal(files: Files):
@@ -250,15 +236,6 @@ def test_a_full_disk_is_reported_as_such(files: Files):
     with pytest.raises(OSError, match="No space left") as full:
         files.write("a", 0, [b"x"])
     assert full.value.errno == errno.ENOSPC
-
-
-def test_a_synced_write_that_failed_leaves_a_file_that_can_not_be_synced(files: Files):
-    """The error may have been one of the sync."""
-    os.symlink("/dev/full", f"{files.directory}/a")
-    with pytest.raises(OSError, match="No space left"):
-        files.write_synced("a", 0, [b"x"])
-    with pytest.raises(OSError, match="an earlier sync failed"):
-        files.sync("a")
 
 
 def test_a_sync_that_failed_is_not_taken_for_done_when_tried_again(files: Files):
