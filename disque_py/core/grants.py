@@ -297,7 +297,8 @@ class Grants:
             self.put(item, now_ms)
             return
         is_same = (known.holder, known.fence) == (holder, fence)
-        is_done = done_ms > 0 or known.done_until_ms > now_ms
+        # If a grant runs although work is done, the work was that of an earlier grant.
+        is_done = (done_ms > 0 and not is_running) or (known.done_until_ms > now_ms and known.until_ms <= now_ms)
         counted = known.attempts_at(now_ms)
         kept_before = attempts
         if not is_same and attempts and counted:

@@ -261,6 +261,19 @@ def test_a_merge_keeps_the_highest_fence_and_count():
     assert merged.records[KEY].attempts_at(1_300) == 2
 
 
+def test_the_end_of_earlier_work_does_not_end_a_later_grant():
+    """Spec CL5: a voter that was down remembers the end longer. It is copied twice, with the later grant between."""
+    late, first, second = Voter(), Voter(), Voter()
+    late.claim(b"a", 5)
+    late.release(b"a", 5, done_ms=50)
+    for voter in (first, second):
+        voter.claim(b"b", 9, lease_ms=300)
+    first.grants.merge(late.grants.item(KEY, 1_000), 1_000)
+    second.grants.merge(first.grants.item(KEY, 1_000), 1_000)
+    second.now_ms = 1_200
+    assert second.claim(b"c", 10) == HELD
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_copied_grant_counts_as_an_attempt_after_those_that_another_voter_knows(is_first):
     """Spec CL5, CL9: the first voter did not hear of the attempts of `a`, and `b` has no majority yet."""
