@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from persistence.disk import READING, SYNCING, WRITING, Disk, Folder, Window
-from persistence.event_records import decode_events, encode_header, encode_packed, file_name, pack_events
+from persistence.event_records import HEAD_BYTES, decode_events, encode_header, encode_packed, file_name, pack_events
 from persistence.pages import READY_BYTES_MIN, Pages, map_pages, sync_pages
 
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
@@ -127,8 +127,8 @@ class EventLog:
         self._segment_bytes = segment_bytes
         self._file: Segment | None = None
         self._pages: Pages | None = None
-        # (bytes, first event, how many, wall clock ms), not handed to the disk yet.
-        self._queue: deque[tuple[bytes, int, int, int]] = deque()
+        # (parts of the block, their bytes, first event, how many, wall clock ms), not handed to the disk yet.
+        self._queue: deque[tuple[list[bytes], int, int, int, int]] = deque()
         self.written_seq = next_seq
         self._is_busy = False
         self._is_opening = False
@@ -170,26 +170,29 @@ class EventLog:
             self._moved_ms = self.now_ms
         seq = self.next_seq
         for payload, count in parts:
-            data = encode_packed(payload, count, self.next_seq, self.durable_seq, self.wall_ms)
-            self.position += len(data)
-            if self._queue or not self._put(data, self.next_seq, count, self.wall_ms):
-                self._queue.append((data, self.next_seq, count, self.wall_ms))
+            block = encode_packed(payload, count, self.next_seq, self.durable_seq, self.wall_ms)
+            size = HEAD_BYTES + len(payload)
+            self.position += size
+            if self._queue or not self._put(block, size, self.next_seq, count, self.wall_ms):
+                self._queue.append((block, size, self.next_seq, count, self.wall_ms))
             self.next_seq += count
         if self.watch is not None:
             self.watch(seq, [event for payload, _ in parts for event in decode_events(payload)], self.position)
         if not self._is_busy:
             self._pump()
 
-    def _put(self, data: bytes, seq: int, count: int, wall_ms: int) -> bool:
+    def _put(self, block: list[bytes], size: int, seq: int, count: int, wall_ms: int) -> bool:
         """Write the block now, if that needs no waiting."""
         file, pages = self._file, self._pages
         if file is None or pages is None or self.syncs_each:
             return False
         at = file.at
-        size = len(data)
         if not pages.has_room(at, size, self.now_ms) or (self._is_full(file) and not self._is_syncing):
             return False
-        pages.window.put(at, data)
+        part_at = at
+        for part in block:
+            pages.window.put(part_at, part)
+            part_at += len(part)
         file.mark(seq, at, wall_ms)
         file.last_ms = wall_ms
         file.end = file.at = at + size
@@ -274,7 +277,7 @@ class EventLog:
         elif self._queue:
             if self._is_syncing and self.syncs_each:
                 return
-            size = len(self._queue[0][0])
+            size = self._queue[0][1]
             pages = self._pages
             if pages is not None and not self.syncs_each and file.at + size <= pages.window.size:
                 self._prepare(file, pages, size)
@@ -358,12 +361,12 @@ class EventLog:
         size = 0
         offset = end = file.at
         while queue and size < BATCH_BYTES_MAX:
-            data, seq, count, wall_ms = queue.popleft()
+            block, block_bytes, seq, count, wall_ms = queue.popleft()
             file.mark(seq, end, wall_ms)
             file.last_ms = wall_ms
-            chunks.append(data)
-            size += len(data)
-            end += len(data)
+            chunks += block
+            size += block_bytes
+            end += block_bytes
             next_seq = seq + count
         name = file.name
         is_synced = self.syncs_each

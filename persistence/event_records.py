@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
 from persistence.pages import GAP_BYTES_MIN, behind_gap
-from persistence.records import FormatError, NewerFormatError
+from persistence.records import JOINED_BYTES_MAX, FormatError, NewerFormatError
 
 MAGIC: Final = b"DISQUEEV"
 VERSION: Final = 2  # Version 1 has no gaps between blocks.
@@ -114,13 +114,14 @@ def pack_events(events: list[Any]) -> bytes:
 
 def encode_block(events: list[Any], seq: int, durable_seq: int, wall_ms: int) -> bytes:
     """Return one block with these events, of which the first has number `seq`."""
-    return encode_packed(_packb(events), len(events), seq, durable_seq, wall_ms)
+    return b"".join(encode_packed(_packb(events), len(events), seq, durable_seq, wall_ms))
 
 
-def encode_packed(payload: bytes, count: int, seq: int, durable_seq: int, wall_ms: int) -> bytes:
-    """Return one block of `count` events, which are packed already."""
-    checked = _pack_checked(seq, durable_seq, wall_ms, count) + payload
-    return _pack_unchecked(len(payload), _crc(checked)) + checked
+def encode_packed(payload: bytes, count: int, seq: int, durable_seq: int, wall_ms: int) -> list[bytes]:
+    """Return one block of `count` events, which are packed already, in parts; a small block is one part."""
+    checked = _pack_checked(seq, durable_seq, wall_ms, count)
+    head: bytes = _pack_unchecked(len(payload), _crc(payload, _crc(checked))) + checked
+    return [head + payload] if len(payload) <= JOINED_BYTES_MAX else [head, payload]
 
 
 def block_bytes(data: bytes, at: int) -> int:

@@ -28,8 +28,11 @@ from persistence.window import FileWindow
 
 LOCK_NAME: Final = "lock"
 HIDDEN_PREFIX: Final = ".new."
-# Joining small pieces costs less than handing them over one by one. Joining a few, perhaps large ones does not pay.
+# Joining small pieces costs less than handing them over one by one. Joining a few or large ones does not pay.
 PIECES_MAX: Final = 16
+SMALL_PIECE_BYTES: Final = 2048
+# Linux takes no more pieces in one call (IOV_MAX).
+CALL_PIECES_MAX: Final = 1024
 
 
 class JournalInUseError(OSError):
@@ -357,9 +360,9 @@ def take_lock(directory: str) -> int:
 
 def write_all(fd: int, offset: int, chunks: Sequence[bytes]) -> None:
     """Write all chunks at `offset`, in as many calls as it takes; after OSError a part of them is written."""
-    if len(chunks) > PIECES_MAX:
-        chunks = (b"".join(chunks),)
     size = sum(map(len, chunks))
+    if len(chunks) > PIECES_MAX and (size < len(chunks) * SMALL_PIECE_BYTES or len(chunks) > CALL_PIECES_MAX):
+        chunks = (b"".join(chunks),)
     written = os.pwritev(fd, chunks, offset) if size else 0
     while written < size:  # A full disk or a limit: a part was written, and the next call says why.
         rest = memoryview(b"".join(chunks))[written:]

@@ -47,7 +47,7 @@ from persistence.closed_segments import Chain
 from persistence.disk import SYNCING, WRITING, Disk, Folder, Window
 from persistence.disk_errors import FINE, FULL_DISK, NO_ACKS, NO_ADDS, NO_WRITES
 from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages, map_pages, sync_pages
-from persistence.records import DROPPED, IS_ALWAYS, Part, Run, encode_block, encode_header, file_name, unpacked
+from persistence.records import DROPPED, IS_ALWAYS, Part, Run, encode_header, encode_parts, file_name, unpacked
 from persistence.reserved_segment import RESERVE_BYTES, RESERVE_NAME, Reserve
 from persistence.write_queue import Waiting, WriteQueue
 
@@ -178,7 +178,7 @@ class Journal:
         """Append a turn's records; return the position that its replies wait for."""
         # A block with this flag promises `always` for all that follows, too, up to the next block.
         flags = IS_ALWAYS if self.policy == ALWAYS and self._next_policy is None and not self._is_ending else 0
-        position = self._enqueue(encode_block(runs, self.position, self.synced, self.wall_ms, flags))
+        position = self._enqueue(encode_parts(runs, self.position, self.synced, self.wall_ms, flags))
         if self.watch is not None:
             self.watch([unpacked(run) for run in runs], position)
         if position - self._segment_start >= self._segment_bytes:
@@ -206,12 +206,15 @@ class Journal:
         """Remove the files of this closed segment when that is safe; its living records were appended again."""
         self._chain.drop(number, self.append([[DROPPED, number, *self._chain.gone_with(number)]]))
 
-    def _enqueue(self, data: bytes) -> int:
+    def _enqueue(self, parts: list[bytes]) -> int:
         start = self.position
         assert self.synced <= self.written <= start
         assert self._segment_start <= start
-        self.position = end = start + len(data)
-        self._write_queue.add(Waiting(self.number, start, end, data), self.now_ms)
+        end = start
+        for part in parts:
+            end += len(part)
+        self.position = end
+        self._write_queue.add(Waiting(self.number, start, end, parts), self.now_ms)
         return end
 
     def _next_segment(self) -> None:
@@ -417,7 +420,7 @@ class Journal:
         if policy == self.policy:
             return
         if self.policy == ALWAYS:
-            self._next_policy = (policy, self._enqueue(encode_block([], self.position, self.synced, self.wall_ms, 0)))
+            self._next_policy = (policy, self._enqueue(encode_parts([], self.position, self.synced, self.wall_ms, 0)))
             self._pump()
         else:
             self.policy = policy
@@ -435,7 +438,7 @@ class Journal:
         """
         self._leaves_mark = leave_mark
         if not leave_mark:
-            self._enqueue(encode_block([], self.position, self.synced, self.wall_ms, 0))
+            self._enqueue(encode_parts([], self.position, self.synced, self.wall_ms, 0))
         if self._is_failed:
             done(OSError(self.error))
             return
@@ -511,11 +514,15 @@ class Journal:
         write_queue = self._write_queue
         queue = write_queue.queue
         while queue and queue[0].number == file.number:
-            start, end, data = queue[0][1:]
+            block = queue[0]
+            start = block.start
+            end = block.end
             at = file.header_bytes + start - file.start
-            if not pages.has_room(at, len(data), self.now_ms):
+            if not pages.has_room(at, end - start, self.now_ms):
                 return
-            pages.window.put(at, data)
+            for part in block.parts:
+                pages.window.put(at, part)
+                at += len(part)
             write_queue.take(file.number, 1, file.end_max)
             assert start == self.written
             self.bytes_written += end - self.written
@@ -528,7 +535,8 @@ class Journal:
     def _make_room(self, file: _File) -> None:
         """Have room prepared in the window for the next block, or have the lane write the block."""
         pages = self._pages
-        size = len(self._write_queue.queue[0].data)
+        block = self._write_queue.queue[0]
+        size = block.end - block.start
         if pages is None or self._is_syncing_all or self._at(file) + size > pages.window.size:
             self._write(file)
         else:
@@ -563,7 +571,9 @@ class Journal:
             if not self._is_syncing:  # Else the sync in progress comes here again.
                 self._save_written(file, OSError(errno.ENOSPC, "No space left on device, nor in the reserved file"))
             return
-        end = start + sum(map(len, chunks))
+        end = start
+        for chunk in chunks:
+            end += len(chunk)
         is_synced = self.policy == ALWAYS
         name = file.name
 

@@ -61,6 +61,9 @@ _HEAD: Final = struct.Struct("<IIQQQI")
 HEAD_BYTES: Final = _HEAD.size
 _CHECKED: Final = 8  # The checksum covers the head from here on, and the payload.
 
+# A larger block stays in its parts: to join them would copy all records once more.
+JOINED_BYTES_MAX: Final = 16 * 1024
+
 IS_ALWAYS: Final = 1
 """Flag of a block: `appendfsync always` was in force when it was written."""
 
@@ -191,6 +194,11 @@ def header_size(data: bytes) -> int:
 
 def encode_block(runs: Sequence[Run], position: int, synced: int, wall_ms: int, flags: int) -> bytes:
     """Return one block with these runs."""
+    return b"".join(encode_parts(runs, position, synced, wall_ms, flags))
+
+
+def encode_parts(runs: Sequence[Run], position: int, synced: int, wall_ms: int, flags: int) -> list[bytes]:
+    """Return one block with these runs, in parts that belong one behind the other; a small block is one part."""
     head = _pack_checked(position, synced, wall_ms, flags)
     parts = [b"", head, _array_head(len(runs))]
     for run in runs:
@@ -205,7 +213,7 @@ def encode_block(runs: Sequence[Run], position: int, synced: int, wall_ms: int, 
         checksum = _crc(part, checksum)
         size += len(part)
     parts[0] = _pack_unchecked(size, checksum)
-    return b"".join(parts)
+    return [b"".join(parts)] if size <= JOINED_BYTES_MAX else parts
 
 
 def unpacked(run: Run) -> list[Any]:

@@ -41,6 +41,7 @@ IN_PLACE: Final = frozenset({0xEF53, 0x58465342, 0x01021994, 0x794C7630})
 # Longer than the structure of any system; the type of the file system comes first.
 _STATFS_BYTES: Final = 512
 ZEROS_BYTES: Final = 1024 * 1024
+ZEROS_MAX: Final = 256  # So many pieces of zeros in one call, at most.
 _ZEROS: Final = bytes(ZEROS_BYTES)
 
 
@@ -91,11 +92,17 @@ class FileWindow:
         grown = max(self.allocated, os.fstat(fd).st_size)  # Bytes that a lane wrote meanwhile must stay.
         if end > grown:
             os.posix_fallocate(fd, grown, end - grown)
-            # Page after page would cost five times as much as in one go.
-            for at in range(grown, end, ZEROS_BYTES):
-                size = min(ZEROS_BYTES, end - at)
-                if os.pwrite(fd, memoryview(_ZEROS)[:size], at) != size:
+            # Page after page would cost five times as much as in one go. Each further call is a wait for the
+            # interpreter's lock, in which the loop wakes this thread in vain, so there is only one as a rule.
+            at = grown
+            while at < end:
+                whole, rest = divmod(end - at, ZEROS_BYTES)
+                zeros = [memoryview(_ZEROS)] * min(whole, ZEROS_MAX)
+                if rest and whole < ZEROS_MAX:
+                    zeros.append(memoryview(_ZEROS)[:rest])
+                if not (written := os.pwritev(fd, zeros, at)):
                     raise OSError("the system takes no more bytes and gives no reason")
+                at += written
             self.allocated = end
         self._call("madvise", start, end, MADV_POPULATE_WRITE)
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """A block on its way: of this segment, between these positions."""
+    """A block on its way: of this segment, between these positions. Its bytes are those of all parts, in order."""
 
     number: int
     start: int
     end: int
-    data: bytes
+    parts: list[bytes]
 
 
 class WriteQueue:
@@ -41,7 +41,7 @@ class WriteQueue:
         assert block.start < block.end
         assert not self.queue or self.queue[-1].end == block.start
         self.queue.append(block)
-        self.queued_bytes += len(block.data)
+        self.queued_bytes += block.end - block.start
         ages = self._ages
         if ages and ages[-1][1] == now_ms:
             ages[-1] = (block.end, now_ms)
@@ -56,8 +56,8 @@ class WriteQueue:
         while queue and queue[0].number == number and size < bytes_max and queue[0].end <= end_max:
             block = queue.popleft()
             self._kept.append(block)
-            chunks.append(block.data)
-            size += len(block.data)
+            chunks += block.parts
+            size += block.end - block.start
         self.queued_bytes -= size
         self.kept_bytes += size
         return chunks
@@ -81,7 +81,8 @@ class WriteQueue:
         """Forget the blocks up to `end`: they are on disk."""
         kept = self._kept
         while kept and kept[0].end <= end:
-            self.kept_bytes -= len(kept.popleft().data)
+            block = kept.popleft()
+            self.kept_bytes -= block.end - block.start
         assert self.kept_bytes >= 0
         self.forget_ages(end)
 

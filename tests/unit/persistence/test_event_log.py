@@ -78,6 +78,32 @@ def test_with_always_a_write_is_synced_before_it_counts():
     assert (log.ready_position(), log.durable_seq, log.syncs) == (log.position, 2, 1)
 
 
+def test_a_power_cut_after_a_change_to_always_loses_no_earlier_event():
+    """The first write with `always` also syncs the events that were put into the window before."""
+    log, disk, folder = start()
+    disk.run()
+    log.append([["a"]])
+    log.syncs_each = True
+    log.append([["b"]])
+    disk.run(WRITING)
+    assert log.durable_seq == 3
+    for seed in range(8):
+        copied = folder.copy(Random(seed))
+        copied.cut_power()
+        assert open_log(copied, LOG_ID, b"n" * 20).next_seq == 3
+
+
+def test_a_large_block_in_two_parts_is_read_as_one():
+    for syncs_each in (True, False):
+        log, disk, folder = start(syncs_each=syncs_each)
+        events = [[number, b"x" * 100] for number in range(1000)]
+        log.append(events)
+        disk.run()
+        pass_ms(log, 1_000)
+        disk.run()
+        assert events_of(log, folder) == events
+
+
 def test_a_turn_with_very_many_events_makes_several_blocks():
     log, disk, folder = start()
     parts = [[[number] for number in range(first, first + 700)] for first in (0, 700, 1400)]

@@ -46,6 +46,12 @@ def test_many_pieces_are_written_in_order(files: Files):
     assert files.read("a", 0, 1 << 20) == b"".join(pieces)
 
 
+def test_many_large_pieces_are_written_in_order(files: Files):
+    files.create("a", b"head")
+    files.write("a", 4, [b"%d" % number * 3000 for number in range(40)])
+    assert files.read("a", 4, 1 << 20) == b"".join(b"%d" % number * 3000 for number in range(40))
+
+
 def test_names_are_of_files_that_belong_to_the_journal(files: Files):
     files.create("b", b"")
     files.allocate("a", 0)

@@ -8,12 +8,13 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disque_py.simulator.world.disk import InlineDisk
 from journal_writer import RECORD, make, read, wait
 from persistence.disk import SYNCING, WRITING
 from persistence.disk_errors import FINE, NO_ADDS
 from persistence.journal import LATE_MS, LEAVING_BYTES_MIN, RETRY_MS, SYNC_EVERY_MS
 from persistence.pages import FRESH_MS, PAGE_BYTES, READY_BYTES_MIN
-from persistence.records import GONE, file_name
+from persistence.records import GONE, JOINED_BYTES_MAX, file_name
 
 SEGMENT_BYTES = 1 << 20
 LARGE = [[GONE, *((b"x" * 40, number) for number in range(40))]]
@@ -54,6 +55,34 @@ def test_always_waits_for_the_disk():
     assert journal.ready_position() < position
     disk.run()
     assert journal.synced == position
+
+
+def test_a_power_cut_after_a_change_to_always_loses_no_earlier_block():
+    """The sync in progress leaves the last page out. So the next write syncs the whole file."""
+    journal, disk = windowed()
+    fill(journal, disk, LEAVING_BYTES_MIN)
+    pass_ms(journal, SYNC_EVERY_MS)
+    journal.set_policy("always")
+    position = journal.append(RECORD)
+    disk.run()
+    assert journal.ready_position() == position
+    count = len(read(disk)[0])
+    for seed in range(8):
+        folder = disk.folder.copy(Random(seed))
+        folder.cut_power()
+        assert len(read(InlineDisk(folder))[0]) == count
+
+
+def test_the_parts_of_a_large_block_are_one_block():
+    for policy in ("always", "everysec", "no"):
+        journal, disk = windowed(policy)
+        runs = [[GONE, (b"x" * 40, number)] for number in range(3)]
+        runs.append([GONE, (b"y" * JOINED_BYTES_MAX, 1)])
+        position = journal.append(runs)
+        disk.run()
+        blocks, _ = read(disk)
+        assert [list(map(list, block.runs[-1][1:])) for _, block in blocks] == [[[b"y" * JOINED_BYTES_MAX, 1]]]
+        assert blocks[0][1].size == position == journal.written
 
 
 def test_bytes_that_are_not_ready_are_made_ready_first():

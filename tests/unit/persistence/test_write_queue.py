@@ -9,7 +9,7 @@ def with_blocks(*numbers: int) -> WriteQueue:
     """Return a queue with a block of ten bytes for each of these segments. The blocks are added a second apart."""
     write_queue = WriteQueue()
     for index, number in enumerate(numbers):
-        write_queue.add(Waiting(number, 10 * index, 10 * index + 10, b"%010d" % index), 1_000 * index)
+        write_queue.add(Waiting(number, 10 * index, 10 * index + 10, [b"%010d" % index]), 1_000 * index)
     return write_queue
 
 
@@ -50,7 +50,7 @@ def test_the_age_is_that_of_the_oldest_that_is_unsafe():
 def test_blocks_of_one_moment_are_as_old_as_each_other():
     write_queue = WriteQueue()
     for start in (0, 10):
-        write_queue.add(Waiting(1, start, start + 10, bytes(10)), 7)
+        write_queue.add(Waiting(1, start, start + 10, [bytes(10)]), 7)
     write_queue.forget_ages(10)
     assert write_queue.oldest_ms(9) == 2
     write_queue.forget_ages(20)
