@@ -34,9 +34,7 @@ from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
-from disque_py.core.replication import NEW_KEY, NO_ANSWER, REPAIRED, TIMER_AT
-
-KNOWN: Final = 1  # Second field of GOTJOB: the sender had a copy before.
+from disque_py.core.replication import KNOWN, MOVING, NEW_KEY, NO_ANSWER, REPAIRED, TIMER_AT
 
 # The ack of a late copy is collected after this time, unless the node that sent the copy collects it before.
 COLLECT_MS: Final = 1_000
@@ -62,7 +60,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job.attributes is not None and item[1] == NEW_KEY:
             job.attributes.is_open = True
             named = broker.producers.keys.named(job_id[KEY_AT:KEY_END])
-            if named and named not in windows.replaced_ids(job):
+            if named and named != job_id and named not in windows.replaced_ids(job):
                 broker.send(only, REFUSED, (job_id, REFUSED_KEY))
                 continue
         if is_choosy or broker.used_memory > high_memory:
@@ -156,7 +154,7 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
         broker.send(only, REFUSED, (job.id, REFUSED_DISK))
     elif wants_answer:
         # The answer tells a known copy from a new one, because only a new one helps a node that leaves (leaving.py).
-        broker.send(only, GOTJOB, (job.id, KNOWN))
+        broker.send(only, GOTJOB, (job.id, MOVING if broker.is_leaving else KNOWN))
 
 
 def hold_ack(broker: Broker, job: Job) -> None:

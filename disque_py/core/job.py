@@ -60,6 +60,7 @@ class Replication:
     """Work on a WAIT_REPL job: the producer that waits for it, and the nodes that have confirmed a copy.
 
     confirmed    the nodes that have confirmed; a tuple, because it costs less than a set for few nodes
+    asked_again  nodes that had confirmed, and were asked again, because their copies may have moved (spec C5)
     is_default   whether the producer gave no number of copies
     zones        number of zones that must have a copy; 0: any
     is_quorum    whether copies in other data centres do not count (zones.py)
@@ -69,6 +70,7 @@ class Replication:
     """
 
     __slots__ = (
+        "asked_again",
         "asked_again_ms",
         "client",
         "confirmed",
@@ -96,6 +98,7 @@ class Replication:
         self.client = client
         self.slot = slot
         self.confirmed = confirmed
+        self.asked_again: tuple[Node, ...] = ()
         self.asked_again_ms = asked_ms
         self.deadline_ms = deadline_ms
         self.is_external = is_external

@@ -20,7 +20,7 @@ from typing import Any, Final
 from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 from disque_py import event_format
-from disque_py.core import acks, changing, events, handover, lifecycle, pulls, repair_turns, spilling
+from disque_py.core import acks, changing, events, handover, lifecycle, pulls, repair_turns, replication, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, GONE, Job
 from disque_py.core.job_snapshot import snapshot_of
@@ -347,9 +347,13 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             if more:
                 events.heard(job, more[0])  # So that versions continue if the leaver gets the job from us again.
             merged = sets.union(job.holders, holders)
-            if new:
-                merged = sets.add(merged, broker.cluster.intern(new))
             leaver = broker.cluster.intern(old)
+            taker = broker.cluster.intern(new) if new else None
+            if taker is not None:
+                if taker in job.holders and leaver in job.holders and taker is not broker.me:
+                    repair_turns.count_anew(broker, job)  # Both may have been counted as copies.
+                merged = sets.add(merged, taker)
+            replication.has_moved(broker, job, leaver, taker)
             mine = broker.me in merged
             rest = sets.of(node for node in sets.others(merged) if node is not leaver)
             assert broker.me not in rest

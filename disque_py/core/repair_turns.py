@@ -413,6 +413,16 @@ def _end(broker: Broker, job: Job, turn: Turn, kind: int) -> None:
             _note(broker, kind, others, job)
 
 
+def count_anew(broker: Broker, job: Job) -> None:
+    """Give a job a turn, or begin its turn anew, because a copy that was counted was the copy of another holder."""
+    repairs = broker.repairs
+    turn = repairs.turns.get(job)
+    if turn is not None:
+        wait(turn, broker.now_ms + TURN_MS * position(broker, job.holders))
+    elif repairs.is_on:
+        repairs.later[job] = None
+
+
 def give_turn(broker: Broker, job: Job) -> None:
     """Ask another holder to take the turn of a job, because this node leaves."""
     others = list(filter(is_reachable, broker.sets.others(job.holders)))

@@ -9,6 +9,8 @@ A node that refuses a copy sends the reason, and the creator immediately asks an
 answer, the creator asks one more node every EXTEND_MS. It never sends the body twice to a node that has confirmed the
 job. Such a node receives only the longer list of holders.
 
+A leaving node may move a copy to a node that is asked for one, too. `has_moved` and `_counts_known` count it once.
+
 `holders` grows when a copy is *sent*, and never shrinks. A node that refused a copy stays in it, and later confirms the
 ack like the others.
 
@@ -25,7 +27,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster_bus.messages import DELJOB, ENQUEUE, HOLDERS, REFUSED_KEY, REPLJOB
+from cluster_bus.messages import DELJOB, ENQUEUE, HOLDERS, REFUSED_KEY, REFUSED_LEAVING, REPLJOB
 from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import events, lifecycle, producer_waits, zones
@@ -53,6 +55,10 @@ NO_ANSWER: Final = 1  # Best effort: the receiver does not confirm.
 NEW_KEY: Final = 2  # A new job with a key: the receiver refuses it if another job uses the key (keying.py).
 REPAIRED: Final = 4  # The copy replaces a lost one (repair_turns.py).
 TIMER_AT: Final = 2  # With REPAIRED, the index of the milliseconds until the copy's timer fires.
+
+# Second field of GOTJOB: the sender had a copy before, and
+KNOWN: Final = 1  # keeps it;
+MOVING: Final = 2  # leaves, so the copy may be on its way to another node.
 
 # Third field of DELJOB.
 CREATION_ABORTED: Final = 2  # The job was not created, so its key is free.
@@ -183,7 +189,8 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if job.state != WAIT_REPL:
             if broker.repairs.named and job in broker.repairs.named:
-                broker.repairs.noted.append((job, sender, COPY_TAKEN if is_taken else COPY_KNOWN))
+                known = REFUSED_LEAVING if not is_taken and item[1] == MOVING else COPY_KNOWN
+                broker.repairs.noted.append((job, sender, COPY_TAKEN if is_taken else known))
             if broker.drain is not None:
                 if is_taken:
                     broker.drain.copied(job, sender)
@@ -196,11 +203,56 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
                 part(broker, work)
                 work = job.work
                 assert isinstance(work, Replication)
+            if not is_taken and not _counts_known(broker, job, work, sender, item[1]):
+                continue
             confirmed = work.confirmed
             if sender not in confirmed and (not work.is_quorum or zones.is_local(broker, sender)):
                 work.confirmed = confirmed = confirmed + only
                 if len(confirmed) >= job.terms.replicate and (not work.zones or zones.count(confirmed) >= work.zones):
                     achieve(broker, job, work)
+
+
+def _counts_known(broker: Broker, job: Job, work: Replication, sender: Node, how: Any) -> bool:
+    """Whether a copy counts that its node had before. If a counted copy may have moved there, count anew. Spec C5.
+
+    A leaving node tells the holders that its copy has moved (LEFT). So it tells a creator that holds a copy, and no
+    other one. An external creator therefore asks the nodes again that it has counted before the sender.
+    """
+    if how == MOVING:
+        _uncount(work, sender)
+        _extend(broker, job)
+        return False
+    if work.is_external and sender not in work.confirmed and sender not in work.asked_again:
+        linked = broker.sets.of(node for node in work.confirmed if node.is_linked)
+        work.asked_again += work.confirmed
+        work.asked_again_ms = broker.now_ms
+        work.confirmed = ()
+        work.is_held = False
+        if linked:
+            broker.send(broker.sets.others(linked), REPLJOB, (snapshot_of(broker, job), _flags(job)))
+    return True
+
+
+def _uncount(work: Replication, node: Node) -> None:
+    """Count a node's copy no more."""
+    if node in work.confirmed:
+        work.confirmed = tuple(other for other in work.confirmed if other is not node)
+        work.is_held = False
+
+
+def has_moved(broker: Broker, job: Job, leaver: Node, new: Node | None) -> None:
+    """Count the copy at the node that took it, because the leaver drops it. Spec C5."""
+    work = job.work
+    if job.state != WAIT_REPL or not isinstance(work, Replication):
+        return
+    if work.together is not None:
+        part(broker, work)
+        work = job.work
+        assert isinstance(work, Replication)
+    if leaver in work.confirmed:
+        _uncount(work, leaver)
+        if new is not None and new not in work.confirmed and (not work.is_quorum or zones.is_local(broker, new)):
+            work.confirmed = (*work.confirmed, new)
 
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:

@@ -57,7 +57,10 @@ class Order:
     def play(self) -> Result:
         """Play the seed."""
         plan = draw(self.seed, round(self.seconds * 1000), weather=self.weather)
-        return simulate(plan.kept(Keep.read(self.keep)) if self.keep else plan)
+        result = simulate(plan.kept(Keep.read(self.keep)) if self.keep else plan)
+        # The world is gone, but its cycles are not. With collect_seldom(), a process would keep a gigabyte of them.
+        gc.collect()
+        return result
 
     def command(self, keep: str) -> str:
         """Return the command that plays the seed again."""

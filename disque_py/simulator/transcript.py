@@ -31,7 +31,7 @@ from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY, STANDING
 from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.queue_settings import QUEUE, SCHEDULE, split_key
 from disque_py.core.recurring import PROGRESS, SPEC, unpack_definition, unpack_progress
-from disque_py.core.replication import CREATION_ABORTED, NEW_KEY, NO_ANSWER, REPAIRED
+from disque_py.core.replication import CREATION_ABORTED, MOVING, NEW_KEY, NO_ANSWER, REPAIRED
 from disque_py.core.shared_copies import split_ids
 
 REASONS = {0: "taken"} | {
@@ -177,7 +177,9 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             snapshot, flags = item[:2]
             return f"{names.of(snapshot[0])} {nodes(snapshot[4])}{REPLJOB_FLAGS[flags]}"
         case m.GOTJOB:
-            return names.of(item) if isinstance(item, bytes) else f"{names.of(item[0])} known"
+            if isinstance(item, bytes):
+                return names.of(item)
+            return f"{names.of(item[0])} {'moving' if item[1] == MOVING else 'known'}"
         case m.REPLMANY:
             return f"{' '.join(map(names.of, split_ids(item[0])))} {nodes(item[4])}"
         case m.GOTMANY:

@@ -18,7 +18,7 @@ from cluster_bus.messages import (
     WILLQUEUE,
 )
 from copies import add_waiting, advance, hold, hold_queued, make_id, pack, queue_of, say, sent, sent_of, snapshot
-from disque_py.core import acks, changing, holding, lifecycle, replication
+from disque_py.core import acks, changing, lifecycle, replication
 from disque_py.core.job import ACKED, ACTIVE, QUEUED
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
@@ -56,8 +56,17 @@ def test_a_copy_that_is_here_already_is_confirmed_as_known(is_queued):
     broker, b, c = make_cluster()
     job = hold_queued(broker, b) if is_queued else hold(broker, b)
     say(broker, b, REPLJOB, (snapshot(broker, b, broker.me, c), 0))
-    assert sent(broker) == [((b,), GOTJOB, (job.id, holding.KNOWN))]
+    assert sent(broker) == [((b,), GOTJOB, (job.id, replication.KNOWN))]
     assert job.holders == {broker.me, b, c}
+
+
+def test_a_leaving_node_confirms_its_copy_as_one_that_may_move():
+    """Spec C5."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b)
+    broker.membership.set_leaving(True)
+    say(broker, b, REPLJOB, (snapshot(broker, b, broker.me, c), 0))
+    assert sent_of(broker, GOTJOB) == [((b,), (job.id, replication.MOVING))]
 
 
 def test_a_copy_of_an_acknowledged_job_is_answered_with_the_ack():

@@ -186,6 +186,16 @@ def test_a_copy_of_a_new_job_is_refused_if_another_one_has_its_key():
     assert broker.producers.keys.named(CHARS) == other_id(7)
 
 
+def test_a_copy_that_this_node_has_given_away_may_come_back():
+    """Its creator may still wait for copies. The key is that of the job itself."""
+    broker, _, node = start()
+    say(broker, node, REPLJOB, (keyed_snapshot(broker, node), NEW_KEY))
+    lifecycle.forget(broker, broker.find(other_id(7)))
+    say(broker, node, REPLJOB, (keyed_snapshot(broker, node), NEW_KEY))
+    assert sent_of(broker, REFUSED) == []
+    assert broker.job_count == 1
+
+
 def test_a_copy_that_a_leaving_node_gives_away_is_taken_whatever_key_it_has():
     """Both jobs exist; they are never merged."""
     broker, _, node = start()

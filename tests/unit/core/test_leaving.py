@@ -21,9 +21,9 @@ from cluster_bus.node import LEAVING
 from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of
 from disque_py.core import acks, client_acks, leaving
 from disque_py.core.handover import TAKEN
-from disque_py.core.holding import KNOWN
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED
 from disque_py.core.leaving import HAS, HAS_ACK, HAS_NOT
+from disque_py.core.replication import KNOWN
 from disque_py.node import dispatch
 from world import World
 

@@ -8,6 +8,7 @@ from cluster_bus.messages import (
     GOTJOB,
     HAVE,
     HAVEARE,
+    LEFT,
     REFUSED,
     REFUSED_PAUSED,
     REPLJOB,
@@ -20,7 +21,7 @@ from copies import advance, hold, hold_queued, make_id, pack, say, sent, sent_of
 from disque_py.core import changing, lifecycle
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.repair_turns import HAS, HAS_CREATION, HAS_DONE, HAS_NONE, HAS_PASSIVE
-from disque_py.core.replication import REPAIRED
+from disque_py.core.replication import MOVING, REPAIRED
 from disque_py.node import dispatch
 from disque_py.simulator.checks.cluster_invariants import jobs_of
 from lost_copies import SECOND, answer, forget, go_on, make_cluster, make_missing
@@ -52,6 +53,39 @@ def test_a_broken_link_begins_the_turn_anew():
     sent(broker)
     advance(broker, 200)
     assert [nodes for nodes, _ in sent_of(broker, HAVE)] == [(second,)]
+
+
+def test_a_copy_that_moved_to_another_member_begins_the_turn_anew():
+    """Spec RC3: the copy was counted at both nodes."""
+    broker, second, third, lost = make_cluster()
+    job = hold(broker, second, third, lost, replicate=4)
+    forget(broker, lost)
+    answer(broker, second, HAS_PASSIVE)
+    sent(broker)
+    say(broker, second, LEFT, (job.id, second.id, third.id, pack(broker.me, second, third)))
+    advance(broker, 200)
+    assert [nodes for nodes, _ in sent_of(broker, HAVE)] == [(third,)]
+
+
+def test_a_job_takes_a_turn_when_a_copy_moved_to_a_node_that_was_known_as_a_holder():
+    """Spec RC3: its ADDJOB or a repair may have counted both nodes."""
+    broker, second, third, _ = make_cluster()
+    advance(broker, 30 * SECOND)
+    job = hold(broker, second, third)
+    sent(broker)
+    say(broker, second, LEFT, (job.id, second.id, third.id, pack(broker.me, second, third)))
+    advance(broker, 200)
+    assert [nodes for nodes, _ in sent_of(broker, HAVE)] == [(third,)]
+
+
+def test_a_node_that_leaves_takes_no_copy_of_a_repair_that_it_has_already():
+    """Spec RC6: its copy may be on its way to another node."""
+    broker, second, third, job = make_missing()
+    answer(broker, third, HAS_NONE)
+    answer(broker, second)
+    say(broker, third, GOTJOB, (job.id, MOVING))
+    go_on(broker)
+    assert [nodes for nodes, _ in sent_of(broker, SHORT)] == [(second, third)]
 
 
 def test_a_silent_member_is_asked_again():

@@ -13,6 +13,7 @@ from cluster_bus.messages import (
     GOTJOB,
     HOLDERS,
     LEASED,
+    LEFT,
     QUEUED_RELEASED,
     REFUSED,
     REFUSED_PAUSED,
@@ -24,7 +25,7 @@ from copies import add_waiting, advance, confirm, make_id, pack, queue_of, say, 
 from disque_py.core import events, producer_waits, replication
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES
 from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL
-from disque_py.core.replication import EXTEND_MS
+from disque_py.core.replication import EXTEND_MS, KNOWN, MOVING
 from disque_py.event_format import RUNNING as RUNNING_EVENT
 from disque_py.node import dispatch
 from world import World
@@ -274,6 +275,65 @@ def test_an_external_creator_tells_all_asked_nodes_of_later_ones():
     advance(broker, EXTEND_MS)
     assert job.holders == {b, c}
     assert sent_of(broker, HOLDERS) == [((first,), (job.id, pack(b, c)))]
+
+
+def test_an_external_creator_counts_anew_when_a_copy_may_be_the_one_of_another_holder():
+    """Spec C5: b left and gave its copy to c. It did not know the creator, which holds no copy (seed 3359)."""
+    broker, b, c = make_cluster()
+    broker.membership.set_leaving(True)
+    producer, job = add_waiting(broker, 0, "REPLICATE", 2)
+    confirm(broker, job, b)
+    sent(broker)
+    say(broker, c, GOTJOB, (job.id, KNOWN))
+    assert [nodes for nodes, _ in sent_of(broker, REPLJOB)] == [(b,)]
+    assert (producer.out, job.work.confirmed) == ([], (c,))
+    say(broker, b, GOTJOB, (job.id, KNOWN))
+    assert producer.out == [b"+%b\r\n" % job.id]
+
+
+def test_each_node_is_asked_again_once():
+    """Otherwise nodes whose answers cross would be asked in turn for ever."""
+    broker, b, c = make_cluster()
+    d = add_node(broker, 4)
+    broker.membership.set_leaving(True)
+    producer, job = add_waiting(broker, 0, "REPLICATE", 3)
+    confirm(broker, job, b)
+    say(broker, c, GOTJOB, (job.id, KNOWN))
+    say(broker, d, GOTJOB, (job.id, KNOWN))
+    assert [nodes for nodes, _ in sent_of(broker, REPLJOB)][1:] == [(b,), (c,)]
+    say(broker, b, GOTJOB, (job.id, KNOWN))
+    say(broker, c, GOTJOB, (job.id, KNOWN))
+    assert sent_of(broker, REPLJOB) == []
+    assert producer.out == [b"+%b\r\n" % job.id]
+
+
+def test_a_known_copy_at_a_node_that_leaves_does_not_count():
+    """Spec C5: it may be on its way to a node that is asked, too."""
+    broker, *_ = make_cluster()
+    producer, job = add_waiting(broker, 0, "REPLICATE", 2)
+    ((first,), _) = sent_of(broker, REPLJOB)[0]
+    say(broker, first, GOTJOB, (job.id, MOVING))
+    assert producer.out == []
+    ((second,), _) = sent_of(broker, REPLJOB)[0]
+    assert second is not first
+    confirm(broker, job, second)
+    assert producer.out == [b"+%b\r\n" % job.id]
+
+
+def test_a_copy_that_moves_counts_at_the_node_that_took_it():
+    """Spec C5."""
+    broker, *_ = make_cluster()
+    add_node(broker, 4)
+    producer, job = add_waiting(broker, 0, "REPLICATE", 3)
+    b, c = sent_of(broker, REPLJOB)[0][0]
+    d = next(node for node in broker.cluster.usable if node not in (b, c))
+    confirm(broker, job, b)
+    say(broker, b, LEFT, (job.id, b.id, d.id, pack(broker.me, b, c, d)))
+    assert (job.work.confirmed, producer.out) == ((broker.me, d), [])
+    say(broker, d, GOTJOB, (job.id, KNOWN))
+    assert producer.out == []
+    confirm(broker, job, c)
+    assert producer.out == [b"+%b\r\n" % job.id]
 
 
 def test_externally_replicated_jobs_count_as_added():
