@@ -83,7 +83,7 @@ class Driver:
         self._sent_ms = 0
         # Whether messages of earlier turns wait for it to end.
         self.is_gathering = False
-        # What `next_ms` has found: whether `tick` is called for these messages, and when other work is due.
+        # Results of `next_ms`: whether `tick` is called for these messages, and when other work is due.
         self._is_for_messages = False
         self._work_ms = 0
         self.turns = 0
