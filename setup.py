@@ -204,7 +204,9 @@ class Build(build_ext):
         self.read_header_once()
         compile_in_order = self.compiler.compile
         is_unix = self.compiler.compiler_type == "unix"
-        always = ["-fno-asynchronous-unwind-tables"] if is_unix else []  # C code needs none, and they take time.
+        # C code needs no unwind tables, and they take time. Modules call each other directly if their functions are not
+        # exported; only the functions that Python itself looks up are.
+        always = ["-fno-asynchronous-unwind-tables", "-fvisibility=hidden"] if is_unix else []
         unoptimized = ["-O0"] if is_unix else []
 
         def compile_at_once(sources: list[str], *args: Any, **options: Any) -> list[str]:

@@ -139,7 +139,8 @@ def addjob(
     at = 4
     end = len(argv)
     while at < end:
-        option = argv[at].lower()
+        option = argv[at]
+        option = b"replicate" if option == b"REPLICATE" else option.lower()  # Nearly all clients write it in capitals.
         if option == b"async":
             is_async = True
             at += 1
@@ -154,7 +155,7 @@ def addjob(
             raise CommandError(SYNTAX)
         word = argv[at + 1]
         if option == b"replicate":
-            is_quorum = word.lower() == b"quorum"
+            is_quorum = len(word) == 6 and word.lower() == b"quorum"
             replicate = 0 if is_quorum else between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
         elif option == b"retry":
             retry_ms = 1000 * between(word, 0, SECONDS_MAX, RETRY_ERROR)

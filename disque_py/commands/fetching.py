@@ -76,20 +76,27 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if option == b"FROM":  # Nearly all clients write it in capitals.
             at += 1
             break
-        option = b"nohang" if option == b"NOHANG" else option.lower()
+        if option == b"COUNT":
+            option = b"count"
+        elif option == b"NOHANG":
+            option = b"nohang"
+        elif option == b"TIMEOUT":
+            option = b"timeout"
+        else:
+            option = option.lower()
         if option == b"from":
             at += 1
             break
         if option == b"nohang":
             nohang = True
-        elif option in SHOWN:
-            shows |= SHOWN[option]
         elif option == b"timeout":
             timeout_ms = read_timeout(value_of(argv, at))
             at += 1
         elif option == b"count":
             count = between(value_of(argv, at), 1, INT64_MAX, "ERR COUNT must be a number greater than zero")
             at += 1
+        elif option in SHOWN:
+            shows |= SHOWN[option]
         elif option == b"lease":
             lease_ms = read_lease(value_of(argv, at))
             at += 1

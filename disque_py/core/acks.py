@@ -278,7 +278,6 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
     me = broker.me
     only = sets.only(sender)
     shards = broker.shards
-    send = broker.send
     theirs, named, last = EMPTY, False, _NOTHING
     for item in items:
         job_id: bytes = item[0]
@@ -291,16 +290,16 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job is None:
             ahead = broker.acks.ahead.pop(job_id, None)
             if named and len(theirs) == 2 and sender in theirs and job_id in broker.tombstones:
-                send(only, DELJOB, (job_id, packed))  # Our first DELJOB was lost, or crossed this message.
+                broker.send(only, DELJOB, (job_id, packed))  # Our first DELJOB was lost, or crossed this message.
             elif named:
                 version = UNTOLD if len(item) > ITEMS_MIN and item[ITEMS_MIN] == UNTOLD else event_format.VERSION_FIRST
                 _hold_ack(broker, job_id, theirs, ahead, version)
-                send(only, GOTACK, (job_id, packed, 1))
+                broker.send(only, GOTACK, (job_id, packed, 1))
             elif job_id in broker.tombstones:
-                send(only, DELJOB, (job_id, b""))
+                broker.send(only, DELJOB, (job_id, b""))
             else:
                 broker.acks.not_held.add(job_id, broker.now_ms)  # A copy may still be on its way here.
-                send(only, GOTACK, (job_id, b"", 0))
+                broker.send(only, GOTACK, (job_id, b"", 0))
             continue
         was_acked = job.state == ACKED
         ours = job.holders
@@ -318,7 +317,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 events.acked(broker, job)
             _complete(broker, job)
         if was_acked and not ours and not theirs:
-            send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (spec Q10).
+            broker.send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (spec Q10).
             continue
         if ours is not theirs:
             job.holders = sets.union(ours, theirs)
@@ -336,12 +335,12 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 # The sender and we are the only holders, and both know the ack: the collection is over (spec A13).
                 finish(broker, job)
                 continue
-            send(only, GOTACK, (job_id, packed, int(named)))
+            broker.send(only, GOTACK, (job_id, packed, int(named)))
             if not was_acked:
                 # The sender collects. If it does not finish, we collect.
                 _look_later(broker, job, broker.acks.heard)
         else:
-            send(only, GOTACK, (job_id, sets.pack(job.holders), int(named)))
+            broker.send(only, GOTACK, (job_id, sets.pack(job.holders), int(named)))
             _collect_too(broker, job, theirs)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import i64
 
@@ -185,8 +185,7 @@ class Broker:
         self.stopwatch_ns: Callable[[], int] = lambda: 0
         self.me: Node = cluster.me
         self.outbox = Outbox(messages)
-        self.send = messages.send
-        self.send_all = messages.send_all
+        self._messages = messages
         self.sets = NodeSets(cluster.me, cluster.intern)
         self.ids = IdSource(cluster.me.name, rng)
         self.schedule = Schedule()
@@ -250,6 +249,18 @@ class Broker:
         self._last_wall_ms = -1
         self.jitter: Callable[[], int] = _jitters(rng).__next__
         self.apply_maxmemory()
+
+    # -- messages for nodes -------------------------------------------------------------------------
+
+    # Methods, because compiled code calls a method of a known class directly, and a function in a field slowly.
+
+    def send(self, nodes: tuple[Node, ...], kind: int, item: Any) -> None:
+        """Put one item for each of `nodes` into the outbox."""
+        self._messages.send(nodes, kind, item)
+
+    def send_all(self, nodes: tuple[Node, ...], kind: int, items: list[Any]) -> None:
+        """Put several items of one kind for each of `nodes` into the outbox; the list is not kept."""
+        self._messages.send_all(nodes, kind, items)
 
     # -- jobs -------------------------------------------------------------------------------------
 

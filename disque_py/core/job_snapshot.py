@@ -18,13 +18,20 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from mypy_extensions import i64
+
 from disque_py.core import changeable
 from disque_py.core.events import heard
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Job, terms_of
 from disque_py.core.job_attributes import JobAttributes, pack_topic, unpack
-from disque_py.core.record_packing import header_of
+from disque_py.core.record_packing import IS_COMPILED, header_of
 from persistence.layouts import ATTRIBUTES_AT, HEADER, PART_AT, VERSION
+
+try:
+    from librt.strings import read_i16_le, read_i32_le, read_i64_le
+except ImportError:  # Plain Python works without it; compiled code reports a missing module itself.
+    pass
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -99,8 +106,24 @@ def job_of(broker: Broker, snapshot: Any) -> Job:
     """
     try:
         length = len(snapshot)
-        job_id, header, queue, body, holders = snapshot if length == 5 else snapshot[:5]
-        ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
+        job_id = snapshot[0]
+        header = snapshot[1]
+        queue = snapshot[2]
+        body = snapshot[3]
+        holders = snapshot[4]
+        if IS_COMPILED and type(header) is bytes and len(header) >= HEADER.size:
+            # The same fields as in HEADER. A number that is too large for a compiled int becomes negative.
+            packed: bytes = header
+            ctime: int = read_i64_le(packed, 0)
+            left_ms: int = read_i64_le(packed, 8)
+            retry_ms: int = read_i64_le(packed, 16)
+            delay_ms: int = read_i64_le(packed, 24)
+            replicate: int = i64(read_i16_le(packed, 32)) & 0xFFFF
+            nacks: int = i64(read_i16_le(packed, 34)) & 0xFFFF
+            deliveries: int = i64(read_i16_le(packed, 36)) & 0xFFFF
+            attempt: int = i64(read_i32_le(packed, 38)) & 0xFFFFFFFF
+        else:
+            ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
         if (left_ms | retry_ms | delay_ms) >> SPAN_BITS or ctime >> 63:
             raise ValueError("a span or a time out of range")
         if (
@@ -110,7 +133,10 @@ def job_of(broker: Broker, snapshot: Any) -> Job:
             and type(job_id) is bytes
             and is_valid_id(job_id)
         ):
-            attributes, topic = unpack(snapshot[ATTRIBUTES]) if length > ATTRIBUTES else (None, None)
+            attributes: JobAttributes | None = None
+            topic: bytes | None = None
+            if length > ATTRIBUTES:
+                attributes, topic = unpack(snapshot[ATTRIBUTES])
             terms = terms_of(broker.terms, queue, retry_ms, delay_ms, replicate, topic)
             expire_at_ms = broker.now_ms + left_ms
             nodes = broker.sets.unpack(holders)
@@ -127,6 +153,6 @@ def job_of(broker: Broker, snapshot: Any) -> Job:
                     job.attributes = attributes = JobAttributes(None, ())
                 set_part(broker, job, attributes, snapshot[PART])
             return job
-    except (TypeError, struct.error) as broken:
+    except (TypeError, LookupError, struct.error) as broken:
         raise ValueError(f"malformed job snapshot: {broken}") from broken
     raise ValueError("malformed job snapshot")

@@ -70,12 +70,17 @@ class NodeSets:
         self.unpack: Callable[[bytes], NodeSet] = self._unpacked.__getitem__
         self.only: Callable[[Node], tuple[Node, ...]] = _Memory(_alone).__getitem__
         self._member_count = 0
+        # The last set that a node was added to: most jobs of a message have the same holders.
+        self._last_set = self._last_sum = self.mine
+        self._last_node = me
         self.forget_all()
 
     def forget_all(self) -> None:
         """Forget all sets, because our own id has changed or there are too many."""
         for memory in (self._known, self._added, self._united, self._others, self._packed, self._unpacked):
             memory.clear()
+        self._last_set = self._last_sum = self.mine
+        self._last_node = self._me
         self._member_count = 0
         self._known[EMPTY] = EMPTY
         self._known[self.mine] = self.mine
@@ -97,6 +102,8 @@ class NodeSets:
 
     def add(self, nodes: NodeSet, node: Node) -> NodeSet:
         """Return `nodes` with `node`."""
+        if nodes is self._last_set and node is self._last_node:
+            return self._last_sum
         result = self._added.get((nodes, node))
         if result is None:
             if len(self._added) > SETS_MAX:
@@ -109,6 +116,7 @@ class NodeSets:
             assert len(result) >= len(nodes)
             assert node in result
             self._added[(nodes, node)] = result
+        self._last_set, self._last_node, self._last_sum = nodes, node, result
         return result
 
     def union(self, left: NodeSet, right: NodeSet) -> NodeSet:

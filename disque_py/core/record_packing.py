@@ -204,6 +204,22 @@ class JobRun:
 def header_of(job: Job, now_ms: int) -> bytes:
     """Return the job's numbers in packed form, for the bus or the journal."""
     left_ms = job.expire_at_ms - now_ms
+    if IS_COMPILED and _is_usual(job) and job.ctime <= _TIME_MAX:
+        terms = job.terms
+        if not terms.replicate >> 15:
+            writer = _HEADER_WRITER
+            writer.truncate(0)
+            write_i64_le(writer, job.ctime)
+            write_i64_le(writer, left_ms if left_ms > 0 else 0)
+            write_i64_le(writer, terms.retry_ms)
+            write_i64_le(writer, terms.delay_ms)
+            write_i16_le(writer, i16(terms.replicate))
+            write_i16_le(writer, i16(job.nacks))
+            write_i16_le(writer, i16(job.deliveries))
+            write_i32_le(writer, i32(job.attempt))
+            if job.version != 1:
+                write_i32_le(writer, job.version)
+            return writer.getvalue()
     header = _pack_header(
         job.ctime,
         left_ms if left_ms > 0 else 0,
@@ -229,3 +245,5 @@ def _is_usual(job: Job) -> bool:
 
 # A compiled function is a builtin, not a FunctionType.
 IS_COMPILED: Final = not isinstance(_is_usual, FunctionType)
+if IS_COMPILED:
+    _HEADER_WRITER: Final = BytesWriter()  # Of `header_of`, empty between its calls.
