@@ -540,6 +540,6 @@ def test_multi_waits_behind_an_addjob_that_waits_for_copies():
     node = add_node(broker)
     assert run(broker, client, "ADDJOB q a 0 REPLICATE 2", "MULTI", "ADDJOB q b 0", "EXEC") == 1
     (job,) = client.waiting_jobs
-    say(broker, node, GOTJOB, (job.id,))
+    say(broker, node, GOTJOB, job.id)
     assert run(broker, client, "MULTI", "ADDJOB q b 0", "EXEC") == 3
     assert answers(client) == [b"+%b" % job.id, b"-ERR", b"-EXECABORT", b"-EXECABORT"]
