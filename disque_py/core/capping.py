@@ -150,11 +150,12 @@ def _give(broker: Broker, queue: Queue, pair: Pair, count: int) -> None:
         return
     queue.parking.give_back(aside_key(pair), count)
     broker.wake(queue)
-    if aside_key(pair) in queue.parking.groups:
+    aside = caps.aside.get(pair[0], {})
+    if aside_key(pair) not in queue.parking.groups:
+        aside.pop(pair, None)
+    elif pair in aside:  # Else the cap has changed since we asked, and `_release_pair` offers the other jobs.
         caps.asked[pair] = broker.now_ms
         caps.to_ask[pair] = (caps.wanted(queue, broker.now_ms), 0)
-    else:
-        caps.aside.get(pair[0], {}).pop(pair, None)
 
 
 # -- the coordinator ----------------------------------------------------------------------------------------------
@@ -526,7 +527,7 @@ def settle(broker: Broker) -> None:
 def step(broker: Broker) -> None:
     """Do the work that is due. Called ten times a second."""
     caps = broker.caps
-    if not caps.limits and not caps.running:
+    if not caps.limits and not caps.running and not caps.idle:
         return
     look(broker)
     caps.expire(broker.now_ms)

@@ -126,6 +126,22 @@ def test_slots_without_a_client_let_one_job_be_offered_and_the_others_soon(follo
     assert queue.length == 6
 
 
+def test_slots_that_come_after_the_end_of_a_cap_leave_no_job_aside(follower):
+    """Spec CP2, CP3: many jobs are offered one part after the other. A grant comes between two parts."""
+    broker, client, coordinator = follower
+    for _ in range(capping.RELEASED_PER_PART):
+        ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    ask(broker, client, "GETJOB", "FROM", "q")
+    advance(broker, 50)
+    ask(broker, make_client(broker), "QUEUE", "RESET", "q")
+    while broker.queues[b"q"].length:
+        ask(broker, make_client(broker), "GETJOB", "COUNT", 100, "FROM", "q")
+    assert ask(broker, make_client(broker), "GETJOB", "FROM", "q") == b""
+    capping.on_grant(broker, coordinator, [[1, b"q", b"", None, 1]])
+    advance(broker, 3000)
+    assert broker.queues[b"q"].parking.length == 0
+
+
 @pytest.mark.plain
 def test_a_turn_has_a_bounded_number_of_rounds(broker, monkeypatch):
     """The next turn goes on with slots that are always asked for again. Spec CP3."""
