@@ -52,7 +52,8 @@ RENEWS: Final = 2  # Only a grant that runs is granted again.
 
 # The packed form of a grant, for files and other voters: key, holder, fence, milliseconds of lease, highest fence,
 # attempts, attempts before, milliseconds for which attempts are kept, milliseconds for which the end is kept, whether
-# it runs, whether it was renewed. If two grants block the key, the holder is b"".
+# it runs, whether it was renewed. If two grants block the key, or the end that is kept is not that of the last grant,
+# the holder is b"".
 GrantItem = tuple[bytes, bytes, int, int, int, int, int, int, int, bool, bool]
 ITEM_FIELDS: Final = 11
 
@@ -70,6 +71,7 @@ class Grant:
     keep_ms            how long attempts are kept after the grant's end
     kept_until_ms      until when attempts are kept; monotonic
     done_until_ms      until when the voter remembers that the work is done; monotonic. 0: it is not done
+    ended_itself       whether the work that is done is that of this grant, not of an earlier one
     is_renewed         whether the holder asked again, so that the request that got the grant may not take it back
     """
 
@@ -78,6 +80,7 @@ class Grant:
         "before",
         "blocked_until_ms",
         "done_until_ms",
+        "ended_itself",
         "fence",
         "highest",
         "holder",
@@ -100,6 +103,7 @@ class Grant:
         self.keep_ms = 0
         self.kept_until_ms = 0
         self.done_until_ms = 0
+        self.ended_itself = False
         self.is_renewed = False
 
     def left_ms(self, now_ms: int) -> int:
@@ -200,6 +204,7 @@ class Grants:
         record.lease_ms = lease_ms
         record.keep_ms = keep_ms
         record.done_until_ms = 0
+        record.ended_itself = False
         record.is_renewed = False
         record.until_ms = PENDING_MS
         self.unsettled[key] = None
@@ -239,6 +244,7 @@ class Grants:
         if done_ms:
             record.attempts = record.before = 0
             record.done_until_ms = now_ms + done_ms
+            record.ended_itself = True
         elif gives_back:
             record.attempts = record.before
         record.kept_until_ms = now_ms + record.keep_ms if record.attempts else 0
@@ -255,10 +261,12 @@ class Grants:
         kept_ms = record.keep_ms if is_running else max(0, record.kept_until_ms - now_ms)
         attempts = record.attempts_at(now_ms)
         done_ms = max(0, record.done_until_ms - now_ms)
+        # Another voter may have renewed this grant. The end of earlier work must not look like the end of this one.
+        is_nameless = is_blocked or (done_ms > 0 and not is_running and not record.ended_itself)
         return (
             key,
-            b"" if is_blocked else record.holder,
-            0 if is_blocked else record.fence,
+            b"" if is_nameless else record.holder,
+            0 if is_nameless else record.fence,
             lease_ms,
             record.highest,
             attempts,
@@ -283,6 +291,7 @@ class Grants:
             record.until_ms = now_ms + lease_ms + 1
         record.kept_until_ms = max(record.until_ms, now_ms) + kept_ms if attempts else 0
         record.done_until_ms = now_ms + done_ms + 1 if done_ms else 0
+        record.ended_itself = _ends_itself(item)
 
     def merge(self, item: GrantItem, now_ms: int) -> None:
         """Merge another voter's memory of a key into ours. If two holders have grants, both block the key. Spec CL5.
@@ -296,9 +305,8 @@ class Grants:
         if known is None:
             self.put(item, now_ms)
             return
-        is_same = (known.holder, known.fence) == (holder, fence)
-        # If a grant runs although work is done, the work was that of an earlier grant.
-        is_done = (done_ms > 0 and not is_running) or (known.done_until_ms > now_ms and known.until_ms <= now_ms)
+        is_same = holder != b"" and (known.holder, known.fence) == (holder, fence)
+        is_done = _ends_itself(item) or (known.done_until_ms > now_ms and known.ended_itself)
         counted = known.attempts_at(now_ms)
         kept_before = attempts
         if not is_same and attempts and counted:
@@ -309,6 +317,7 @@ class Grants:
                 known.before = max(known.before, attempts)
         known.highest = max(known.highest, highest)
         if is_same and is_done:
+            known.ended_itself = True
             known.until_ms = 0
             self.unsettled.pop(key, None)
         elif is_running:
@@ -317,6 +326,7 @@ class Grants:
                 known.blocked_until_ms = max(known.blocked_until_ms, until_ms, _end(known, now_ms))
             elif known.until_ms != PENDING_MS:
                 known.until_ms = max(known.until_ms, until_ms)
+                known.ended_itself &= is_same
                 self._hold(known, holder)
                 known.fence, known.lease_ms = fence, max(known.lease_ms, lease_ms)
                 known.is_renewed |= is_renewed
@@ -362,6 +372,15 @@ class Grants:
 
 def _end(record: Grant, now_ms: int) -> int:
     return now_ms + record.lease_ms + 1 if record.until_ms == PENDING_MS else record.until_ms
+
+
+def _ends_itself(item: GrantItem) -> bool:
+    """Return whether an item says that the work under its own grant is done.
+
+    If a grant runs although work is done, the work was that of an earlier grant. Without a holder, it may have been.
+    """
+    _, holder, _, _, _, _, _, _, done_ms, is_running, _ = item
+    return done_ms > 0 and not is_running and holder != b""
 
 
 def is_grant_item(item: Any) -> bool:

@@ -274,6 +274,24 @@ def test_the_end_of_earlier_work_does_not_end_a_later_grant():
     assert second.claim(b"c", 10) == HELD
 
 
+@pytest.mark.parametrize("copied_ms", [1_000, 1_200])
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_the_end_of_earlier_work_does_not_end_a_grant_that_other_voters_renewed(copied_ms, is_restarted):
+    """Spec CL5: at the voter that copies the end, the later grant runs or is over. It goes on at the next voter."""
+    late, short, renewed = Voter(), Voter(), Voter()
+    late.claim(b"a", 5)
+    late.release(b"a", 5, done_ms=500)
+    short.claim(b"b", 9, lease_ms=50)
+    renewed.claim(b"b", 9, lease_ms=50)
+    assert renewed.claim(b"b", 9, lease_ms=3_000, flags=RENEWS) == GRANTED
+    short.grants.merge(late.grants.item(KEY, copied_ms), copied_ms)
+    if is_restarted:
+        short.grants.put(short.grants.item(KEY, 1_200), 1_200)
+    renewed.grants.merge(short.grants.item(KEY, 1_200), 1_300)
+    renewed.now_ms = 1_900
+    assert renewed.claim(b"c", 10) == HELD
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_copied_grant_counts_as_an_attempt_after_those_that_another_voter_knows(is_first):
     """Spec CL5, CL9: the first voter did not hear of the attempts of `a`, and `b` has no majority yet."""
