@@ -20,7 +20,6 @@ NAMES: Final = {
     "disque-py": "disque-py",
     "redis-list": "Redis, lists",
     "redis-stream": "Redis, streams",
-    "beanstalkd": "beanstalkd",
     "floor": "bare uvloop server (PING only)",
 }
 TESTS: Final = {"ping": "PING", "add": "add", "get": "fetch", "ack": "ack", "cycle": "add, fetch, ack"}
