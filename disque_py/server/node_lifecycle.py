@@ -382,7 +382,6 @@ class NodeLifecycle:
         turns.stop()
         for connection in list(turns.connections.values()):
             connection.close(after_replies=False)
-        turns.driver.send_gathered()
         if ending.is_graceful:
             await self._close_journal()
             await self._events.close()

@@ -184,7 +184,6 @@ def test_a_copy_that_is_on_no_disk_is_not_confirmed():
     node.settle(10)
     node.say(other, REPLJOB, (copy, 0))
     node.ask("ACKJOB", copy[0])
-    node.settle(2)
     kinds = [kind for kind, _ in sent(node)]
     assert GOTJOB not in kinds
     assert SETACK in kinds
