@@ -245,7 +245,7 @@ MUTATIONS = (
     Mutation("holders are not recorded", "disque_py.core.journaling:mark_holders_dirty",
              "record_soon(broker, job)", "pass", "restarts"),
     Mutation("an unknown job's SETACK is not answered", "disque_py.core.acks:on_setack",
-             'send(only, GOTACK, (job_id, b"", 0))', "pass"),
+             'broker.send(only, GOTACK, (job_id, b"", 0))', "pass"),
     Mutation("an interest that is over is not told", "disque_py.core.interest:_recheck",
              "_tell(broker, queue, value, plain)", "pass"),
     Mutation("a hint is given once", "disque_py.core.interest:_send_hint",
