@@ -9,7 +9,7 @@ not their sizes, because two nodes may know different holders. A node whose set 
 starts collecting, too. So the collector that knows all holders finishes the collection. A GOTACK confirms only if the
 SETACK that it answers named the answering node: a node that is not a holder now may still receive a copy. A SETACK from
 a member of the set also confirms. So if sender and receiver are the only holders, the receiver ends the collection
-instead of answering.
+instead of answering. A node that has ended a collection answers a late SETACK with its DELJOB.
 
 A *dummy ack* is the record of an ack for a job that the node never held (client_acks.py). Its set is empty. Its node
 learns the holders from other nodes and then collects like any other node, but it never counts as a holder itself. Two
@@ -27,7 +27,8 @@ that named a new holder waits for that holder's own confirmation.
 If a job has a result, a RESULT precedes each of its SETACKs (client_acks.py). A node may hear of an end without the
 result: from a DELJOB, or from a node that knows only that the job is done. Then the end is in doubt there (ends.py).
 
-No function here waits. Timers call `try_collect` again. Spec A1, A2, A3, A4, A5, A7, A9, A10, A13, RC7, RC8, Y8, Y9.
+No function here waits. Timers call `try_collect` again. Spec A1, A2, A3, A4, A5, A7, A9, A10, A13, A14, RC7, RC8, Y8,
+Y9.
 """
 
 from __future__ import annotations
@@ -231,11 +232,15 @@ def finish(broker: Broker, job: Job) -> None:
     if job.attributes is not None and job.attributes.extras is not None and _waits_for_keeper(broker, job):
         job.requeue_at_ms = 0  # No timer: the keeper's answer calls this function again.
         return
-    others = broker.sets.others(job.holders)
+    sets = broker.sets
+    others = sets.others(job.holders)
     if others:
-        broker.send(others, DELJOB, (job.id, broker.sets.pack(job.holders)))
-    if others or not job.holders:
-        broker.tombstones.add(job.id, broker.now_ms)  # For a copy that is still on its way.
+        packed = sets.pack(job.holders)
+        broker.send(others, DELJOB, (job.id, packed))
+        # For a copy that is still on its way, and for nodes that still collect. The packed set has no forgotten node.
+        broker.tombstones.add(job.id, broker.now_ms, sets.unpack(packed))
+    elif not job.holders:
+        broker.tombstones.add(job.id, broker.now_ms)
     _end(broker, job)
 
 
@@ -289,8 +294,10 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:
             ahead = broker.acks.ahead.pop(job_id, None)
-            if named and len(theirs) == 2 and sender in theirs and job_id in broker.tombstones:
-                broker.send(only, DELJOB, (job_id, packed))  # Our first DELJOB was lost, or crossed this message.
+            ended = _ended_here(broker, sender, job_id, theirs) if named else None
+            if ended is not None and (ahead is None or job_id not in broker.ends.watched):
+                # A DELJOB was lost, or crossed this message.
+                broker.send(only, DELJOB, (job_id, sets.pack(ended)))
             elif named:
                 version = UNTOLD if len(item) > ITEMS_MIN and item[ITEMS_MIN] == UNTOLD else event_format.VERSION_FIRST
                 _hold_ack(broker, job_id, theirs, ahead, version)
@@ -342,6 +349,20 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
         else:
             broker.send(only, GOTACK, (job_id, sets.pack(job.holders), int(named)))
             _collect_too(broker, job, theirs)
+
+
+def _ended_here(broker: Broker, sender: Node, job_id: bytes, theirs: NodeSet) -> NodeSet | None:
+    """Return the set of a collection that has ended here if all nodes of a SETACK's set had confirmed in it; else None.
+
+    If we kept the ack again, we would collect again a second later. On slow links the other nodes would keep it again
+    because of that, and so on for ever (spec A14).
+    """
+    ended = broker.tombstones.ended(job_id)
+    if ended is not None and theirs <= ended:
+        return ended
+    if len(theirs) == 2 and sender in theirs and job_id in broker.tombstones:
+        return theirs  # The sender and we are the only holders, and both know the ack (spec A13).
+    return None
 
 
 def _doubt(job: Job) -> None:
@@ -508,7 +529,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             try_collect(broker, job)
             continue
         if job.holders is theirs or job.holders <= theirs:
-            done.add(job_id, now_ms)
+            done.add(job_id, now_ms, theirs or None)
             _end(broker, job)
         else:
             # The sender never heard of some holder of ours, so it ended too early. We continue with the union.

@@ -337,6 +337,26 @@ def test_setack_is_not_repeated_without_end_between_two_that_know(make):
     assert all(world[name].job_count == 0 for name in "abc")
 
 
+def test_on_slow_links_the_collection_of_an_ack_ends(make):
+    """
+    Spec A14. An answer takes longer than the time after which each holder collects, too. The holders that had ended the
+    collection kept the ack again for the others, and collected again: for ever. Seed 4907, with eight holders.
+    """
+    names = "abcdefgh"
+    world = make(names, delay_ms=700)
+    world.run(3_000)
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 8, "RETRY", 300)
+    world.run(2_000)
+    world.sent.clear()
+    assert world.ask("a", "ACKJOB", job_id) == 1
+    world.run(5_000)
+    assert all(world[name].job_count == 0 for name in names)
+    assert len([what for _, _, what, _ in world.sent if what == SETACK]) <= 7 + 8 * 7
+    world.sent.clear()
+    world.run(30_000)
+    assert [what for _, _, what, _ in world.sent if what == SETACK] == []
+
+
 def test_one_bad_id_in_a_long_list_and_nothing_is_done(make):
     """The list is so long that it is checked and worked on in parts."""
     world = make("a")

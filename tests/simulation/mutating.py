@@ -213,7 +213,7 @@ MUTATIONS = (
     Mutation("a hand-over to a dead process waits for ever", "disque_py.core.handover:on_run_over",
              "pending, state.pending = state.pending, {}", "pending = {}", "kills+losses"),
     Mutation("acks are not remembered after the job is gone", "disque_py.core.tombstones:Tombstones.add",
-             "self._now.add(job_id)", "pass", "delays"),
+             "self._now[job_id] = ended", "pass", "delays"),
     Mutation("a node that is asked as a holder and has nothing forgets the ack", "disque_py.core.acks:on_setack",
              "_hold_ack(broker, job_id, theirs, ahead, version)", "pass", "delays"),
     Mutation("one copy less is enough", "disque_py.core.replication:on_gotjob",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, make_cluster
-from cluster_bus.messages import DELJOB, GOTACK, HOLDERS, REPLJOB, SETACK
+from cluster_bus.messages import DELJOB, GOTACK, HOLDERS, REPLJOB, RESULT, SETACK
+from cluster_bus.node import FORGOTTEN
 from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
 from disque_py.core import acks, client_acks
 from disque_py.core.changing import OUTCOME_DOUBTED
@@ -158,6 +159,73 @@ def test_an_ack_that_is_told_again_after_the_collection_is_answered_with_its_end
         say(broker, b, SETACK, (job.id, pack(broker.me, b)))
     assert sent(broker) == [((b,), DELJOB, (job.id, pack(broker.me, b)))] * 2
     assert broker.find(job.id) is None
+
+
+def test_an_ack_that_crosses_the_end_of_a_collection_is_answered_with_that_end():
+    """Spec A14: its sender has not read the DELJOB yet. An ack that is kept again would be collected again."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    all_three = pack(broker.me, b, c)
+    say(broker, b, SETACK, (job.id, all_three))
+    say(broker, b, DELJOB, (job.id, all_three))
+    sent(broker)
+    say(broker, c, SETACK, (job.id, all_three))
+    assert sent(broker) == [((c,), DELJOB, (job.id, all_three))]
+    assert broker.find(job.id) is None
+
+
+def test_the_node_that_ended_a_collection_answers_with_its_end_too():
+    """Spec A14."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    client_acks.ack_here(broker, job.id)
+    all_three = pack(broker.me, b, c)
+    for node in (b, c):
+        say(broker, node, GOTACK, (job.id, all_three, 1))
+    sent(broker)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    assert sent(broker) == [((b,), DELJOB, (job.id, all_three))]
+
+
+def test_an_ack_with_a_holder_that_did_not_confirm_is_kept_after_the_end_of_a_collection():
+    """Spec A14: the holder may hand the job over to this node, long after the tombstone is gone."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    sent(broker)
+    all_three = pack(broker.me, b, c)
+    say(broker, b, SETACK, (job.id, all_three))
+    assert sent(broker) == [((b,), GOTACK, (job.id, all_three, 1))]
+    assert broker.find(job.id).state == ACKED
+
+
+def test_a_forgotten_node_has_confirmed_in_no_collection():
+    """Spec A8, A14: it may come back with its copy, so an ack that names it is kept."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    client_acks.ack_here(broker, job.id)
+    c.flags |= FORGOTTEN
+    broker.acks.has_forgotten = True
+    broker.sets.forget_packed()
+    say(broker, b, GOTACK, (job.id, pack(broker.me, b, c), 1))
+    assert broker.find(job.id) is None
+    c.flags &= ~FORGOTTEN
+    broker.sets.forget_packed()
+    say(broker, b, SETACK, (job.id, pack(broker.me, b, c)))
+    assert broker.find(job.id).state == ACKED
+
+
+def test_a_result_for_which_a_client_waits_is_kept_with_its_ack_after_the_end_of_a_collection():
+    """Spec RW1, RW10: the collection that ended here had no result."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    all_three = pack(broker.me, b, c)
+    say(broker, b, SETACK, (job.id, all_three))
+    say(broker, b, DELJOB, (job.id, all_three))
+    broker.ends.watched[job.id] = None
+    say(broker, c, RESULT, (job.id, b"42", 3, c.id))
+    say(broker, c, SETACK, (job.id, all_three, 3))
+    assert broker.results.get(job.id) == b"42"
 
 
 def test_an_ack_from_a_node_that_holds_nothing_ends_no_collection():
