@@ -187,9 +187,14 @@ def _give_up(broker: Broker, pick: Pick) -> None:
 
 
 def _is_there(pick: Pick) -> bool:
-    """Whether the job is still aside for this claim, so that it was not acknowledged, moved or taken meanwhile."""
-    parking = pick.queue.parking
-    return pick.job.state == QUEUED and parking is not None and parking.values.get(pick.job) == pick.key
+    """Whether the job is still aside for this claim: it was not acknowledged, moved, taken or forgotten meanwhile.
+
+    After a reset or a reloading of the journal, the node may have the job again, as another object in another queue.
+    """
+    queue, job = pick.queue, pick.job
+    if queue.is_dropped or job.state != QUEUED or queue.parking is None:
+        return False
+    return queue.parking.values.get(job) == pick.key
 
 
 def _refused(broker: Broker, pick: Pick, key: bytes, left_ms: int) -> None:
@@ -296,7 +301,6 @@ def start(broker: Broker, pick: Pick) -> int:
         lease_ms <= 0
         or not _is_there(pick)
         or pick.queue.paused & PAUSED_OUT
-        or pick.queue.is_dropped
         or job.expire_at_ms <= broker.now_ms
         or type(job.body) is Spilled
         or not _has_slot(broker, pick)
@@ -408,16 +412,6 @@ def forget_client(broker: Broker, client: Client) -> None:
     for pick in list(state.picks.get(client, ())):
         if pick.outcome == GRANTED:
             give_back(broker, pick)
-
-
-def forget_all(broker: Broker) -> None:
-    """Forget all claims, because this node forgets all jobs."""
-    state = broker.exclusive
-    for picks in list(state.picks.values()):
-        for pick in picks:
-            pick.outcome = OVER if pick.outcome == GRANTED else pick.outcome
-    for each in (state.queues, state.running, state.busy, state.refused, state.picks, state.lines, state.heard):
-        each.clear()
 
 
 # -- the worker's commands -----------------------------------------------------------------------------------------
