@@ -91,8 +91,9 @@ class Leases:
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
         """Note deleted copies and new holders, in messages that a node will read.
 
-        A holder is new if the node does not know it for a job that it knows to be done. HOLDERS comes from a node that got the job a moment ago, perhaps for the second time, after it had forgotten its
-        jobs. It may come before the ack.
+        A holder is new if the node does not know it for a job that it knows to be done. HOLDERS comes from a node that
+        got the job a moment ago, perhaps for the second time, after it had forgotten its jobs. It may come before the
+        ack.
         """
         broker = self._world.machines[receiver].broker
         taker = self._world.machines[sender].membership.table.me.id
