@@ -201,7 +201,7 @@ MUTATIONS = (
     Mutation("replies do not wait for the journal", "disque_py.node.output_commit:OutputCommit.hold_replies",
              "(held or (wrote and position > ready))", "held"),
     Mutation("the disk is believed to have synced", "persistence.journal:Journal._write",
-             "folder.sync(name)", "pass", "power"),
+             "folder.write_synced(name", "folder.write(name", "power"),
     Mutation("a node that gives a job away does not note its taker", "disque_py.core.handover:hand_over",
              "job.holders = sets.add(job.holders, node)", "pass"),
     Mutation("an at-most-once job is queued after any restart", "disque_py.core.restoring:Restoring._place_once",
