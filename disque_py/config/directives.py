@@ -373,6 +373,14 @@ _MEMORY: Final = Section(
             "Entries that may be evicted: acks (kept only to spread acknowledgements), or none (noeviction).",
             is_live=True,
         ),
+        Directive(
+            "huge-pages",
+            YES_NO,
+            True,
+            "A process of more than 256 MiB moves memory that is in use to huge pages, where the system has them (Linux"
+            " 6.1 or later). Then commands take less time on a node with many jobs.",
+            is_live=True,
+        ),
     ),
 )
 
