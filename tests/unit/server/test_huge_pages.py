@@ -14,7 +14,7 @@ import pytest
 
 from disque_py.config.settings import Settings
 from disque_py.server import huge_pages
-from disque_py.server.huge_pages import HUGE_BYTES, SHORTAGES_MAX, HugePages, LinuxMemory
+from disque_py.server.huge_pages import HUGE_BYTES, SHORTAGES_MAX, UNUSED_MAX, HugePages, LinuxMemory
 
 PAGE = 4096
 
@@ -227,11 +227,14 @@ def test_a_real_range_in_use_becomes_a_huge_page_with_the_same_contents(linux_me
     assert mapping[offset : offset + HUGE_BYTES] == (b"ab" + bytes(PAGE - 2)) * (HUGE_BYTES // PAGE)
 
 
-def test_a_real_range_with_one_unused_page_is_not_in_use(linux_memory, piece):
+def test_a_real_range_with_more_than_a_few_unused_pages_is_not_in_use(linux_memory, piece):
     mapping, address, offset = piece
-    for at in range(offset, offset + HUGE_BYTES - PAGE, PAGE):
+    end = offset + HUGE_BYTES - UNUSED_MAX * PAGE
+    for at in range(offset, end - PAGE, PAGE):
         mapping[at] = 1
     assert not linux_memory.is_used(address)
+    mapping[end - PAGE] = 1
+    assert linux_memory.is_used(address)
 
 
 def test_memory_that_is_gone_is_not_in_use_and_can_not_be_moved(linux_memory):
