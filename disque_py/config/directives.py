@@ -376,9 +376,10 @@ _MEMORY: Final = Section(
         Directive(
             "huge-pages",
             YES_NO,
-            True,
-            "A process of more than 256 MiB moves memory that is in use to huge pages, where the system has them (Linux"
-            " 6.1 or later). Then commands take less time on a node with many jobs.",
+            False,
+            "yes: a process of more than 256 MiB moves memory that is in use to huge pages, where the system has them"
+            " (Linux 6.1 or later). Then commands take less time on a node with many jobs. During a move, single"
+            " requests may wait for some milliseconds, on a busy machine for some tens.",
             is_live=True,
         ),
     ),

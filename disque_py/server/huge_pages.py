@@ -5,7 +5,8 @@ page tables, which are in main memory, too, and on a virtual machine there are t
 where 512 small pages need 512. The system makes huge pages only for memory that is first used in large pieces. The
 interpreter asks for memory in pieces of 1 MiB, so it never gets any.
 
-So from RESIDENT_MIN on, a thread asks the system to move ranges to huge pages (madvise with MADV_COLLAPSE, Linux 6.1).
+So with `huge-pages yes`, and from RESIDENT_MIN on, a thread asks the system to move ranges to huge pages (madvise with
+MADV_COLLAPSE, Linux 6.1).
 Only ranges whose pages are nearly all in use are moved, so the process hardly grows. While the system copies a range,
 which takes half a millisecond, the node may have to wait for memory. After each range the thread rests REST_FACTOR
 times as long as it worked, so it takes a tenth of a core at most, and as long as the move took, if it had to wait.

@@ -61,6 +61,13 @@ def resident(monkeypatch):
     return become
 
 
+def switched_on():
+    """Return settings with `huge-pages yes`."""
+    settings = Settings()
+    settings.huge_pages = True
+    return settings
+
+
 def looked(pages):
     """Look, and wait until the thread has ended."""
     pages.look()
@@ -71,20 +78,20 @@ def looked(pages):
 
 def test_ranges_that_are_in_use_are_moved(resident, told):
     memory = FakeMemory([True, False, True])
-    looked(HugePages(Settings(), memory))
+    looked(HugePages(switched_on(), memory))
     assert memory.moved == [0, 2]
 
 
 def test_the_memory_of_a_small_process_is_left_alone(resident, told):
     resident(huge_pages.RESIDENT_MIN - 1)
     memory = FakeMemory([True])
-    looked(HugePages(Settings(), memory))
+    looked(HugePages(switched_on(), memory))
     assert memory.moved == []
 
 
 def test_the_memory_is_visited_again_after_it_has_grown(resident, told):
     memory = FakeMemory([True])
-    pages = HugePages(Settings(), memory)
+    pages = HugePages(switched_on(), memory)
     looked(pages)
     looked(pages)
     assert memory.moved == [0]
@@ -95,7 +102,7 @@ def test_the_memory_is_visited_again_after_it_has_grown(resident, told):
 
 def test_the_memory_is_visited_again_after_some_time(resident, told, monkeypatch):
     memory = FakeMemory([True])
-    pages = HugePages(Settings(), memory)
+    pages = HugePages(switched_on(), memory)
     monkeypatch.setattr(huge_pages, "AGAIN_SECONDS", 0.0)
     looked(pages)
     looked(pages)
@@ -104,7 +111,7 @@ def test_the_memory_is_visited_again_after_some_time(resident, told, monkeypatch
 
 def test_memory_that_shrank_and_grew_is_visited_again(resident, told):
     memory = FakeMemory([True])
-    pages = HugePages(Settings(), memory)
+    pages = HugePages(switched_on(), memory)
     resident(3 * huge_pages.RESIDENT_MIN)
     looked(pages)
     for size in (huge_pages.RESIDENT_MIN, huge_pages.RESIDENT_MIN + huge_pages.GROWTH_BYTES):
@@ -113,8 +120,14 @@ def test_memory_that_shrank_and_grew_is_visited_again(resident, told):
     assert memory.moved == [0, 0]
 
 
+def test_without_the_directive_nothing_is_moved(resident, told):
+    memory = FakeMemory([True])
+    looked(HugePages(Settings(), memory))
+    assert memory.moved == []
+
+
 def test_huge_pages_no_moves_nothing_until_it_is_yes(resident, told):
-    memory, settings = FakeMemory([True]), Settings()
+    memory, settings = FakeMemory([True]), switched_on()
     settings.huge_pages = False
     pages = HugePages(settings, memory)
     looked(pages)
@@ -125,7 +138,7 @@ def test_huge_pages_no_moves_nothing_until_it_is_yes(resident, told):
 
 
 def test_huge_pages_no_stops_a_visit(resident, told):
-    memory, settings = FakeMemory([True] * 5), Settings()
+    memory, settings = FakeMemory([True] * 5), switched_on()
     memory.move = lambda address: memory.moved.append(address) or setattr(settings, "huge_pages", False) or 0
     looked(HugePages(settings, memory))
     assert memory.moved == [0]
@@ -134,7 +147,7 @@ def test_huge_pages_no_stops_a_visit(resident, told):
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.ENOSYS, errno.EPERM])
 def test_a_system_that_refuses_is_asked_once_and_logged_once(resident, told, error):
     memory = FakeMemory([True], error)
-    pages = HugePages(Settings(), memory)
+    pages = HugePages(switched_on(), memory)
     for factor in (1, 2, 3):
         resident(factor * huge_pages.RESIDENT_MIN)
         looked(pages)
@@ -144,7 +157,7 @@ def test_a_system_that_refuses_is_asked_once_and_logged_once(resident, told, err
 
 def test_an_obstacle_is_logged_once(resident, told):
     memory = FakeMemory([True], obstacle="none here")
-    pages = HugePages(Settings(), memory)
+    pages = HugePages(switched_on(), memory)
     for _ in range(3):
         looked(pages)
     assert memory.moved == []
@@ -154,7 +167,7 @@ def test_an_obstacle_is_logged_once(resident, told):
 def test_a_range_that_can_not_be_moved_does_not_stop_the_others(resident, told):
     memory = FakeMemory([True] * 3)
     memory.move = lambda address: memory.moved.append(address) or (0 if address else errno.EINVAL)
-    pages = HugePages(Settings(), memory)
+    pages = HugePages(switched_on(), memory)
     looked(pages)
     looked(pages)
     assert memory.moved == [0, 1, 2]
@@ -163,7 +176,7 @@ def test_a_range_that_can_not_be_moved_does_not_stop_the_others(resident, told):
 
 def test_a_visit_ends_while_the_system_has_no_huge_page_free(resident, told):
     memory = FakeMemory([True] * 100, errno.ENOMEM)
-    pages = HugePages(Settings(), memory)
+    pages = HugePages(switched_on(), memory)
     looked(pages)
     assert len(memory.moved) == SHORTAGES_MAX
     resident(2 * huge_pages.RESIDENT_MIN)
@@ -175,7 +188,7 @@ def test_a_visit_ends_while_the_system_has_no_huge_page_free(resident, told):
 def test_the_count_of_moved_ranges_is_logged_after_the_visit(resident, told, monkeypatch):
     monkeypatch.setattr(huge_pages, "MOVE_S", -1.0)
     monkeypatch.setattr(huge_pages, "REST_FACTOR", 0)
-    pages = HugePages(Settings(), FakeMemory([True, False, True]))
+    pages = HugePages(switched_on(), FakeMemory([True, False, True]))
     looked(pages)
     assert told == []
     pages.look()
