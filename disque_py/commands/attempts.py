@@ -118,10 +118,10 @@ def _renew(broker: Broker, client: Client, job: Job, work: Work) -> bytes | None
         until_ms = found[0].until_ms
         if not until_ms:
             raise CommandError(claiming.REASONS[claiming.NO_MAJORITY])
-        _workable(broker, job.id, work.attempt, work.fence)
+        again = _workable(broker, job.id, work.attempt, work.fence)
         lease_ms = min(work.lease_ms, until_ms - broker.now_ms)
-        _extend(broker, job, lease_ms)
-        exclusive.renewed(broker, job, broker.now_ms + lease_ms)
+        _extend(broker, again, lease_ms)
+        exclusive.renewed(broker, again, broker.now_ms + lease_ms)
         return integer(-(-work.lease_ms // work.unit_ms))
 
     return deferred_reply.begin(broker, client, start, reply)

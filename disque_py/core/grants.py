@@ -175,15 +175,19 @@ class Grants:
             record = self.records[key] = Grant()
             self.name_bytes += len(key)
         else:
-            if record.blocked_until_ms > now_ms:
-                return HELD
             if record.done_until_ms > now_ms:
                 return DONE
+            if record.blocked_until_ms > now_ms:
+                return HELD
             if record.until_ms > now_ms:
                 if record.holder == holder:
                     lease_ms = max(lease_ms, record.left_ms(now_ms))
                 if record.holder == holder and record.fence == fence:
+                    if fence < record.highest:
+                        return HELD  # It was copied, and blocks the key until it is over. See `merge`.
                     record.lease_ms = lease_ms
+                    # Two nodes may claim for one owner in one millisecond, with the same fence.
+                    record.attempts = max(record.attempts, attempt)
                     record.is_renewed = True
                     record.until_ms = PENDING_MS
                     self.unsettled[key] = None
@@ -296,9 +300,10 @@ class Grants:
     def merge(self, item: GrantItem, now_ms: int) -> None:
         """Merge another voter's memory of a key into ours. If two holders have grants, both block the key. Spec CL5.
 
-        If one voter knows that the work under a grant is done, the grant ends here, too. A grant that runs may never
-        have had a majority, but its holder can renew it now. So it counts as an attempt after those that the other
-        voter knows. If one of the two knows a higher fence, the grant only blocks the key.
+        If one voter knows that the work under a grant is done, the grant ends here, too, and blocks the key for as long
+        as it runs at the other voter. A grant that runs may never have had a majority, but its holder can renew it now.
+        So it counts as an attempt after those that the other voter knows. If one of the two knows a higher fence, or
+        the same fence for another holder, the grant only blocks the key.
         """
         key, holder, fence, lease_ms, highest, attempts, before, kept_ms, done_ms, is_running, is_renewed = item
         known = self.records.get(key)
@@ -315,8 +320,18 @@ class Grants:
             elif known.until_ms > now_ms and not is_running and known.fence > highest:
                 known.attempts = counted = max(counted, attempts + 1)
                 known.before = max(known.before, attempts)
+        if not is_same and highest == known.highest and (is_running or known.until_ms > now_ms):
+            highest += 1  # Two holders may have claimed with the same fence. Only one of them had a majority.
+        if not is_same and not is_running and known.until_ms <= now_ms and holder and fence > known.fence:
+            self._hold(known, holder)
+            known.fence, known.is_renewed = fence, is_renewed
+            known.ended_itself = _ends_itself(item)
         known.highest = max(known.highest, highest)
         if is_same and is_done:
+            # The release may have failed, and the holder may have renewed the grant afterwards, at other voters.
+            if is_running or known.until_ms > now_ms:
+                until_ms = now_ms + lease_ms + 1 if is_running else 0
+                known.blocked_until_ms = max(known.blocked_until_ms, until_ms, _end(known, now_ms))
             known.ended_itself = True
             known.until_ms = 0
             self.unsettled.pop(key, None)
@@ -324,7 +339,9 @@ class Grants:
             until_ms = now_ms + lease_ms + 1
             if known.until_ms > now_ms and not is_same:
                 known.blocked_until_ms = max(known.blocked_until_ms, until_ms, _end(known, now_ms))
-            elif known.until_ms != PENDING_MS:
+            elif known.until_ms == PENDING_MS:
+                known.lease_ms = max(known.lease_ms, lease_ms)
+            else:
                 known.until_ms = max(known.until_ms, until_ms)
                 known.ended_itself &= is_same
                 self._hold(known, holder)

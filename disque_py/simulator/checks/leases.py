@@ -3,7 +3,8 @@
 Three rules look at each delivery, and only at the nodes and links that it concerns:
 
 * A holder that was told of a lease does not deliver the job a second time, while the lease runs, its node lives, and
-  that node's links to the other holders are whole.
+  that node's links to the other holders are whole. A node whose copy was deleted meanwhile, because the creator had
+  given the job up, knows of no lease. It may get the job again from a holder that the deletion has not reached.
 * A node does not deliver a job after its ack, if it was linked to the node that answered the ACKJOB, and that node had
   known it as a holder for a second. A node that has forgotten its jobs is no holder until it is named again.
 * A node that comes back with a journal asks before it queues jobs whose leases ran out meanwhile. If a holder that it
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.messages import GOTACK, HOLDERS, LEFT, SETACK
+from cluster_bus.messages import DELJOB, GOTACK, HOLDERS, LEFT, SETACK
 from cluster_bus.node import ID_BYTES
 from disque_py.core.ids import is_retried_id
 from disque_py.core.job import ACKED
@@ -44,9 +45,13 @@ NAMING: Final = {GOTACK: 1, HOLDERS: 1, LEFT: 3, SETACK: 1}
 
 
 class Lease:
-    """The last delivery of a job that a consumer saw. `told` has the ids of the holders that heard of it."""
+    """The last delivery of a job that a consumer saw.
 
-    __slots__ = ("left_ms", "machine", "run", "seen_ms", "told")
+    told       the ids of the holders that heard of it
+    is_deleted whether the delivering node was told since to delete its copy, whatever its state
+    """
+
+    __slots__ = ("is_deleted", "left_ms", "machine", "run", "seen_ms", "told")
 
     def __init__(self, machine: Machine, job_id: bytes, seen_ms: int, left_ms: int) -> None:
         self.machine = machine
@@ -54,6 +59,7 @@ class Lease:
         self.run = machine.runs
         self.seen_ms = seen_ms
         self.left_ms = left_ms
+        self.is_deleted = False
 
 
 class Return:
@@ -83,16 +89,19 @@ class Leases:
         self.named: dict[tuple[str, bytes, bytes], int] = {}
 
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
-        """Note holders that are new to a node, in messages that it will read about jobs that it knows to be done.
+        """Note deleted copies and new holders, in messages that a node will read.
 
-        HOLDERS comes from a node that got the job a moment ago, perhaps for the second time, after it had forgotten its
-        jobs. It may come before the ack.
+        A holder is new if the node does not know it for a job that it knows to be done. HOLDERS comes from a node that
+        got the job a moment ago, perhaps for the second time, after it had forgotten its jobs. It may come before the
+        ack.
         """
         broker = self._world.machines[receiver].broker
         taker = self._world.machines[sender].membership.table.me.id
         for run in runs:
             at = NAMING.get(run[0])
             if at is None:
+                if run[0] == DELJOB:
+                    self._hear_deletions(receiver, run)
                 continue
             for item in run[1:]:
                 job = broker.find(item[0])
@@ -103,6 +112,12 @@ class Leases:
                     node_id = item[at][start : start + ID_BYTES]
                     if node_id not in known:
                         self.named[receiver, job.id, node_id] = self._world.now_ms
+
+    def _hear_deletions(self, receiver: str, run: list[Any]) -> None:
+        for item in run[1:]:
+            lease = self.running.get(item[0])
+            if item[1] is None and lease is not None and lease.machine.name == receiver:
+                lease.is_deleted = True
 
     def delivered(self, machine: Machine, entries: list[Any]) -> None:
         """Check and note jobs that a consumer got. Raises RuleBrokenError."""
@@ -127,6 +142,8 @@ class Leases:
         race_ms = TURNS_MS + 2 * world.traffic.delay_ms[1]
         if not race_ms < passed_ms < lease.left_ms - lease.left_ms // DRIFT_SHARE - TURNS_MS:
             return
+        if machine is lease.machine and lease.is_deleted:
+            return  # A holder that the deletion had not reached gave the job to this node (spec C2).
         if machine is not lease.machine and machine.membership.table.me.id not in lease.told:
             return  # A holder gave the job to this node, and the leasing node does not know that (spec L2).
         since_ms = lease.seen_ms - SETTLED_MS

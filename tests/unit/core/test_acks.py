@@ -352,6 +352,17 @@ def test_a_fast_ack_from_elsewhere_deletes_whatever_the_state():
         assert broker.find(job.id) is None
 
 
+def test_the_ack_of_a_delivered_copy_that_was_deleted_from_elsewhere_goes_to_all_nodes():
+    """Spec C2: its creator gave it up while a consumer had it. A holder that was not reached must hear of the ack."""
+    broker, b, c = make_cluster()
+    hold_queued(broker, b)
+    job = deliver(broker)
+    say(broker, b, DELJOB, (job.id, None))
+    sent(broker)
+    assert client_acks.ack_here(broker, job.id) == 0
+    assert [(nodes, item[:2]) for nodes, item in sent_of(broker, SETACK)] == [((b, c), (job.id, b""))]
+
+
 def test_an_acknowledged_job_that_is_deleted_from_elsewhere_is_known_as_done():
     """Its creator gave it up without knowing of the ack. A copy still on its way must not live here (seed 1323)."""
     broker, b, _ = make_cluster()

@@ -6,7 +6,10 @@ import pytest
 
 from claimed_worlds import add, begin_get, deliveries, exclusive, get, quorum, stat
 from cluster_bus.messages import LEASED
+from disque_py.core import lifecycle
 from disque_py.core.errors import CommandError
+from disque_py.core.job_snapshot import job_of, snapshot_of
+from disque_py.simulator.checks.cluster_invariants import check_books
 from voting_worlds import voters
 
 
@@ -177,6 +180,26 @@ def test_a_claim_of_a_client_that_hung_up_is_given_back():
     talker.hang_up()
     world.run(2_000)
     assert [each.id for each in get(world, "a") or get(world, "b")] == [job_id]
+
+
+def test_the_end_of_a_lease_that_was_renewed_here_does_not_free_the_value_of_a_later_claim():
+    """Spec EX4, EX5: this node renewed the lease, and did not hear that the work ended where it was delivered."""
+    world = exclusive()
+    held = add(world, "a", "ann", retry=2)
+    later = [add(world, "b", "ann", retry=30, copies=1) for _ in range(2)]
+    fence = get(world, "a")[0].fence
+    world.run(50)
+    world.client("b").say("WORKING", held, "FENCE", fence)
+    world.run(1)
+    waiting = begin_get(world, "b")  # Its claim begins before the renewal is decided, and is refused.
+    world.run(20)
+    world["a"].exclusive.running[held].is_shared = False  # The LEASED is still on its way to this node.
+    assert world.ask("a", "ACKJOB", held) == 1
+    assert [each.id for each in run_until_replied(world, waiting)] == later[:1]
+    assert world["b"].exclusive.running.keys() == {held, *later[:1]}
+    world.run(2_500)
+    assert world["b"].exclusive.running.keys() == {*later[:1]}
+    assert len(world["b"].exclusive.busy) == 1
 
 
 def test_an_ack_elsewhere_without_the_fence_leaves_the_claim_to_the_lease():
@@ -508,6 +531,26 @@ def test_the_fence_survives_a_restart_of_the_node():
     assert world.ask("d", "WORKING", job_id, "FENCE", new) == 20
 
 
+def test_a_renewal_extends_the_job_that_the_node_has_when_the_voters_have_answered():
+    """Spec EX5: the node was flushed meanwhile, and got a copy of the job again."""
+    world = exclusive()
+    job_id = add(world, "a", "ann")
+    fence = get(world, "a")[0].fence
+    world.run(100)
+    broker, holder = world.machines["a"].broker, world.machines["b"].broker
+    worker = world.client("a")
+    worker.say("WORKING", job_id, "FENCE", fence)
+    world.client("a").say("DEBUG", "FLUSHALL")
+    while broker.find(job_id) is not None:
+        world.run(1)
+    copy = job_of(broker, snapshot_of(holder, holder.find(job_id)))
+    lifecycle.register(broker, copy)
+    assert worker.replies == []
+    world.run(100)
+    assert worker.replies == [10]
+    assert copy.requeue_at_ms > broker.now_ms
+
+
 def test_under_quorum_a_job_has_one_worker():
     """Spec EX7."""
     world = quorum()
@@ -567,6 +610,22 @@ def test_under_quorum_a_job_without_attempts_left_becomes_errored():
     world.run(4_000)
     assert get(world, "a") == []
     assert job.part.is_errored
+
+
+def test_a_claim_that_is_refused_after_a_flush_changes_no_forgotten_job():
+    """Spec EX7: the voters say that the job has no attempts left, but the node has forgotten the job meanwhile."""
+    world = quorum()
+    job_id = add(world, "a", "", "ATTEMPTS", 1, copies=1, retry=2)
+    broker = world.machines["a"].broker
+    get(world, "a")
+    world.ask("a", "DEQUEUE", job_id)
+    broker.find(job_id).attempt = 0
+    world.run(4_000)
+    begin_get(world, "a")
+    world.client("a").say("DEBUG", "FLUSHALL")
+    world.run(3_000)
+    assert (broker.job_count, broker.stats.jobs_errored) == (0, 0)
+    check_books(world.machines["a"])
 
 
 def test_both_claims_may_be_needed():

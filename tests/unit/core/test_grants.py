@@ -322,6 +322,70 @@ def test_a_copied_grant_below_the_highest_fence_is_not_renewed(is_first):
     assert merged.claim(b"b", 10) == GRANTED
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_grant_that_was_renewed_after_a_failed_end_keeps_others_out(is_first):
+    """Spec CL5: one voter heard that the work is done, and the others renewed the grant afterwards."""
+    done, renewed, merged = Voter(), Voter(), Voter()
+    for voter in (done, renewed):
+        voter.claim(b"a", 5, lease_ms=500)
+    done.release(b"a", 5, done_ms=200)
+    assert renewed.claim(b"a", 5, lease_ms=3_000, flags=RENEWS) == GRANTED
+    for voter in (done, renewed) if is_first else (renewed, done):
+        merged.grants.merge(voter.grants.item(KEY, 1_000), 1_000)
+    assert merged.claim(b"b", 6) == DONE
+    merged.now_ms = 3_900
+    assert merged.claim(b"b", 6) == HELD
+    merged.now_ms = 4_100
+    assert merged.claim(b"b", 6) == GRANTED
+
+
+def test_a_longer_lease_is_copied_while_a_renewal_is_written():
+    """Spec CL5: this voter did not hear of the renewal for the longer lease."""
+    late, renewed = Voter(), Voter()
+    for voter in (late, renewed):
+        voter.claim(b"a", 5, lease_ms=500)
+    renewed.claim(b"a", 5, lease_ms=3_000, flags=RENEWS)
+    late.grants.claim(KEY, b"a", 5, 50, 0, 0, RENEWS, 1_000)
+    late.grants.merge(renewed.grants.item(KEY, 1_000), 1_000)
+    late.grants.settle(KEY, 1_000)
+    late.now_ms = 3_900
+    assert late.claim(b"b", 6) == HELD
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_two_grants_with_one_fence_none_is_renewed(is_first):
+    """Spec CL5, CL10: two nodes claimed in one millisecond. Only one of the two grants had a majority."""
+    first, second, merged = Voter(), Voter(), Voter()
+    first.claim(b"a", 5, lease_ms=500)
+    second.claim(b"b", 5, lease_ms=20)
+    for voter in (first, second) if is_first else (second, first):
+        merged.grants.merge(voter.grants.item(KEY, 1_100), 1_100)
+    assert merged.claim(b"a", 5, flags=RENEWS) == HELD
+    merged.now_ms = 1_502
+    assert merged.claim(b"c", 6) == OLD_FENCE
+    assert merged.claim(b"c", 7) == GRANTED
+
+
+def test_a_copied_end_of_the_last_lease_does_not_hinder_its_renewal():
+    """Spec CL5: two voters have the same grant. It is over at the one, and was renewed at the other."""
+    merged, over, renewed = Voter(), Voter(), Voter()
+    merged.claim(b"a", 5)
+    merged.now_ms = 1_200
+    over.claim(b"b", 9, lease_ms=50)
+    renewed.claim(b"b", 9, lease_ms=3_000)
+    for voter in (over, renewed):
+        merged.grants.merge(voter.grants.item(KEY, 1_200), 1_200)
+    assert merged.claim(b"b", 9, flags=RENEWS) == GRANTED
+
+
+def test_two_claims_of_an_owner_with_one_fence_count_the_higher_attempt():
+    """Spec CL9: two nodes claimed for the same owner in one millisecond."""
+    voter = Voter()
+    voter.claim(b"a", 5, attempt=1, keep_ms=1_000)
+    voter.claim(b"a", 5, attempt=2, keep_ms=1_000)
+    assert voter.grants.records[KEY].attempts_at(voter.now_ms) == 2
+
+
 @pytest.mark.parametrize(
     "item",
     [

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from cluster_bus.messages import HOLDERS
+from cluster_bus.messages import DELJOB, HOLDERS
 from disque_py.simulator.checks.cluster_invariants import Losses
 from disque_py.simulator.checks.leases import Leases, is_well
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
@@ -102,6 +102,17 @@ def test_a_holder_that_the_leasing_node_does_not_know_may_deliver():
     scene.deliver("a")
     scene.world.run(3_000)
     scene.deliver("b")
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_node_whose_copy_its_creator_deleted_may_deliver_the_job_again(name):
+    """Spec C2: another holder gave it the job. A holder that was told of the lease still waits."""
+    scene = Scene()
+    scene.deliver("a")
+    scene.leases.hear("c", "a", [[DELJOB, (scene.promise.id, None)]])
+    scene.world.run(3_000)
+    with pytest.raises(RuleBrokenError, match="during a lease") if name == "b" else nullcontext():
+        scene.deliver(name)
 
 
 @pytest.mark.parametrize("is_linked", [True, False])
