@@ -123,6 +123,37 @@ def test_prepared_text_has_the_same_values_as_the_json_of_the_whole_message(sent
     assert json.loads(wire.dump_message(sent)) == json.loads(wire.dump(sent))
 
 
+class Oddity(str):
+    """Text whose JSON is that of plain text."""
+
+
+def test_prepared_text_escapes_as_the_json_of_the_whole_message_does():
+    """Also text of other types, and headers with all kinds of values."""
+    headers = {"task": Oddity('\u2028"'), "id": "\ud800", "n": 1.5, "list": [{}, (), True, None, -1], 7: {"a": "ü"}}
+    made = wire.dump_message(USUAL | {"headers": headers, "body": Oddity("\\\x00")})
+    assert f'"headers":{wire.dump(headers)},' in made
+    assert made.startswith('{"body":' + wire.dump("\\\x00") + ",")
+
+
+def test_a_message_without_json_is_the_same_error_as_elsewhere():
+    """The prepared text has no check for headers that contain themselves."""
+    headers = {"task": "tasks.add"}
+    headers["own"] = headers
+    for wrong in ({"headers": headers}, {"headers": {"x": object()}}):
+        errors = []
+        for dump in (wire.dump, wire.dump_message):
+            with pytest.raises((ValueError, TypeError)) as caught:
+                dump(USUAL | wrong)
+            errors.append((type(caught.value), str(caught.value)))
+        assert errors[0] == errors[1]
+
+
+def test_a_python_without_the_encoder_in_c_writes_the_same(monkeypatch):
+    monkeypatch.setattr(wire.json.encoder, "c_make_encoder", None)
+    monkeypatch.setattr(wire, "_mapping", wire._new_encode_mapping())
+    assert json.loads(wire.dump_message(USUAL)) == json.loads(wire.dump(USUAL))
+
+
 def test_a_message_comes_back_as_it_was():
     """The message has types that only kombu's JSON knows, and text outside ASCII."""
     sent = message(body="grüße", blob=b"\xff", set_at=wire.datetime(2023, 11, 14, tzinfo=wire.UTC))
