@@ -46,6 +46,11 @@ _ENCODER: Final = JSONEncoder(separators=(",", ":"))
 _text: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
 
 
+def dump(value: Any) -> str:
+    """Return JSON as kombu writes it, with its types."""
+    return str(_ENCODER.encode(value))
+
+
 def _new_encode_mapping() -> Callable[[Mapping[str, Any]], str]:
     """Return a function that writes a mapping as `_ENCODER` does.
 
@@ -59,16 +64,11 @@ def _new_encode_mapping() -> Callable[[Mapping[str, Any]], str]:
         )
         "".join(in_c({}, 0))
     except (AttributeError, TypeError):
-        return _ENCODER.encode
+        return dump
     return lambda value: "".join(in_c(value, 0))
 
 
 _mapping: Final = _new_encode_mapping()
-
-
-def dump(value: Any) -> str:
-    """Return JSON as kombu writes it, with its types."""
-    return str(_ENCODER.encode(value))
 
 
 def dump_message(message: Mapping[str, Any]) -> str:
