@@ -506,20 +506,6 @@ SECTIONS: Final = (
                 "Set it higher, or let consumers process jobs.",
             ),
             Message(
-                "huge-pages",
-                DEBUG,
-                "{moved} ranges of 2 MiB were moved to huge pages",
-                "The node's memory is large, and the processor reaches it faster now.",
-                NOTHING,
-            ),
-            Message(
-                "huge-pages-missing",
-                VERBOSE,
-                "no huge pages: {reason}",
-                "The node's memory is large and remains in small pages. `huge-pages` has no effect.",
-                "Nothing, or allow them: `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`.",
-            ),
-            Message(
                 "clients-refused",
                 WARNING,
                 "{count} clients refused: maxclients is {maxclients}",

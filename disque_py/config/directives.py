@@ -373,15 +373,6 @@ _MEMORY: Final = Section(
             "Entries that may be evicted: acks (kept only to spread acknowledgements), or none (noeviction).",
             is_live=True,
         ),
-        Directive(
-            "huge-pages",
-            YES_NO,
-            False,
-            "yes: a process of more than 256 MiB moves memory that is in use to huge pages, where the system has them"
-            " (Linux 6.1 or later). Then commands take less time on a node with many jobs. During a move, single"
-            " requests may wait for some milliseconds, on a busy machine for some tens.",
-            is_live=True,
-        ),
     ),
 )
 

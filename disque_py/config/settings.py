@@ -74,7 +74,6 @@ class Settings:
     events_body: bool
     events_max_age: int
     events_max_bytes: int
-    huge_pages: bool
     hz: int
     job_meta_max_pairs: int
     result_max_bytes: int

@@ -1,8 +1,8 @@
 """Housekeeping: the periodic work of a serving node, apart from the broker's own timers.
 
-Once a second it checks the connections and logs refusals (reporter.py). Every ten seconds it looks whether memory
-should move to huge pages (huge_pages.py). Once a minute it collects garbage if that is cheap. It tells the service
-manager that the node is alive, as often as the manager wants. The loop calls all of it; there are no tasks.
+Once a second it checks the connections and logs refusals (reporter.py). Once a minute it collects garbage if that is
+cheap. It tells the service manager that the node is alive, as often as the manager wants. The loop calls all of it;
+there are no tasks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from disque_py.server.collector import COLLECT_INTERVAL_MS, collect_when_cheap
-from disque_py.server.huge_pages import LOOK_SECONDS, HugePages
 from disque_py.server.log import flush
 from disque_py.server.reporter import Reporter
 
@@ -32,13 +31,11 @@ class Housekeeping:
         self._turns = turns
         self._notifier = notifier
         self._reporter = Reporter(turns.driver.broker)
-        self._huge_pages = HugePages(turns.driver.broker.settings)
 
     def start(self) -> None:
         """Start all periodic work."""
         self._turns.loop.call_later(LOOK_AFTER_SECONDS, self._look_after)
         self._turns.loop.call_later(COLLECT_SECONDS, self._collect)
-        self._turns.loop.call_later(LOOK_SECONDS, self._look_at_memory)
         self._say_alive()
 
     def _look_after(self) -> None:
@@ -61,10 +58,6 @@ class Housekeeping:
     def _collect(self) -> None:
         collect_when_cheap(self._turns.driver.broker.job_count)
         self._turns.loop.call_later(COLLECT_SECONDS, self._collect)
-
-    def _look_at_memory(self) -> None:
-        self._huge_pages.look()
-        self._turns.loop.call_later(LOOK_SECONDS, self._look_at_memory)
 
     def _say_alive(self) -> None:
         """Tell the service manager that the loop runs."""

@@ -75,7 +75,6 @@ ACCEPTED = {
     ),
     "maxmemory": ("10zb", AMOUNT),
     "maxmemory-spill": ("on", FLAG),
-    "huge-pages": ("on", FLAG),
     "maxmemory-policy": ("allkeys-lru", "one of: acks, noeviction"),
     "cluster-node-timeout": ("15s", "an integer from 1 to 1000000000 (milliseconds)"),
     "claim-drift-max": ("51", "an integer from 0 to 50 (percent)"),
