@@ -11,25 +11,31 @@ is continued only on identity, never by comparing contents.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from cluster_bus.messages import FIRST_JOB_KIND
+from cluster_bus.messages import DELJOB, FIRST_JOB_KIND, GOTACK, SETACK, SETTLED, TOOK
 from cluster_bus.node import Node
 
 Run = tuple[tuple[Node, ...], int, list[Any]]
 
+# Acks, the ends of their collections, and answers to hand-overs: no client waits for one of these. Under load the
+# driver keeps them for a moment, so that those of several turns share a frame (node/turn.py). Spec N11.
+PATIENT: Final = frozenset((SETACK, GOTACK, DELJOB, TOOK, SETTLED))
+
 
 class Outgoing:
-    """The runs of the current turn, oldest first; the driver takes them with `take`.
+    """The runs of the current turn, oldest first, behind those that an earlier turn left; the driver takes them.
 
+    is_urgent                whether these runs must leave at the end of this turn
     watch                    told what is taken
     sent_count, sent_bytes   messages since the start, and the bytes of their frames
     """
 
-    __slots__ = ("_is_shut", "_items", "_kind", "_nodes", "runs", "sent_bytes", "sent_count", "watch")
+    __slots__ = ("_is_shut", "_items", "_kind", "_nodes", "is_urgent", "runs", "sent_bytes", "sent_count", "watch")
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
+        self.is_urgent = False
         self.sent_count = 0
         self.sent_bytes = 0
         self.watch: Callable[[list[Run]], None] | None = None
@@ -47,6 +53,8 @@ class Outgoing:
             self._nodes = nodes
             self._kind = kind
             self.runs.append((nodes, kind, self._items))
+            if kind not in PATIENT:
+                self.is_urgent = True
 
     def send_all(self, nodes: tuple[Node, ...], kind: int, items: list[Any]) -> None:
         """Queue several items of one kind for each of `nodes`; the list is not kept."""
@@ -57,11 +65,14 @@ class Outgoing:
             self._nodes = nodes
             self._kind = kind
             self.runs.append((nodes, kind, self._items))
+            if kind not in PATIENT:
+                self.is_urgent = True
 
     def send_alone(self, nodes: tuple[Node, ...], kind: int, item: Any) -> None:
         """Queue an item as a separate run, because several such items would make too long a frame."""
         self.runs.append((nodes, kind, [item]))
         self._nodes = None
+        self.is_urgent = True
 
     def leave_out(self, node: Node) -> None:
         """Drop job messages for this node: they were meant for a process of it that is gone."""
@@ -72,6 +83,7 @@ class Outgoing:
         """Return the runs and start afresh."""
         runs = [] if self._is_shut else self.runs
         self.runs = []
+        self.is_urgent = False
         self._nodes = None
         if self.watch is not None:
             self.watch(runs)

@@ -15,6 +15,8 @@ import os
 import threading
 from typing import Final
 
+from persistence.window import may_write_synced
+
 # A journal writes to a handful of files at once; reading back jumps between older ones.
 WRITERS_MAX: Final = 8
 READERS_MAX: Final = 32
@@ -26,15 +28,17 @@ class OpenFile:
     users      calls that use it now
     is_doomed  the last of them closes it; it is in no table
     place      device and inode, to see whether the name still leads here
+    may_write_synced   whether a write may be a sync as well: RWF_DSYNC
     """
 
-    __slots__ = ("fd", "is_doomed", "place", "users")
+    __slots__ = ("fd", "is_doomed", "may_write_synced", "place", "users")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.users = 1
         self.is_doomed = False
         self.place = place_of(os.fstat(fd))
+        self.may_write_synced = may_write_synced(fd)
 
 
 class Descriptors:

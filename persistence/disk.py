@@ -58,6 +58,12 @@ class Folder(Protocol):
     def sync(self, name: str) -> None:
         """Make all writes to the file survive a power cut. After an error their state is unknown."""
 
+    def write_synced(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
+        """Write all chunks at `offset` so that they survive a power cut. Earlier writes to the file may be left out.
+
+        After an error the state of the file is as after that of a `sync`.
+        """
+
     def truncate(self, name: str, size: int) -> None:
         """Cut the file, and sync it."""
 

@@ -370,9 +370,13 @@ class EventLog:
             next_seq = seq + count
         name = file.name
         is_synced = self.syncs_each
+        has_unsynced = file.durable_end < file.end  # `appendfsync always` came into force a moment ago.
         self._pages = None  # A thread writes now: the loop may copy nothing to the same place.
 
         def work(folder: Folder) -> None:
+            if is_synced and not has_unsynced:
+                folder.write_synced(name, offset, chunks)
+                return
             folder.write(name, offset, chunks)
             if is_synced:
                 folder.sync(name)

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
+from persistence.checksum import LARGE_BYTES, crc32_of_large
 from persistence.pages import GAP_BYTES_MIN, behind_gap
 from persistence.records import JOINED_BYTES_MAX, FormatError, NewerFormatError
 
@@ -120,7 +121,9 @@ def encode_block(events: list[Any], seq: int, durable_seq: int, wall_ms: int) ->
 def encode_packed(payload: bytes, count: int, seq: int, durable_seq: int, wall_ms: int) -> list[bytes]:
     """Return one block of `count` events, which are packed already, in parts; a small block is one part."""
     checked = _pack_checked(seq, durable_seq, wall_ms, count)
-    head: bytes = _pack_unchecked(len(payload), _crc(payload, _crc(checked))) + checked
+    checksum = _crc(checked)
+    checksum = crc32_of_large(payload, checksum) if len(payload) >= LARGE_BYTES else _crc(payload, checksum)
+    head: bytes = _pack_unchecked(len(payload), checksum) + checked
     return [head + payload] if len(payload) <= JOINED_BYTES_MAX else [head, payload]
 
 

@@ -5,8 +5,8 @@ returns the end of the turn, and `ready_position` says how far everything has co
 (spec P1, P4):
 
     always     on disk; one fsync serves all that was written since the last one
-    everysec   written, so that only a power cut can lose it; on disk at least once a second, and when the oldest
-               unsynced record is over LATE_MS old, nothing goes ahead before it is
+    everysec   written, so that only a power cut can lose it; on disk at least once a second, on a busy node after
+               SYNC_BYTES, and when the oldest unsynced record is over LATE_MS old, nothing goes ahead before it is
     no         written; the system decides when it is on disk
 
 However long a disk takes, nothing goes ahead of unwritten records, because the death of the process would lose them.
@@ -14,7 +14,7 @@ However long a disk takes, nothing goes ahead of unwritten records, because the 
 Writing. With `everysec` and `no`, writing is copying to a *window* on the file, of which the disk prepares more before
 it is needed (pages.py). So no reply waits, and no thread is woken for each turn, which would cost more than all the
 rest. If nothing is ready in the window, and with `always`, one lane of the disk writes, in order, as much at a time as
-has gathered. With `always` an fsync follows each write. With `everysec` an fsync runs beside the writing, once a
+has gathered. With `always` each write is a sync as well. With `everysec` an fsync runs beside the writing, once a
 second. A segment's file is synced before the next file is begun, so only the state of the last one is ever in doubt.
 
 A sync locks the pages that it writes, and the loop must not touch them. So the sync gets the pages before the one that
@@ -69,6 +69,9 @@ LEAVING_BYTES_MIN: Final = 64 * 1024
 NO_LIMIT: Final = 1 << 62
 
 SYNC_EVERY_MS: Final = 1_000
+# With `everysec` a busy node syncs earlier, after this much: the blocks in memory are then few enough that their memory
+# is used again and again. To get fresh memory from the system for each block costs more than these syncs.
+SYNC_BYTES: Final = 8 * 1024 * 1024
 TICK_MS: Final = 20  # No tick comes sooner than this, whatever is late.
 LATE_MS: Final = 2_000  # A power cut loses no more than this (spec P4).
 REFUSE_MS: Final = 5_000
@@ -186,6 +189,8 @@ class Journal:
         if self.level:
             self._judge()
         self._pump()
+        if self.policy == EVERYSEC and self.written - self.synced >= SYNC_BYTES and self._is_sync_due:
+            self._sync_aside(may_leave=True)
         return position
 
     def rotate(self) -> int:
@@ -390,7 +395,7 @@ class Journal:
                 self._failed_ms = self.now_ms
                 self._reserve.allocate(self._on_reserved)
         if self.policy == EVERYSEC and not self._is_failed:
-            if self.synced < self.written and self.now_ms - self._sync_started_ms >= SYNC_EVERY_MS:
+            if self._is_sync_due:
                 self._sync_aside(may_leave=True)
             is_late = self.unsynced_ms() > LATE_MS
             self.delayed_syncs += is_late and not self._was_late
@@ -398,6 +403,14 @@ class Journal:
         elif self._chain.is_dropping:
             self.hurry()
         self._judge()
+
+    @property
+    def _is_sync_due(self) -> bool:
+        """Whether to begin the fsync of `everysec`, if none is in progress."""
+        unsynced = self.written - self.synced
+        if not unsynced or self._is_failed:
+            return False
+        return unsynced >= SYNC_BYTES or self.now_ms - self._sync_started_ms >= SYNC_EVERY_MS
 
     def next_ms(self) -> int | None:
         """Return when `tick` is due; None: not before a record is appended."""
@@ -575,9 +588,13 @@ class Journal:
         for chunk in chunks:
             end += len(chunk)
         is_synced = self.policy == ALWAYS
+        has_unsynced = max(self.synced, file.start) < start  # Another policy was in force a moment ago.
         name = file.name
 
         def work(folder: Folder) -> None:
+            if is_synced and not has_unsynced:
+                folder.write_synced(name, offset, chunks)
+                return
             folder.write(name, offset, chunks)
             if is_synced:
                 folder.sync(name)

@@ -20,6 +20,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
+from persistence.checksum import LARGE_BYTES, crc32_of_large
+
 # -- kinds; layouts.py has the fields of their items --------------------------------------------------
 
 JOB: Final = 1  # The complete record of a job; the *base* of its id.
@@ -210,8 +212,9 @@ def encode_parts(runs: Sequence[Run], position: int, synced: int, wall_ms: int, 
     checksum = 0
     size = -len(head)
     for part in parts:
-        checksum = _crc(part, checksum)
-        size += len(part)
+        part_bytes = len(part)
+        checksum = crc32_of_large(part, checksum) if part_bytes >= LARGE_BYTES else _crc(part, checksum)
+        size += part_bytes
     parts[0] = _pack_unchecked(size, checksum)
     return [b"".join(parts)] if size <= JOINED_BYTES_MAX else parts
 

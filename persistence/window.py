@@ -38,6 +38,8 @@ MADV_POPULATE_WRITE: Final = 23
 MS_SYNC: Final = 4
 # Numbers of statfs(2): ext2 to ext4, XFS, tmpfs, and containers' overlays, which are mostly on one of these.
 IN_PLACE: Final = frozenset({0xEF53, 0x58465342, 0x01021994, 0x794C7630})
+# Those of ext4 and its predecessors, and of XFS: they sync each write on which RWF_DSYNC is set.
+SYNCED_WRITES: Final = frozenset({0xEF53, 0x58465342})
 # Longer than the structure of any system; the type of the file system comes first.
 _STATFS_BYTES: Final = 512
 ZEROS_BYTES: Final = 1024 * 1024
@@ -58,7 +60,7 @@ class FileWindow:
         if ctypes is None or sys.platform != "linux":
             raise NotImplementedSystemError
         self._libc = ctypes.CDLL(None, use_errno=True)
-        if self._file_system(fd) not in IN_PLACE:
+        if file_system(fd) not in IN_PLACE:
             raise NotImplementedSystemError
         length = os.fstat(fd).st_size
         page = mmap.PAGESIZE
@@ -75,12 +77,6 @@ class FileWindow:
             call = getattr(self._libc, name)
             call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
             call.restype = ctypes.c_int
-
-    def _file_system(self, fd: int) -> int:
-        found = ctypes.create_string_buffer(_STATFS_BYTES)
-        if self._libc.fstatfs(fd, found):
-            return 0
-        return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
     def put(self, offset: int, data: bytes) -> None:
         """In the loop: copy into bytes that were prepared."""
@@ -121,6 +117,24 @@ class FileWindow:
         if getattr(self._libc, name)(self._address + start, -(-end // page) * page - start, how):
             errno = ctypes.get_errno()
             raise OSError(errno, os.strerror(errno))
+
+
+def file_system(fd: int) -> int:
+    """Return the number of the file system that a file is on, as in statfs(2); 0 if it is not known."""
+    if ctypes is None or sys.platform != "linux":
+        return 0
+    found = ctypes.create_string_buffer(_STATFS_BYTES)
+    if ctypes.CDLL(None).fstatfs(fd, found):
+        return 0
+    return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
+
+
+def may_write_synced(fd: int) -> bool:
+    """Return whether a write to this file may be a sync as well (RWF_DSYNC).
+
+    Other file systems than those of SYNCED_WRITES may ignore that flag, which no error would tell.
+    """
+    return hasattr(os, "RWF_DSYNC") and file_system(fd) in SYNCED_WRITES
 
 
 class NotImplementedSystemError(OSError):

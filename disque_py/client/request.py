@@ -57,8 +57,8 @@ class Request(Generic[T]):
     about            the jobs that it concerns, as its caller named them
     along            called with the asyncio connection of a command that waits, right before the command is sent.
                      Commands that it submits leave in the same write
-    encoded          argv as bytes, if its maker has them; None: they are made when they are sent. A copy with another
-                     argv must not have them
+    encoded          argv as bytes, if its maker has them; None: they are made when they are sent. It is no argument, so
+                     `replace` never copies the bytes of another argv
     """
 
     argv: tuple[bytes, ...]
@@ -76,7 +76,7 @@ class Request(Generic[T]):
     silence_s: float | None = None
     about: tuple[Job | str | bytes, ...] = ()
     along: Callable[[Any], None] | None = None
-    encoded: bytes | None = field(default=None, compare=False)
+    encoded: bytes | None = field(default=None, init=False, compare=False)
 
     @property
     def takes_jobs(self) -> bool:

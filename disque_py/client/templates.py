@@ -67,10 +67,9 @@ class AddTemplate:
         """Return the command for one body as a separate request. `more` are the words of its own options."""
         like = self.request
         argv = (b"ADDJOB", like.argv[1], body, self._timeout, *self.options, *more)
-        encoded = self.payload(body, more)
-        return Request(
-            argv, like.read, like.repeat, like.lane, like.wait_ms, awaits_nodes=like.awaits_nodes, encoded=encoded
-        )
+        made = Request(argv, like.read, like.repeat, like.lane, like.wait_ms, awaits_nodes=like.awaits_nodes)
+        made.encoded = self.payload(body, more)
+        return made
 
     def bulk(self, payloads: Sequence[bytes], *, retry_unsafe: bool) -> Bulk:
         """Return the commands of some bodies, ready to be sent. `retry_unsafe` is the client's setting."""

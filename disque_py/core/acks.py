@@ -502,8 +502,10 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                     events.ended(broker, job, event_format.ACKED)
                 elif flag == replication.CREATION_ABORTED:
                     if job.attributes is not None and not job.attributes.is_open:
+                        # While its creator could not be asked, a producer was told that the job exists.
                         broker.stats.ignored("deljob of a job that was named meanwhile")
-                        continue  # While its creator could not be asked, a producer was told that the job exists.
+                        broker.repairs.recount(job)
+                        continue
                     lifecycle.creation_aborted(broker, job)
                 elif flag == replication.NOT_CREATED:
                     lifecycle.creation_aborted(broker, job)

@@ -100,6 +100,7 @@ def begin(
     for key in (value_key, job_key):
         if key:
             state.busy[key] = queue.name
+            state.holders[key] = holder
     lifecycle.set_aside(queue, job, pick.key)
     queue.parking.set_room(pick.key, 0)
     queue.parking.show_due()
@@ -192,7 +193,7 @@ def _is_there(pick: Pick) -> bool:
     After a reset or a reloading of the journal, the node may have the job again, as another object in another queue.
     """
     queue, job = pick.queue, pick.job
-    if queue.is_dropped or job.state != QUEUED or queue.parking is None:
+    if queue.is_dropped or job.state != QUEUED or job.is_listed or queue.parking is None:
         return False
     return queue.parking.values.get(job) == pick.key
 
@@ -205,8 +206,9 @@ def _refused(broker: Broker, pick: Pick, key: bytes, left_ms: int) -> None:
             if _is_there(pick) and pick.key != key:
                 lifecycle.take_aside(pick.queue, pick.job)
                 lifecycle.set_aside(pick.queue, pick.job, key)
-            free(broker, other)
+            free(broker, other, pick.holder)
     state.busy[key] = pick.queue.name
+    state.holders.pop(key, None)
     wait(broker, key, left_ms)
     _decide(broker, pick, REFUSED)
 
@@ -229,8 +231,7 @@ def _lacking(broker: Broker, pick: Pick, result: Result) -> None:
     state.gate_until_ms = broker.now_ms + broker.rng.randint(*GATE_MS)
     pick.reason = state.reason
     await_opening(broker)
-    for key in (pick.value_key, pick.job_key):
-        free(broker, key)
+    _free_keys(broker, pick)
     _decide(broker, pick, LACKING)
 
 
@@ -342,6 +343,7 @@ def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:
     broker.exclusive.running[job.id] = running
     for key, _ in running.keys:
         broker.exclusive.busy[key] = running.queue
+        broker.exclusive.holders[key] = running.holder
         broker.exclusive.refused.pop(key, None)
     broker.schedule.call_at(until_ms, partial(_lapse, broker, job.id, running))
 
@@ -356,7 +358,7 @@ def _lapse(broker: Broker, job_id: bytes, running: Running) -> None:
         return
     del state.running[job_id]
     for key, _ in running.keys:
-        free(broker, key)
+        free(broker, key, running.holder)
 
 
 def give_back(broker: Broker, pick: Pick) -> None:
@@ -374,12 +376,18 @@ def give_back(broker: Broker, pick: Pick) -> None:
 def _free_keys(broker: Broker, pick: Pick) -> None:
     for key in (pick.value_key, pick.job_key):
         if key:
-            free(broker, key)
+            free(broker, key, pick.holder)
 
 
-def free(broker: Broker, key: bytes) -> None:
-    """Offer the jobs of a key again. Spec EX4."""
+def free(broker: Broker, key: bytes, holder: bytes = b"") -> None:
+    """Offer the jobs of a key again. Spec EX4.
+
+    holder   the delivery whose claim is over. If this node claims the key for another one meanwhile, nothing happens
+    """
     state = broker.exclusive
+    if holder and state.holders.get(key, holder) != holder:
+        return
+    state.holders.pop(key, None)
     name = state.busy.pop(key, None)
     state.refused.pop(key, None)
     if name is None:
@@ -424,7 +432,7 @@ def end(broker: Broker, job_id: bytes) -> None:
         return
     for key, fence in running.keys:
         _release(broker, key, running.holder, fence)
-        free(broker, key)
+        free(broker, key, running.holder)
     if running.is_shared and broker.cluster.linked:
         broker.send(broker.cluster.linked, CLAIM_ENDED, (job_id, running.fence))
 
@@ -607,7 +615,8 @@ def settle(broker: Broker) -> None:
         elif running.fence < fence:
             del state.running[job.id]
             for key, _ in running.keys:
-                wait(broker, key, running.until_ms - broker.now_ms)
+                if state.holders.get(key, running.holder) == running.holder:
+                    wait(broker, key, running.until_ms - broker.now_ms)
 
 
 def count_of(broker: Broker, name: bytes) -> int:

@@ -128,6 +128,7 @@ class Exclusive:
     queues       queues whose jobs may need claims, so that they keep their jobs by value (parking.py)
     running      job id -> claim of its delivery
     busy         key that has no room here -> queue whose jobs wait for it
+    holders      busy key that this node claims, or has claimed -> the name of its delivery among the voters
     refused      busy key that another holder has -> when the claim on it was refused; monotonic
     picks        consumer -> its claims that are under way, or granted and not delivered yet
     lines        consumers that wait in a line and have a claim under way
@@ -143,6 +144,7 @@ class Exclusive:
         self.queues: dict[Queue, None] = {}
         self.running: dict[bytes, Running] = {}
         self.busy: dict[bytes, bytes] = {}
+        self.holders: dict[bytes, bytes] = {}
         self.refused: dict[bytes, int] = {}
         self.picks: dict[Client, list[Pick]] = {}
         self.lines: dict[Client, None] = {}

@@ -294,7 +294,7 @@ def _is_open(broker: Broker, job_id: bytes) -> bool:
     """Whether the creation of this job, which is known here, may still fail. If not, the caller may name the job.
 
     A copy whose creator can't be asked may be named, and exists from then on. A late DELJOB, which travels on the
-    creator's own link, does not undo that (acks.on_deljob).
+    creator's own link, does not undo that (acks.on_deljob). But there may be too few copies of the job (spec RC2).
     """
     job = broker.find(job_id)
     if job is None:
@@ -303,8 +303,9 @@ def _is_open(broker: Broker, job_id: bytes) -> bool:
         return True
     if _creator_to_ask(broker, job) is not None:
         return True
-    if job.attributes is not None:
+    if job.attributes is not None and job.attributes.is_open:
         job.attributes.is_open = False
+        broker.repairs.recount(job)
     return False
 
 

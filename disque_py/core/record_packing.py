@@ -51,6 +51,9 @@ _JOB_ARRAY: Final = 0x96
 _STATE_ARRAY: Final = 0x93
 _GONE_ARRAY: Final = 0x92
 
+# Attempt, nacks and additional deliveries: zeros in a new job.
+_COUNTERS_BYTES: Final = 8
+
 # Larger times of creation don't fit a compiled int.
 _TIME_MAX: Final = (1 << 62) - 1
 
@@ -67,15 +70,33 @@ _pack_state = STATE_FIELDS.pack
 class JobRun:
     """The records of one kind in a turn. `count` is their number since the last `take`."""
 
-    __slots__ = ("_items", "_kind", "_packed_queue", "_packed_terms", "_terms", "_writer", "count")
+    __slots__ = (
+        "_due_ms",
+        "_flags",
+        "_holders",
+        "_items",
+        "_kind",
+        "_packed_end",
+        "_packed_new",
+        "_packed_queue",
+        "_packed_terms",
+        "_terms",
+        "_writer",
+        "count",
+    )
 
     def __init__(self, kind: int) -> None:
         self.count: i64 = 0
         self._kind = kind
         self._items: list[Any] = []
-        # The terms of the last job, and how they are packed: many jobs of a turn have the same.
+        # The terms of the last job, and how they are packed: many jobs of a turn have the same. The counters of a new
+        # job lie between terms and queue.
         self._terms: JobTerms | None = None
-        self._packed_terms = self._packed_queue = b""
+        self._packed_terms = self._packed_queue = self._packed_new = b""
+        # The last fields of the last job. They are packed when a job has the same ones as the job before.
+        self._holders = self._packed_end = b""
+        self._flags = 0
+        self._due_ms = 0
         if IS_COMPILED:
             self._writer = BytesWriter()
 
@@ -90,7 +111,18 @@ class JobRun:
     def add_job(self, job: Job, body: bytes, holders: bytes, flags: int, due_ms: int, now_ms: int) -> None:
         """(id, header, queue, body, holders, base state)"""
         terms = job.terms
-        if not IS_COMPILED or not self._is_usual(job, terms) or job.ctime > _TIME_MAX or len(holders) > 255:
+        attempt: i64 = job.attempt
+        nacks: i64 = job.nacks
+        deliveries: i64 = job.deliveries
+        if (
+            not IS_COMPILED
+            or (terms is not self._terms and not self._take_terms(terms))
+            or len(job.id) != ID_BYTES
+            or (nacks | deliveries) >> 15
+            or attempt >> 31
+            or job.ctime > _TIME_MAX
+            or len(holders) > 255
+        ):
             self.add((job.id, header_of(job, now_ms), terms.queue, body, holders, _pack_base(flags, due_ms)))
             return
         self.count += 1
@@ -102,14 +134,19 @@ class JobRun:
         write_i16_be(writer, _HEADER_START if version == 1 else _LONG_HEADER_START)
         write_i64_le(writer, job.ctime)
         left_ms: i64 = job.expire_at_ms - now_ms
-        write_i64_le(writer, left_ms if left_ms > 0 else 0)
-        writer.write(self._packed_terms)
-        write_i16_le(writer, i16(job.nacks))
-        write_i16_le(writer, i16(job.deliveries))
-        write_i32_le(writer, i32(job.attempt))
-        if version != 1:
-            write_i32_le(writer, version)
-        writer.write(self._packed_queue)
+        if left_ms < 0:  # An expression would make an object of it.
+            left_ms = 0
+        write_i64_le(writer, left_ms)
+        if version == 1 and not nacks | deliveries | attempt:
+            writer.write(self._packed_new)
+        else:
+            writer.write(self._packed_terms)
+            write_i16_le(writer, i16(nacks))
+            write_i16_le(writer, i16(deliveries))
+            write_i32_le(writer, i32(attempt))
+            if version != 1:
+                write_i32_le(writer, version)
+            writer.write(self._packed_queue)
         body_bytes: i64 = len(body)
         if body_bytes < 1 << 8:
             write_i16_be(writer, i16(_BIN8_HIGH + body_bytes))
@@ -120,6 +157,15 @@ class JobRun:
             writer.append(_BIN32)
             write_i32_be(writer, i32(body_bytes if body_bytes < 1 << 31 else body_bytes - (1 << 32)))
         writer.write(body)
+        if holders is self._holders and flags == self._flags and due_ms == self._due_ms:
+            if len(self._packed_end) == 0:  # Its truth would be a slow call.
+                self._packed_end = _pack(holders) + _pack(_pack_base(flags, due_ms))
+            writer.write(self._packed_end)
+            return
+        self._holders = holders
+        self._flags = flags
+        self._due_ms = due_ms
+        self._packed_end = b""
         write_i16_be(writer, i16(_BIN8_HIGH + len(holders)))
         writer.write(holders)
         write_i16_be(writer, _BASE_STATE_START)
@@ -128,7 +174,16 @@ class JobRun:
 
     def add_state(self, job: Job, holders: bytes | None, flags: int, due_ms: int) -> None:
         """(id, state, holders or nothing)"""
-        if not IS_COMPILED or holders is not None or not _is_usual(job):
+        attempt: i64 = job.attempt
+        nacks: i64 = job.nacks
+        deliveries: i64 = job.deliveries
+        if (
+            not IS_COMPILED
+            or holders is not None
+            or len(job.id) != ID_BYTES
+            or (nacks | deliveries) >> 15
+            or attempt >> 31
+        ):
             self.add((job.id, state_of(job, flags, due_ms), holders))
             return
         self.count += 1
@@ -139,9 +194,9 @@ class JobRun:
         write_i16_be(writer, _STATE_START)
         writer.append(u8(flags))
         write_i64_le(writer, due_ms)
-        write_i32_le(writer, i32(job.attempt))
-        write_i16_le(writer, i16(job.nacks))
-        write_i16_le(writer, i16(job.deliveries))
+        write_i32_le(writer, i32(attempt))
+        write_i16_le(writer, i16(nacks))
+        write_i16_le(writer, i16(deliveries))
         write_i32_le(writer, job.version)
         writer.append(_NIL)
 
@@ -168,15 +223,15 @@ class JobRun:
             writer.append(_U32)
             write_i32_be(writer, i32(number))  # A job's place has 31 bits.
 
-    def _is_usual(self, job: Job, terms: JobTerms) -> bool:
-        """Whether job and terms are written field by field; the terms are packed then."""
-        if terms is not self._terms:
-            if len(terms.queue) > 255 or terms.replicate >> 15:
-                return False
-            self._terms = terms
-            self._packed_terms = _pack_terms(terms.retry_ms, terms.delay_ms, terms.replicate)
-            self._packed_queue = b"%c%c%b" % (_BIN8, len(terms.queue), terms.queue)
-        return _is_usual(job)
+    def _take_terms(self, terms: JobTerms) -> bool:
+        """Pack these terms. Return False if they are not written field by field."""
+        if len(terms.queue) > 255 or terms.replicate >> 15:
+            return False
+        self._terms = terms
+        self._packed_terms = _pack_terms(terms.retry_ms, terms.delay_ms, terms.replicate)
+        self._packed_queue = b"%c%c%b" % (_BIN8, len(terms.queue), terms.queue)
+        self._packed_new = self._packed_terms + bytes(_COUNTERS_BYTES) + self._packed_queue
+        return True
 
     def clear(self) -> None:
         """Forget the records."""
@@ -210,7 +265,10 @@ def header_of(job: Job, now_ms: int) -> bytes:
             writer = _HEADER_WRITER
             writer.truncate(0)
             write_i64_le(writer, job.ctime)
-            write_i64_le(writer, left_ms if left_ms > 0 else 0)
+            left: i64 = left_ms
+            if left < 0:
+                left = 0
+            write_i64_le(writer, left)
             write_i64_le(writer, terms.retry_ms)
             write_i64_le(writer, terms.delay_ms)
             write_i16_le(writer, i16(terms.replicate))

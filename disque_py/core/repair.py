@@ -277,15 +277,15 @@ def _walk_first(broker: Broker) -> int:
 
 
 def _look_at_later(broker: Broker) -> None:
-    """Give turns to jobs that were not in scope when a walk visited them, because one of their copies may be lost."""
+    """Give turns to jobs that may lack a copy, but could not take a turn when that was noted."""
     repairs = broker.repairs
     if len(repairs.turns) >= 2 * TURNS_MAX:
         return
     for job in list(islice(repairs.later, LOOKED_PER_PART)):
         del repairs.later[job]
-        if job.state == WAIT_REPL:
-            repairs.later[job] = None  # Visit it again after all others.
-        elif job not in repairs.turns and in_scope(broker, job):
+        if job.state == WAIT_REPL or job in repairs.turns:
+            repairs.later[job] = None  # Visit it again after all others. A turn may have counted a copy that is gone.
+        elif in_scope(broker, job):
             _begin_cycle(repairs)
             repairs.cycle.setdefault(
                 broker.me, "a job that was being added, about to end, or of a node that left, may lack a copy"

@@ -129,7 +129,8 @@ class Repairs:
 
     turns         job -> its turn
     later         jobs that take a turn later. Some were not in scope when a walk visited them, because they waited for
-                  their first copies or were about to end. For the others a leaving node asked us to take the turn
+                  their first copies or were about to end. For others a leaving node asked us to take the turn. Others
+                  were named although their creation may have failed
     named         job -> nodes that this node named as new holders, and that may get their copy late (acks.py)
     questions     number -> question to members
     number        the number of the last question
@@ -205,6 +206,11 @@ class Repairs:
         """Note that a job's TTL, of which `left_ms` were left, has become longer. A walk may have skipped the job."""
         is_recent = self.is_walking or now_ms - self.since_ms <= LIFE_MS_MIN
         if left_ms < LIFE_MS_MIN and self.is_on and is_recent:
+            self.later[job] = None
+
+    def recount(self, job: Job) -> None:
+        """Note that a job may have too few copies, because it was named although its creation may have failed."""
+        if self.is_on:  # If not, the first look gives a turn to each job.
             self.later[job] = None
 
     @property

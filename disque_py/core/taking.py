@@ -59,6 +59,8 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
     after_ms = snapshot[AFTER] if len(snapshot) > AFTER else 0
     if type(after_ms) is not int or after_ms >> SPAN_BITS:
         raise ValueError("a delay that is not a number")
+    if not job.terms.retry_ms:
+        broker.outbox.messages.is_urgent = True  # The producer may wait for our answer, if the giver keeps no copy.
     known = broker.find(job.id)
     if known is not None and isinstance(known.work, Handover):
         # The job returns from the node that we handed it to. So that hand-over was taken and has ended.

@@ -197,8 +197,8 @@ class OutputCommit:
             out = client.out
             held = client.held
             wrote = client.wrote
-            if is_in_trouble and wrote == WROTE_IN_TROUBLE:
-                wrote = WROTE_NOTHING
+            if is_in_trouble and wrote == WROTE_IN_TROUBLE and not held:
+                wrote = WROTE_NOTHING  # It waits for nothing, but behind other replies for its own record, too.
             if out and (held or (wrote and position > ready)):
                 replies = out[0] if len(out) == 1 else b"".join(out)
                 if held and (not wrote or held[-1][0] >= position):
@@ -245,7 +245,9 @@ class OutputCommit:
             client.held_bytes = 0
             self._broker.outbox.clients[client] = None
         self._clients.clear()
-        self._broker.outbox.messages.runs[:0] = [run for _, runs in self._messages for run in runs]
+        messages = self._broker.outbox.messages
+        messages.runs[:0] = [run for _, runs in self._messages for run in runs]
+        messages.is_urgent = True
         self._messages.clear()
 
     def waiting_runs(self) -> Iterator[Run]:

@@ -79,6 +79,15 @@ class Driver:
         self.clock = clock
         self.is_open = False
         self.has_more = False
+        # The last millisecond in which messages were sent.
+        self._sent_ms = 0
+        # Whether messages of earlier turns wait for it to end.
+        self.is_gathering = False
+        # Whether the timer has stopped, so that none may wait.
+        self._is_ending = False
+        # Results of `next_ms`: whether `tick` is called for these messages, and when other work is due.
+        self._is_for_messages = False
+        self._work_ms = 0
         self.turns = 0
         # With a journal or an event log: the replies and messages that wait for them.
         self.output_commit: OutputCommit | None = None
@@ -241,6 +250,8 @@ class Driver:
     def tick(self) -> None:
         """Do the work that is due. The outside calls this at `next_ms`."""
         self.begin()
+        if self._is_for_messages and self.broker.now_ms < self._work_ms and not self.has_more:
+            return  # Only messages are due, which the end of the turn sends.
         if self.broker.now_ms >= self.membership.next_tick_ms():
             self.membership.tick()
         self.has_more = dispatch.tick(self.broker)
@@ -268,7 +279,9 @@ class Driver:
             events_ms = self.events.next_ms()
             if events_ms is not None and events_ms < at_ms:
                 at_ms = events_ms
-        return at_ms
+        self._work_ms = at_ms
+        self._is_for_messages = self.is_gathering and self._sent_ms < at_ms - 1
+        return self._sent_ms + 1 if self._is_for_messages else at_ms
 
     def finish(self) -> None:
         """Close the turn: do its work on the outside, records before the messages and replies that rely on them."""
@@ -291,11 +304,15 @@ class Driver:
         if self.commit_position is not None:
             self.commit_position.note()
         if self.outgoing.runs or (output_commit is not None and output_commit.is_waiting):
-            self._send_messages()
+            if self._may_gather():
+                self.is_gathering = True
+            else:
+                self._send_messages()
         if broker.waits.incremental and len(broker.waits.incremental) > len(broker.waits.stalled):
             self.has_more = True  # A long command is not over: its next part is due at once.
         # A client that is woken may run its next requests: they belong to the next turn.
         self.is_open = False
+        self._is_for_messages = False
         outbox = broker.outbox
         served = outbox.served
         if served:
@@ -376,8 +393,27 @@ class Driver:
         if self.output_commit is not None:
             self.output_commit.leave_out(node)
 
+    def _may_gather(self) -> bool:
+        """Return whether the messages wait for those of the next turns, until this millisecond is over. Spec N11.
+
+        A frame costs its sender and its receiver more than the messages of a few jobs. So messages that can wait leave
+        once in a millisecond at most. An urgent message takes along those before it, so their order is kept.
+        """
+        if self.broker.now_ms != self._sent_ms or self.outgoing.is_urgent or self._is_ending:
+            return False
+        output_commit = self.output_commit
+        return output_commit is None or not output_commit.is_waiting
+
+    def stop_gathering(self) -> None:
+        """Send the messages that wait for those of the next turns, and let none wait from now on."""
+        self._is_ending = True
+        if self.is_gathering and not self.is_open:
+            self._send_messages()
+
     def _send_messages(self) -> None:
         """Send the messages that may go: encode each run once for all nodes, and write once per node."""
+        self.is_gathering = False
+        self._sent_ms = self.broker.now_ms
         parts: dict[Node, list[bytes]] = {}
         sent = 0
         runs = self.outgoing.take()

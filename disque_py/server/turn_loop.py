@@ -79,8 +79,9 @@ class TurnLoop:
         self.driver.tick()
 
     def stop(self) -> None:
-        """Stop the timer."""
+        """Stop the timer. Messages that waited for it leave."""
         self.is_stopping = True
+        self.driver.stop_gathering()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

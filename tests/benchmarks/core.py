@@ -117,12 +117,18 @@ class Bench:
     def _deliver(self) -> tuple[int, int]:
         """Deliver frames until there are none. Return the time of the other nodes, and of the asked node."""
         others_ns = back_ns = 0
-        while self.post.posted:
+        while True:
             frames, self.post.posted = self.post.posted, []
+            late = []
+            if not frames:
+                late = [member for member in self.world.members.values() if member.driver.is_gathering]
+                if not late:
+                    break
+                self.world.now_ms += 1  # The acks that wait for those of the next turns leave now. Spec N11.
             for member in self.world.members.values():
                 mine = [(sender, frame) for sender, target, frame in frames if target is member]
-                if mine:
-                    took_ns = self._timed(partial(self._receive, member, mine))
+                if mine or member in late:
+                    took_ns = self._timed(partial(self._receive, member, mine) if mine else partial(self._tick, member))
                     if member is self.asked:
                         back_ns += took_ns
                     else:
@@ -137,6 +143,11 @@ class Bench:
             assert node is not None
             for runs in self.decoder.feed(frame):
                 member.driver.receive(node, runs)
+        member.driver.finish()
+
+    def _tick(self, member: Machine) -> None:
+        """Take the turn of a timer."""
+        member.driver.tick()
         member.driver.finish()
 
     def _taken(self) -> list[Any]:

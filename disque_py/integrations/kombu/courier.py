@@ -325,8 +325,13 @@ class Courier:
 
     def _wake(self, function: Callable[[], object]) -> None:
         loop = self._loop or self._start()
-        if loop is not None:
+        if loop is None:
+            return
+        try:
             loop.call_soon_threadsafe(function)
+        except RuntimeError:  # Another thread has closed the courier, and with it the loop.
+            if not self._is_closed:
+                raise
 
     def _start(self) -> asyncio.AbstractEventLoop | None:
         """Start the thread, unless another thread has just done so, or has closed the courier. Return its loop."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ TYPED: Final = '"__type__"'
 ESCAPED: Final = "\\u00"
 
 _ENCODER: Final = JSONEncoder(separators=(",", ":"))
+# Text as JSON. Another value is a TypeError.
+_text: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
 
 
 def dump(value: Any) -> str:
@@ -49,29 +51,49 @@ def dump(value: Any) -> str:
     return str(_ENCODER.encode(value))
 
 
+def _new_encode_mapping() -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that writes a mapping as `_ENCODER` does.
+
+    The standard library makes a new encoder in C for each value, which takes a quarter of the time of a task's headers.
+    This one is made once. It does not look for values that contain themselves: they are a RecursionError. A Python
+    without this encoder gets the usual function.
+    """
+    try:
+        in_c = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
+            None, _ENCODER.default, _text, None, ":", ",", False, False, True
+        )
+        "".join(in_c({}, 0))
+    except (AttributeError, TypeError):
+        return dump
+    return lambda value: "".join(in_c(value, 0))
+
+
+_mapping: Final = _new_encode_mapping()
+
+
 def dump_message(message: Mapping[str, Any]) -> str:
     """Return the JSON of a message.
 
     Tasks of Celery have the same parts and properties. Putting their values into prepared text takes two thirds of the
-    time. The counts, and the absence of a KeyError, prove that nothing is left out.
+    time. The counts, and the absence of a KeyError, prove that nothing is left out. A message with other types, which
+    are a TypeError or a RecursionError here, is written as a whole.
     """
     properties: Mapping[str, Any] = message["properties"]
-    encode = _ENCODER.encode
     try:
         info, mode, priority = properties["delivery_info"], properties["delivery_mode"], properties["priority"]
         counts = len(message), len(properties), len(info)
         if counts == USUAL_COUNTS and type(mode) is int and type(priority) is int:
             return (
-                f'{{"body":{encode(message["body"])},"content-type":{encode(message["content-type"])},'
-                f'"content-encoding":{encode(message["content-encoding"])},"headers":{encode(message["headers"])},'
-                f'"properties":{{"correlation_id":{encode(properties["correlation_id"])},'
-                f'"reply_to":{encode(properties["reply_to"])},"delivery_mode":{mode},"priority":{priority},'
-                f'"body_encoding":{encode(properties["body_encoding"])},'
-                f'"delivery_tag":{encode(properties["delivery_tag"])},'
-                f'"delivery_info":{{"exchange":{encode(info["exchange"])},'
-                f'"routing_key":{encode(info["routing_key"])}}}}}}}'
+                f'{{"body":{_text(message["body"])},"content-type":{_text(message["content-type"])},'
+                f'"content-encoding":{_text(message["content-encoding"])},"headers":{_mapping(message["headers"])},'
+                f'"properties":{{"correlation_id":{_text(properties["correlation_id"])},'
+                f'"reply_to":{_text(properties["reply_to"])},"delivery_mode":{mode},"priority":{priority},'
+                f'"body_encoding":{_text(properties["body_encoding"])},'
+                f'"delivery_tag":{_text(properties["delivery_tag"])},'
+                f'"delivery_info":{{"exchange":{_text(info["exchange"])},'
+                f'"routing_key":{_text(info["routing_key"])}}}}}}}'
             )
-    except KeyError:
+    except (KeyError, TypeError, RecursionError):
         pass
     return dump(message)
 

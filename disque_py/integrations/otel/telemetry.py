@@ -178,7 +178,7 @@ class Telemetry:
         for request, name in zip(requests, queues, strict=True):
             if not has_context(request.argv, OPTIONS_AT[operation]):
                 words = words_of(span) if len(requests) == 1 else self._creation(span, name)
-                request = replace(request, argv=request.argv + words, encoded=None)
+                request = replace(request, argv=request.argv + words)
             sent.append(request)
         return sent, _Sending(self, operation, queue, span, len(requests), is_one=is_one)
 
@@ -425,7 +425,7 @@ class _Pipeline:
 def _with_metadata(request: Request[T]) -> Request[T]:
     """Return a GETJOB that also asks for metadata. The option may occur twice."""
     at = 1 if request.wait_word is None else request.wait_word + 1
-    return replace(request, argv=(*request.argv[:at], b"WITHMETA", *request.argv[at:]), encoded=None)
+    return replace(request, argv=(*request.argv[:at], b"WITHMETA", *request.argv[at:]))
 
 
 def _only(found: Iterable[str]) -> str | None:

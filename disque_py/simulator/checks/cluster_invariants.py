@@ -77,6 +77,9 @@ class Losses:
     amnesia_ms  when a node last forgot its jobs, in memory and on its disk
     aged_ms     when a node last read its journal with a clock that was set forward, so that old records were removed
     forgot_ms   node -> when it forgot its jobs
+
+    While a node is forgotten somewhere, the other holders of a job may make copies of which it never hears. Only the
+    node that forgot it can tell it later. `_parted` has the ids of these jobs, by the name of the node that forgot.
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -91,6 +94,7 @@ class Losses:
         self.amnesia_ms = 0
         self.aged_ms = 0
         self.forgot_ms: dict[str, int] = {}
+        self._parted: dict[str, dict[bytes, None]] = {}
 
     def died(self, machine: Machine, *, power: bool) -> None:
         """Note that a process is about to lose its memory. With a journal, this is no loss yet."""
@@ -157,6 +161,14 @@ class Losses:
         """Note that nodes may no longer know which nodes have which job."""
         self.mishap_ms = machine.world.now_ms
 
+    def forgetting(self, machine: Machine, node_id: bytes) -> None:
+        """Note that a node is about to forget another one, a holder of some of its jobs."""
+        self.mishap(machine)
+        parted = self._parted.setdefault(machine.name, {})
+        for job in jobs_of(machine.broker):
+            if any(node.id == node_id for node in job.holders):
+                parted[job.id] = None
+
     def jumped(self, machine: Machine, jump_ms: int) -> None:
         """Note that a wall clock was set."""
         if jump_ms > 0:
@@ -183,6 +195,7 @@ class Losses:
 
     def _forgot(self, machine: Machine) -> None:
         self.amnesia_ms = self.forgot_ms[machine.name] = machine.world.now_ms
+        self._oracle.parted.update(self._parted.pop(machine.name, {}))
 
     def _lose(self, job_id: bytes, promise: Promise | None, *, is_once: bool) -> None:
         if is_once:

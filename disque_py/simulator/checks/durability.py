@@ -204,8 +204,10 @@ class DurabilityChecker:
         elif kind == DELJOB:
             noted = self._noted.get(item[0])
             if item[1] and noted is not None and noted.gone != NOWHERE:
-                # The record of a canceled job stays while a lease of it may run. It is dropped after its collection.
-                self._check(item[0], noted.gone if noted.canceled == NOWHERE else noted.canceled, "DELJOB")
+                # The ack or cancellation is enough: after a restart the node collects again. The end on disk may be a
+                # later one, because the same ack may have come and gone again since.
+                said = [at for at in (noted.acked, noted.canceled, noted.gone) if at != NOWHERE]
+                self._check(item[0], min(said), "DELJOB")
         elif kind == YOURJOBS:
             for snapshot in item[2]:
                 job = self._machine.broker.find(snapshot[0]) if snapshot is not None else None

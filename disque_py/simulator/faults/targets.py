@@ -220,7 +220,7 @@ class Targets:
     def forget_on(self, machine: Machine, node_id: bytes) -> None:
         """Send CLUSTER FORGET."""
         machine.forgot[node_id] = None
-        self.losses.mishap(machine)
+        self.losses.forgetting(machine, node_id)
         self.ask(machine, "CLUSTER", "FORGET", node_id.hex())
 
     def find_back(self) -> None:

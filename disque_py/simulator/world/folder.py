@@ -120,6 +120,14 @@ class SimFolder:
         self._sync_file(name, self._file(name))
         self._finish(name)
 
+    def write_synced(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
+        """Write all chunks at `offset`, and make them durable."""
+        self.write(name, offset, chunks)
+        size = sum(map(len, chunks))
+        self._begin("sync", name, offset, size)
+        self._sync_file(name, self._file(name), (offset, offset + size))
+        self._finish(name)
+
     def truncate(self, name: str, size: int) -> None:
         """Cut the file, or fill it up with zeros, and sync it."""
         self._begin("truncate", name, 0, size)

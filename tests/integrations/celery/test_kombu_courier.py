@@ -439,6 +439,20 @@ def test_a_courier_that_is_closed_while_it_starts_leaves_no_thread(monkeypatch, 
     assert set(threading.enumerate()) <= known
 
 
+def test_a_call_that_meets_the_end_of_the_courier_does_nothing(monkeypatch, courier):
+    """Another thread may close the courier between the start of its loop and the call in the loop."""
+    start = courier._start
+
+    def start_and_close():
+        loop = start()
+        courier.close()
+        return loop
+
+    monkeypatch.setattr(courier, "_start", start_and_close)
+    courier.consume(1, ["start"], 1)
+    assert not courier.is_ours
+
+
 @pytest.mark.parametrize("library", sorted(GREEN_THREADS))
 def test_green_threads_get_the_event_loop_that_they_can_switch(monkeypatch, library):
     with closing(new_loop()) as loop:

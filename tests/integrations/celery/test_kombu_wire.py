@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -121,6 +123,48 @@ def but(message, without=(), **properties):
 def test_prepared_text_has_the_same_values_as_the_json_of_the_whole_message(sent):
     """The most frequent message has prepared text, and others do not."""
     assert json.loads(wire.dump_message(sent)) == json.loads(wire.dump(sent))
+
+
+class Oddity(str):
+    """Text whose JSON is that of plain text."""
+
+
+def test_prepared_text_escapes_as_the_json_of_the_whole_message_does():
+    """Also text of other types, and headers with all kinds of values."""
+    headers = {"task": Oddity('\u2028"'), "id": "\ud800", "n": 1.5, "list": [{}, (), True, None, -1], 7: {"a": "ü"}}
+    made = wire.dump_message(USUAL | {"headers": headers, "body": Oddity("\\\x00")})
+    assert f'"headers":{wire.dump(headers)},' in made
+    assert made.startswith('{"body":' + wire.dump("\\\x00") + ",")
+
+
+def test_a_message_without_json_is_the_same_error_as_elsewhere():
+    """The prepared text has no check for headers that contain themselves."""
+    headers = {"task": "tasks.add"}
+    headers["own"] = headers
+    for wrong in ({"headers": headers}, {"headers": {"x": object()}}):
+        errors = []
+        for dump in (wire.dump, wire.dump_message):
+            with pytest.raises((ValueError, TypeError)) as caught:
+                dump(USUAL | wrong)
+            errors.append((type(caught.value), str(caught.value)))
+        assert errors[0] == errors[1]
+
+
+WITHOUT_C = """
+import json.encoder, sys
+json.encoder.c_make_encoder = None
+from disque_py.integrations.kombu import wire
+sys.stdout.write(wire.dump_message(json.loads(sys.argv[1])))
+"""
+
+
+def test_a_python_without_the_encoder_in_c_writes_the_same():
+    """PyPy has none."""
+    sent = USUAL | {"headers": {"task": "tasks.add", "list": [1, "ü", {}]}}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_C, json.dumps(sent)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == wire.dump_message(sent)
 
 
 def test_a_message_comes_back_as_it_was():

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,17 @@ print(json.dumps([time.perf_counter() - began, time.process_time() - cpu]))
 """
 
 
+# Every process of a run is in the group of such a guard. If this program ends, the kernel sends the guard a SIGHUP
+# (PR_SET_PDEATHSIG is 1), and the guard kills its group: workers ignore the end of their parent. This program may have
+# ended before the guard asked for the signal, so the guard checks afterwards.
+GUARD = """
+import ctypes, os, signal, subprocess, sys
+signal.signal(signal.SIGHUP, lambda *_: os.killpg(0, signal.SIGKILL))
+ctypes.CDLL(None).prctl(1, signal.SIGHUP)
+sys.exit(subprocess.call(sys.argv[2:]) if os.getppid() == int(sys.argv[1]) else 1)
+"""
+
+
 @dataclass(frozen=True)
 class Program:
     """A program, and the words that start its worker."""
@@ -146,17 +157,26 @@ def cpu_of_group(group: int) -> float:
 
 
 @contextmanager
+def guarded(words: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Run a program in a process group of its own. Kill the group at the end, and also if this program is killed."""
+    guard = [sys.executable, "-c", GUARD, str(os.getpid())]
+    process = subprocess.Popen([*guard, *words], start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
 def redis_server() -> Iterator[tuple[str, int]]:
     """Run a Redis without persistence. Yield its URL and its process group."""
     port = free_port()
     words = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
-    try:
+    with guarded(words, stdout=subprocess.DEVNULL) as process:
         time.sleep(0.5)
         yield f"redis://127.0.0.1:{port}/0", process.pid
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextmanager
@@ -180,23 +200,22 @@ def measure(program: Program, broker: str, count: int, folder: Path) -> tuple[fl
         environment |= {"PYTHONWARNINGS": "ignore"}
         broker_before = cpu_of_group(broker_group)
         sender = [sys.executable, "-c", SEND, str(count)]
-        said = subprocess.run(sender, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+        with guarded(sender, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as sending:
+            said = sending.communicate()[0]
+        if sending.returncode:
+            raise RuntimeError(f"the program that adds tasks ended with {sending.returncode}")
         client_cpu = json.loads(said)[1]
+        words = [sys.executable, "-m", *program.worker]
         with (folder / "log").open("wb") as log:
-            words = [sys.executable, "-m", *program.worker]
-            worker = subprocess.Popen(
-                words, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
-            )
-        try:
-            first_at, first_count = wait_for(runs, count // 10, worker)
-            cpu_before = cpu_of_group(worker.pid)
-            last_at, last_count = wait_for(runs, count, worker)
-            worker_cpu = cpu_of_group(worker.pid) - cpu_before
-        except RuntimeError as error:
-            raise RuntimeError(f"{error}; its log ends:\n{(folder / 'log').read_text()[-2000:]}") from None
-        finally:
-            os.killpg(worker.pid, signal.SIGKILL)
-            worker.wait()
+            working = guarded(words, cwd=folder, env=environment, stdout=log, stderr=log)
+            try:
+                with working as worker:
+                    first_at, first_count = wait_for(runs, count // 10, worker)
+                    cpu_before = cpu_of_group(worker.pid)
+                    last_at, last_count = wait_for(runs, count, worker)
+                    worker_cpu = cpu_of_group(worker.pid) - cpu_before
+            except RuntimeError as error:
+                raise RuntimeError(f"{error}; its log ends:\n{(folder / 'log').read_text()[-2000:]}") from None
         broker_cpu = cpu_of_group(broker_group) - broker_before
     measured = last_count - first_count
     return (
@@ -207,7 +226,7 @@ def measure(program: Program, broker: str, count: int, folder: Path) -> tuple[fl
     )
 
 
-def wait_for(runs: Path, count: int, worker: subprocess.Popen[bytes]) -> tuple[float, int]:
+def wait_for(runs: Path, count: int, worker: subprocess.Popen[Any]) -> tuple[float, int]:
     """Wait until at least `count` tasks have run. Return the moment and the number of tasks that have run."""
     until = time.monotonic() + PATIENCE_S
     while True:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 import ratios
+from waits import eventually
 
 
 def test_the_cpu_of_a_process_group_grows_with_its_work():
@@ -25,6 +30,41 @@ def test_a_round_has_a_figure_of_each_kind(broker, tmp_path):
     found = ratios.measure(ratios.PROGRAMS["dramatiq"], broker, 100, tmp_path)
     assert len(found) == len(ratios.FIGURES)
     assert found[1] > 0
+
+
+PARENT = """
+import time, ratios
+with ratios.guarded(["sh", "-c", "sleep 600 & sleep 600"]) as process:
+    print(process.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def members(group):
+    """Return the processes of a group: the fifth word of their stat."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            words = stat.read_text().rpartition(")")[2].split()
+            if int(words[2]) == group and words[0] != "Z":
+                found.append(stat.parent.name)
+    return found
+
+
+def test_a_killed_run_leaves_no_process_not_even_those_of_its_workers():
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], cwd=Path(ratios.__file__).parent, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        group = int(parent.stdout.readline())
+        eventually(lambda: len(members(group)) == 4)  # The guard, the shell and two sleeps.
+        parent.kill()
+    eventually(lambda: not members(group))
+
+
+def test_a_program_that_ended_well_leaves_no_process():
+    with ratios.guarded(["sh", "-c", "sleep 600 & exit 3"]) as process:
+        assert process.wait(30) == 3
+    assert members(process.pid) == []
 
 
 ROUND = {"redis": [(400.0, 100.0, 10.0, 5.0)], "disque-py": [(100.0, 300.0, 8.0, 5.0)]}

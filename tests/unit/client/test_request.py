@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from disque_py.client.address import Address
 from disque_py.client.errors import PausedError, from_reply
+from disque_py.client.protocol import encode
 from disque_py.client.request import Lane, Request, words
 from disque_py.client.results import jobs
 
@@ -25,6 +28,15 @@ def test_a_wait_can_be_shortened_without_changing_the_request():
     request = Request(words("GETJOB", "TIMEOUT", 0, "FROM", "q"), jobs, lane=Lane.OWN, wait_word=2)
     assert b"$3\r\n250\r\n" in request.payload_waiting(250)
     assert b"$1\r\n0\r\n" in request.payload()
+
+
+def test_a_copy_with_other_words_has_their_bytes():
+    """Only the maker of a request can give it prepared bytes, so a copy can't have those of other words."""
+    request = Request((b"ADDJOB", b"q"), str)
+    request.encoded = request.payload()
+    assert replace(request, argv=(b"ADDJOB", b"other")).payload() == encode((b"ADDJOB", b"other"))
+    with pytest.raises(TypeError):
+        Request((b"PING",), str, encoded=b"")
 
 
 def test_jobs_know_the_node_that_delivered_them():

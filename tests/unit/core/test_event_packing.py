@@ -67,6 +67,17 @@ def test_every_event_is_its_tuple(more):
         assert events_in(noted) == expected(made, size)
 
 
+def test_equal_and_other_jobs_follow_each_other():
+    terms = JobTerms(b"queue", 0, 0, 1)
+    some, other = job(terms=terms), job(terms=JobTerms(b"other", 0, 0, 1))
+    given = [(some, 7), (some, 7), (some, 7), (some, 300), (other, 300), (other, 300), (some, 7), (some, 7)]
+    noted = Noted()
+    for made, size in given:
+        noted.added(made, size)
+        noted.acked(made, size)
+    assert events_in(noted) == [event for made, size in given for event in expected(made, size)[0:3:2]]
+
+
 def test_very_many_events_become_several_lists_and_no_events_become_none():
     noted = Noted()
     assert noted.take() == []

@@ -182,6 +182,26 @@ def test_a_claim_of_a_client_that_hung_up_is_given_back():
     assert [each.id for each in get(world, "a") or get(world, "b")] == [job_id]
 
 
+def test_the_end_of_a_lease_that_was_renewed_here_does_not_free_the_value_of_a_later_claim():
+    """Spec EX4, EX5: this node renewed the lease, and did not hear that the work ended where it was delivered."""
+    world = exclusive()
+    held = add(world, "a", "ann", retry=2)
+    later = [add(world, "b", "ann", retry=30, copies=1) for _ in range(2)]
+    fence = get(world, "a")[0].fence
+    world.run(50)
+    world.client("b").say("WORKING", held, "FENCE", fence)
+    world.run(1)
+    waiting = begin_get(world, "b")  # Its claim begins before the renewal is decided, and is refused.
+    world.run(20)
+    world["a"].exclusive.running[held].is_shared = False  # The LEASED is still on its way to this node.
+    assert world.ask("a", "ACKJOB", held) == 1
+    assert [each.id for each in run_until_replied(world, waiting)] == later[:1]
+    assert world["b"].exclusive.running.keys() == {held, *later[:1]}
+    world.run(2_500)
+    assert world["b"].exclusive.running.keys() == {*later[:1]}
+    assert len(world["b"].exclusive.busy) == 1
+
+
 def test_an_ack_elsewhere_without_the_fence_leaves_the_claim_to_the_lease():
     """Spec EX5."""
     world = exclusive()

@@ -7,14 +7,15 @@ from time import perf_counter
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
-from cluster_bus.messages import DELJOB, ISKEY, KEYIS, OUTCOME, OUTCOME_IS, REFUSED, REFUSED_KEY, REPLJOB
-from copies import advance, make_id, say, sent_of, snapshot
+from cluster_bus.messages import DELJOB, HAVE, ISKEY, KEYIS, OUTCOME, OUTCOME_IS, REFUSED, REFUSED_KEY, REPLJOB
+from copies import advance, make_id, say, sent, sent_of, snapshot
 from disque_py.core import keying, lifecycle, reset
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.keys import KEY_AT, KEY_END, key_chars
 from disque_py.core.replication import CREATION_ABORTED, NEW_KEY
 from disque_py.node import dispatch
+from lost_copies import SECOND, answer, make_cluster
 
 CHARS = key_chars(b"q", b"k")
 
@@ -242,6 +243,24 @@ def test_a_job_that_was_named_exists_even_if_its_creator_says_otherwise_later():
     say(broker, creator, DELJOB, (job_id, None, CREATION_ABORTED))
     assert broker.find(job_id) is not None
     assert broker.producers.keys.named(CHARS) == job_id
+
+
+@pytest.mark.parametrize("is_told", [False, True], ids=["its DELJOB was lost", "its DELJOB comes after its name"])
+def test_the_copies_of_a_job_that_was_named_without_its_creator_are_counted(is_told):
+    """Spec K3, RC2. The creator may have given the job up before it had made all copies, and deleted some."""
+    broker, creator, holder, _ = make_cluster()
+    client = make_client(broker)
+    job_id = b"D-" + creator.name[:8] + other_id()[10:]
+    say(broker, creator, REPLJOB, ((job_id, *keyed_snapshot(broker, creator, holder)[1:]), NEW_KEY))
+    broker.membership.link_down(creator)
+    assert add(broker, client) == b"+%b\r\n" % job_id
+    if is_told:
+        advance(broker, SECOND)
+        answer(broker, holder)
+        sent(broker)
+        say(broker, creator, DELJOB, (job_id, None, CREATION_ABORTED))
+    advance(broker, SECOND)
+    assert [(nodes, ids) for nodes, (_, _, ids) in sent_of(broker, HAVE)] == [((holder,), [job_id])]
 
 
 def test_the_outcome_of_a_job_that_waits_for_copies_is_told_when_there_is_one():

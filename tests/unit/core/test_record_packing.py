@@ -83,6 +83,19 @@ def test_jobs_with_other_terms_follow_each_other():
     assert_packed(run, JOB, *((ID, header_of(each, NOW_MS), each.queue, b"", ME, base) for each in several))
 
 
+def test_jobs_with_the_same_last_fields_follow_each_other():
+    run = JobRun(JOB)
+    fields = [(ME, 17, -1)] * 3 + [(ME, 1, -1)] * 2 + [(ME * 2, 1, -1), (ME * 2, 1, 7), (ME, 17, -1), (ME, 17, -1)]
+    made = [job(), job(attempt=1), job(), job(version=2), job(nacks=3), job(), job(), job(), job(deliveries=1)]
+    for each, (holders, flags, due_ms) in zip(made, fields, strict=True):
+        run.add_job(each, b"body", holders, flags, due_ms, NOW_MS)
+    expected = (
+        (ID, header_of(each, NOW_MS), each.queue, b"body", holders, BASE_STATE.pack(flags, due_ms))
+        for each, (holders, flags, due_ms) in zip(made, fields, strict=True)
+    )
+    assert_packed(run, JOB, *expected)
+
+
 @pytest.mark.parametrize("count", [1, 14, 15, 16, 65_534, 65_535])
 def test_a_run_begins_with_its_length(count):
     run = JobRun(GONE)

@@ -68,6 +68,21 @@ def test_a_job_whose_copy_is_lost_while_it_is_added_takes_its_turn_after_that():
     assert {job_id for _, (_, _, ids) in sent_of(broker, HAVE) for job_id in ids} == {job.id}
 
 
+def test_a_job_whose_turn_may_have_counted_a_deleted_copy_takes_another_one():
+    """Spec RC2. The creator's DELJOB came to the other holder after that had answered."""
+    broker, second, third, lost = make_cluster()
+    job = hold(broker, second, lost, replicate=2)
+    forget(broker, lost)
+    broker.repairs.recount(job)
+    advance(broker, SECOND)
+    sent(broker)
+    answer(broker, second)
+    advance(broker, SECOND)
+    assert [(nodes, ids) for nodes, (_, _, ids) in sent_of(broker, HAVE)] == [((second,), [job.id])]
+    answer(broker, second, HAS_NONE)
+    assert broker.repairs.named[job][0] in (second, third)
+
+
 @pytest.mark.parametrize(("since_ms", "is_asked"), [(5 * SECOND, True), (20 * SECOND, False)])
 def test_a_job_that_was_about_to_end_takes_its_turn_when_it_has_longer_to_live(since_ms, is_asked):
     """Spec RC1. It became errored, and a walk had left it alone."""

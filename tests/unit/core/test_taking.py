@@ -65,6 +65,15 @@ def test_the_same_number_gets_the_same_answer_and_changes_nothing():
     assert queue_of(broker) == []
 
 
+@pytest.mark.parametrize("retry_s", [0, 30])
+def test_only_the_answer_for_an_at_most_once_job_leaves_at_once(retry_s):
+    """Its producer may wait for it. Spec N11."""
+    broker, node = make_pair()
+    sent(broker)
+    say(broker, node, YOURJOBS, (1, 0, [snapshot(broker, node, retry_s=retry_s)]))
+    assert broker.outbox.messages.is_urgent is (retry_s == 0)
+
+
 def test_nothing_is_taken_from_a_node_that_could_not_hear_the_answer():
     """Once it is reached it asks again, and no answer has been forgotten meanwhile."""
     broker, node = make_pair()

@@ -10,7 +10,7 @@ import pytest
 from brokers import add_node
 from cluster_bus.codec import Decoder
 from cluster_bus.handshake import Hello
-from cluster_bus.messages import FIRST_JOB_KIND, GOTJOB, PING, REPLJOB, SETACK, YOURJOBS
+from cluster_bus.messages import FIRST_JOB_KIND, GOTJOB, HINT, PING, REPLJOB, SETACK, YOURJOBS
 from copies import snapshot
 from disque_py.core import handover, lifecycle
 from journaled import JournaledNode
@@ -174,6 +174,29 @@ def test_commands_that_need_no_disk_are_answered_at_once_while_it_fails():
     assert isinstance(node.ask("ADDJOB", "q", "z", 0)[0], hiredis.ReplyError)
 
 
+def test_behind_a_reply_that_waits_they_wait_for_their_own_record_too():
+    """Spec P5. The first reply leaves when its segment is written. The ack is in the next segment."""
+    node = start("everysec", has_windows=False)
+    node.ask("ADDJOB", "q", "x", 0, "RETRY", 5)
+    node.settle()
+    (job_id,) = node.taken()
+    node.folder.fail("write create", errno.EIO, times=2)
+    node.ask("ADDJOB", "q", "y" * 1_500, 0)
+    node.settle(10)
+    assert node.broker.journal.disk_level > 0
+    assert node.ask("ACKJOB", job_id) == []
+    position = node.driver.journal.position
+    together = []
+    while node.driver.journal.written < position:
+        if not node.work():
+            node.pass_ms(1)
+            node.tick()
+        together.append((len(node.clients[0].got), node.driver.journal.written < position))
+    assert (1, True) in together
+    assert (2, True) not in together
+    assert len(node.taken()) == 2
+
+
 def test_a_copy_that_is_on_no_disk_is_not_confirmed():
     """With everysec other messages are sent in trouble. But no node may rely on such a copy."""
     node = start("everysec", has_windows=False)
@@ -184,9 +207,30 @@ def test_a_copy_that_is_on_no_disk_is_not_confirmed():
     node.settle(10)
     node.say(other, REPLJOB, (copy, 0))
     node.ask("ACKJOB", copy[0])
+    node.settle(2)
     kinds = [kind for kind, _ in sent(node)]
     assert GOTJOB not in kinds
     assert SETACK in kinds
+
+
+def test_acks_that_waited_for_others_of_their_millisecond_still_wait_for_their_record():
+    """Spec N11, P2."""
+    node = start()
+    other = node.other()
+    copies = [snapshot(node.broker, other, node.broker.me, number=number) for number in (1, 2)]
+    node.say(other, REPLJOB, *[(copy, 0) for copy in copies])
+    node.settle(10)
+    node.driver.begin()
+    node.broker.send(node.broker.sets.only(other), HINT, (b"q", 0))
+    node.end_turn()
+    node.frames.clear()
+    node.ask("ACKJOB", copies[0][0])
+    assert node.driver.is_gathering
+    node.pass_ms(1)
+    node.tick()
+    assert (sent(node), node.driver.is_gathering) == ([], False)
+    node.settle(1)
+    assert [kind for kind, _ in sent(node)] == [SETACK]
 
 
 def test_heartbeats_do_not_wait():

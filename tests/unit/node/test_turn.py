@@ -10,7 +10,7 @@ from brokers import NotedHost, NotedPort
 from cluster_bus.codec import PROTOCOL_MAX, Decoder
 from cluster_bus.handshake import Hello
 from cluster_bus.membership import Membership
-from cluster_bus.messages import GOTJOB, HINT, INTEREST, PAUSE, REPLJOB
+from cluster_bus.messages import DELJOB, GOTJOB, HINT, INTEREST, PAUSE, REPLJOB, SETACK, TOOK
 from cluster_bus.node import Node
 from cluster_bus.nodes_file import NodeLine
 from cluster_bus.outgoing import Outgoing
@@ -149,6 +149,95 @@ def test_a_thousand_messages_of_a_turn_are_one_write_per_node():
     assert [node for node, _ in outside.frames] == nodes
     assert sum(len(items) for _, _, items in outside.sent()) == 1000
     assert driver.outgoing.sent_count >= 1000
+
+
+def turn_with(driver, node, *messages):
+    """Run a turn with these messages for a node."""
+    driver.begin()
+    for kind, item in messages:
+        driver.broker.send(driver.broker.sets.only(node), kind, item)
+    driver.finish()
+
+
+def ack(number):
+    return SETACK, (b"%040d" % number, b"", 1)
+
+
+def make_busy_driver():
+    """Return a driver whose messages left in this millisecond, its outside, and the node that got them."""
+    driver, outside = make_driver()
+    node = link(driver, 2)
+    driver.tick()
+    driver.finish()
+    outside.sent()
+    outside.ms += 1
+    turn_with(driver, node, ack(1))
+    assert [len(items) for _, _, items in outside.sent()] == [1]
+    return driver, outside, node
+
+
+def test_further_acks_of_a_millisecond_leave_together_when_it_is_over():
+    """Spec N11."""
+    driver, outside, node = make_busy_driver()
+    for number in range(3, 6):
+        turn_with(driver, node, ack(number))
+    assert outside.sent() == []
+    assert driver.next_ms() == outside.ms + 1
+    outside.ms += 1
+    driver.tick()
+    driver.finish()
+    assert [(kind, len(items)) for _, kind, items in outside.sent()] == [(SETACK, 3)]
+    assert driver.next_ms() > outside.ms + 1
+
+
+def test_a_message_that_cannot_wait_takes_along_the_acks_before_it():
+    """Spec N11."""
+    driver, outside, node = make_busy_driver()
+    turn_with(driver, node, ack(3), (DELJOB, (b"%040d" % 1, b"")))
+    turn_with(driver, node, (TOOK, (1, b"\0")), (GOTJOB, b"%040d" % 9))
+    assert [kind for _, kind, _ in outside.sent()] == [SETACK, DELJOB, TOOK, GOTJOB]
+
+
+def test_acks_that_wait_delay_no_other_work():
+    driver, outside, node = make_busy_driver()
+    done = []
+    driver.broker.schedule.call_at(outside.ms + 1, lambda: done.append(outside.ms))
+    turn_with(driver, node, ack(3))
+    outside.ms = driver.next_ms()
+    driver.tick()
+    driver.finish()
+    assert (done, len(outside.sent())) == ([outside.ms], 1)
+
+
+def test_a_node_that_ends_sends_the_acks_that_wait():
+    """Spec N11."""
+    driver, outside, node = make_busy_driver()
+    turn_with(driver, node, ack(3))
+    driver.stop_gathering()
+    assert [kind for _, kind, _ in outside.sent()] == [SETACK]
+    turn_with(driver, node, ack(4))
+    assert [kind for _, kind, _ in outside.sent()] == [SETACK]
+
+
+def test_a_node_that_ends_in_the_middle_of_a_turn_sends_them_at_its_end():
+    """Spec N11."""
+    driver, outside, node = make_busy_driver()
+    turn_with(driver, node, ack(3))
+    driver.begin()
+    driver.stop_gathering()
+    driver.finish()
+    assert [kind for _, kind, _ in outside.sent()] == [SETACK]
+
+
+def test_acks_that_wait_do_not_go_to_the_next_process_of_a_node():
+    """Spec H1."""
+    driver, outside, node = make_busy_driver()
+    turn_with(driver, node, ack(3))
+    driver.membership.tray.new_runs.append(node)
+    outside.ms += 1
+    driver.tick()
+    driver.finish()
+    assert [kind for _, kind, _ in outside.sent() if kind == SETACK] == []
 
 
 def test_each_node_gets_a_run_in_the_version_of_its_link():

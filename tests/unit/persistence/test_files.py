@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from disque_py.simulator.world.folder import SimFolder
 from folder_operations import OPERATION, contents, outcome
+from persistence import descriptors, window
 from persistence.files import Files, JournalInUseError
 
 
@@ -248,6 +249,29 @@ def test_a_sync_that_failed_is_not_taken_for_done_when_tried_again(files: Files)
         files.sync("a")
     files.replace("a", b"new")
     files.sync("a")
+
+
+@pytest.mark.parametrize("file_systems", [window.SYNCED_WRITES, frozenset()])
+def test_a_synced_write_has_all_bytes(files: Files, monkeypatch: pytest.MonkeyPatch, file_systems: frozenset[int]):
+    monkeypatch.setattr(window, "SYNCED_WRITES", file_systems)
+    files.create("a", b"head")
+    files.write_synced("a", 4, [b"x" * 100] * 2_000)
+    assert contents(files) == {"a": b"head" + b"x" * 200_000}
+
+
+def test_a_synced_write_that_failed_is_a_failed_sync(files: Files, monkeypatch: pytest.MonkeyPatch):
+    """No one knows which of its pages are on disk, and the next fsync would succeed."""
+    monkeypatch.setattr(descriptors, "may_write_synced", lambda fd: True)
+    files.create("a", b"")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            files.write_synced("a", 0, [b"x" * 600, b"y" * 600])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with pytest.raises(OSError, match="an earlier sync failed"):
+        files.sync("a")
 
 
 def test_renaming_syncs_the_file_first(files: Files):

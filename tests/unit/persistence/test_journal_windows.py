@@ -12,7 +12,7 @@ from disque_py.simulator.world.disk import InlineDisk
 from journal_writer import RECORD, make, read, wait
 from persistence.disk import SYNCING, WRITING
 from persistence.disk_errors import FINE, NO_ADDS
-from persistence.journal import LATE_MS, LEAVING_BYTES_MIN, RETRY_MS, SYNC_EVERY_MS
+from persistence.journal import LATE_MS, LEAVING_BYTES_MIN, RETRY_MS, SYNC_BYTES, SYNC_EVERY_MS
 from persistence.pages import FRESH_MS, PAGE_BYTES, READY_BYTES_MIN
 from persistence.records import GONE, JOINED_BYTES_MAX, file_name
 
@@ -121,6 +121,18 @@ def test_a_sync_leaves_the_page_alone_that_is_being_written():
     assert 0 < journal.position - journal.synced < PAGE_BYTES + len(LARGE[0]) * 60
     blocks, _ = read(disk)
     assert journal.synced in {block.position for _, block in blocks}, "the end of a block"
+
+
+def test_many_bytes_are_synced_before_a_second_is_over():
+    """Blocks stay in memory until they are synced."""
+    journal, disk = windowed(segment_bytes=1 << 30)
+    while journal.written - journal.synced + 2 * LEAVING_BYTES_MIN < SYNC_BYTES:
+        fill(journal, disk, LEAVING_BYTES_MIN)
+        assert not journal.is_syncing
+    fill(journal, disk, 2 * LEAVING_BYTES_MIN)
+    assert journal.is_syncing
+    disk.run()
+    assert journal.position - journal.synced < LEAVING_BYTES_MIN
 
 
 def test_few_bytes_are_synced_all_at_once_while_the_lane_writes():

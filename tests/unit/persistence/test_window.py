@@ -11,7 +11,7 @@ import pytest
 
 from persistence import window as window_module
 from persistence.files import Files
-from persistence.window import FileWindow
+from persistence.window import FileWindow, file_system
 
 SIZE = 64 * 1024
 PROC = 0x9FA0  # The type of the file system /proc, from statfs(2).
@@ -87,10 +87,9 @@ def test_a_file_system_that_does_not_write_in_place_has_no_windows(files: Files,
     assert files.read("a", 0, 4) == b"head"
 
 
-def test_the_type_of_a_file_system_is_read_from_the_system(files: Files):
-    window = window_on(files)
+def test_the_type_of_a_file_system_is_read_from_the_system():
     with open("/proc/self/stat", "rb") as file:
-        assert window._file_system(file.fileno()) == PROC
+        assert file_system(file.fileno()) == PROC
 
 
 def test_a_missing_file_can_be_neither_prepared_nor_synced(files: Files):

@@ -109,6 +109,8 @@ def test_without_faults_all_nodes_hear_of_an_ack_at_once(oracle, ids):
     oracle.deliver(b"q", promise.id, promise.body(), 2_000 + HEARD_MS)
     with pytest.raises(RuleBrokenError, match="acks are heard"):
         oracle.deliver(b"q", promise.id, promise.body(), 2_001 + HEARD_MS)
+    oracle.parted[promise.id] = None
+    oracle.deliver(b"q", promise.id, promise.body(), 2_001 + HEARD_MS)
 
 
 def limited(oracle, ids, limit=1, now_ms=1):

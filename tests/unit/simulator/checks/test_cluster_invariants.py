@@ -52,6 +52,18 @@ def test_a_job_that_is_nowhere_is_lost():
         scene.look()
 
 
+@pytest.mark.parametrize("loses_its_memory", [True, False])
+def test_the_holders_of_a_job_may_be_parted_by_a_node_that_forgot_one_of_them_and_died(loses_its_memory):
+    """It may have made copies meanwhile of which the forgotten node never hears. One failure is no excuse."""
+    scene = Scene()
+    promise, other = scene.add(copies=2), scene.add(copies=1)
+    machine, forgotten = scene.world.machines["a"], scene.world.machines["b"]
+    scene.losses.forgetting(machine, forgotten.membership.table.me.id)
+    scene.losses.flushing(machine if loses_its_memory else forgotten)
+    assert (promise.id in scene.oracle.parted) == loses_its_memory
+    assert other.id not in scene.oracle.parted
+
+
 def test_as_many_losses_as_copies_excuse_it():
     """The reply promised this number of copies, not more."""
     scene = Scene()

@@ -110,6 +110,22 @@ def test_the_collection_of_a_canceled_job_ends_with_its_cancellation_on_disk(wor
     free(world)
 
 
+def test_a_collection_ends_with_its_ack_on_disk(world):
+    """The end itself may have no record yet. A restart before that only collects again."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    ask(world, "a", "ACKJOB", job_id)
+    world.run(100)
+    stuck(world)
+    noted = durability(world)._noted[job_id]
+    position = durability(world)._journal.position
+    noted.acked, noted.gone = position, position + 1
+    durability(world)._check_said(world["b"].me, DELJOB, [job_id, b"some"])
+    noted.acked = position + 1
+    with pytest.raises(RuleBrokenError, match="DELJOB"):
+        durability(world)._check_said(world["b"].me, DELJOB, [job_id, b"some"])
+    free(world)
+
+
 def test_an_answered_ack_is_recorded(world):
     """The job may be gone from memory or not."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)

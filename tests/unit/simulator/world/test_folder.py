@@ -57,6 +57,15 @@ def test_a_power_cut_leaves_what_was_synced():
     assert b"synced\0\0\0\0\0\0\0" in left
 
 
+def test_a_synced_write_survives_a_power_cut_without_earlier_writes():
+    folder = folder_with(a=b"")
+    folder.write("a", 0, [b"x" * SECTOR_BYTES])
+    folder.write_synced("a", SECTOR_BYTES, [b"syn", b"ced"])
+    left = [ending["a"] for ending in after_power_cuts(folder)]
+    assert all(data[SECTOR_BYTES:] == b"synced" for data in left)
+    assert any(data[:SECTOR_BYTES] == bytes(SECTOR_BYTES) for data in left)
+
+
 def test_names_survive_a_power_cut_once_the_operation_has_returned():
     folder = folder_with(a=b"a", b=b"b", c=b"c")
     folder.write("a", 0, [b"A"])
