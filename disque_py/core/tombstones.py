@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core.node_sets import NodeSet
+from cluster_bus.node import Node
 
 GENERATION_MAX: Final = 131_072
 
@@ -25,11 +25,11 @@ class Tombstones:
 
     def __init__(self, keep_ms: int) -> None:
         self.keep_ms = keep_ms
-        self._now: dict[bytes, NodeSet | None] = {}
-        self._before: dict[bytes, NodeSet | None] = {}
+        self._now: dict[bytes, frozenset[Node] | None] = {}
+        self._before: dict[bytes, frozenset[Node] | None] = {}
         self._since_ms = 0
 
-    def add(self, job_id: bytes, now_ms: int, ended: NodeSet | None = None) -> None:
+    def add(self, job_id: bytes, now_ms: int, ended: frozenset[Node] | None = None) -> None:
         """Remember this id.
 
         ended   the set of its collection, if that has ended
@@ -39,14 +39,14 @@ class Tombstones:
         if ended is not None or job_id not in self._now:
             self._now[job_id] = ended
 
-    def ended(self, job_id: bytes) -> NodeSet | None:
+    def ended(self, job_id: bytes) -> frozenset[Node] | None:
         """Return the set of the job's last collection that has ended; None if none is known."""
         return self._now.get(job_id) or self._before.get(job_id)
 
     def __contains__(self, job_id: bytes) -> bool:
         return job_id in self._now or job_id in self._before
 
-    def generations(self) -> tuple[dict[bytes, NodeSet | None], dict[bytes, NodeSet | None]]:
+    def generations(self) -> tuple[dict[bytes, frozenset[Node] | None], dict[bytes, frozenset[Node] | None]]:
         """Return both generations, for many look-ups within one message. The caller must not change or keep them."""
         return self._now, self._before
 
