@@ -28,7 +28,7 @@ class OpenFile:
     users      calls that use it now
     is_doomed  the last of them closes it; it is in no table
     place      device and inode, to see whether the name still leads here
-    may_write_synced   whether a write may be a sync as well: RWF_DSYNC
+    may_write_synced   of a descriptor for writing: whether a write may be a sync as well (RWF_DSYNC)
     """
 
     __slots__ = ("fd", "is_doomed", "may_write_synced", "place", "users")
@@ -38,7 +38,7 @@ class OpenFile:
         self.users = 1
         self.is_doomed = False
         self.place = place_of(os.fstat(fd))
-        self.may_write_synced = may_write_synced(fd)
+        self.may_write_synced = False
 
 
 class Descriptors:
@@ -56,7 +56,9 @@ class Descriptors:
             if file is not None:
                 file.users += 1
                 return file
-        return self._keep(self._writers, WRITERS_MAX, name, OpenFile(os.open(path, os.O_RDWR | os.O_CLOEXEC)))
+        file = OpenFile(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        file.may_write_synced = may_write_synced(file.fd)
+        return self._keep(self._writers, WRITERS_MAX, name, file)
 
     def take_for_reading(self, name: str, path: str) -> OpenFile:
         """Return a descriptor for reading, which must go on when a file system has turned read-only."""

@@ -522,9 +522,9 @@ _JOURNAL: Final = Section(
             "appendfsync",
             Choice("always", "everysec", "no"),
             "everysec",
-            "When records are forced to disk. always: before the reply; a power failure loses nothing. everysec: once"
-            " a second; a power failure loses the last two seconds at most. no: the system decides. With each of them,"
-            " a killed process loses nothing that was confirmed to a client.",
+            "When records are forced to disk. always: before the reply; a power failure loses nothing. everysec: at"
+            " least once a second; a power failure loses the last two seconds at most. no: the system decides. With"
+            " each of them, a killed process loses nothing that was confirmed to a client.",
             is_live=True,
         ),
         Directive(

@@ -351,8 +351,6 @@ class Grants:
             known.done_until_ms = max(known.done_until_ms, now_ms + done_ms + 1)
         if attempts > counted:
             known.attempts, known.before = attempts, kept_before
-        if known.until_ms > now_ms and known.fence < known.highest:
-            known.blocked_until_ms = max(known.blocked_until_ms, _end(known, now_ms))
         known.keep_ms = max(known.keep_ms, kept_ms)
         if known.attempts:
             known.kept_until_ms = max(known.kept_until_ms, now_ms + lease_ms + kept_ms)

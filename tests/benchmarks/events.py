@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import socket
 import statistics
 import subprocess
@@ -52,7 +53,9 @@ def run(plan: Plan) -> Iterator[Row]:
                 for name, value in (("off", "no"), ("on", "yes"), ("read", "yes"))
             ]
             nodes = [cluster.nodes[0] for cluster in clusters]
-            reader = subprocess.Popen([sys.executable, __file__, "--port", str(nodes[2].port)])
+            # This program, whose folder must be an import path also for a Python with PYTHONSAFEPATH.
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            reader = subprocess.Popen([sys.executable, __file__, "--port", str(nodes[2].port)], env=environment)
             stack.callback(reader.wait)
             stack.callback(reader.terminate)
             measured = [[_round(node, count, pipeline) for node in nodes] for _ in range(rounds)]
@@ -92,11 +95,14 @@ def _round(node: Any, count: int, pipeline: int) -> tuple[float, float]:
 def _lag(node: Any) -> int:
     """Return how far the reader is behind after a moment."""
     deadline_s = time.monotonic() + CATCH_UP_SECONDS
-    lag = -1
-    while lag and time.monotonic() < deadline_s:
-        fields = node.info("events").get("events_reader_benchmark", "lag=-1")
-        lag = int(dict(part.split("=") for part in fields.split(","))["lag"])
+    lag = None
+    while lag != 0 and time.monotonic() < deadline_s:
+        fields = node.info("events").get("events_reader_benchmark")
+        if fields is not None:
+            lag = int(dict(part.split("=") for part in fields.split(","))["lag"])
         time.sleep(0.05)
+    if lag is None:
+        raise RuntimeError("the node has seen no reader of its events; the reader's error is printed above")
     return lag
 
 
