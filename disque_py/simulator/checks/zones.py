@@ -50,11 +50,14 @@ class Asked:
         self.quorum = quorum_at(machine)
 
     def most_copies(self) -> int:
-        """Return the number of nodes that may have to have the job. If zones are missing, it waits for ever."""
-        if not self.zone_count:
-            return max(self.quorum, quorum_at(self.machine))
-        there = {zone_of(other) for other in self.machine.world.running() if not other.broker.is_leaving}
-        return self.promise.copies if len(there) >= self.zone_count else sys.maxsize
+        """Return the number of nodes that may have to have the job. Without its zones or nodes it waits for ever."""
+        there = [zone_of(other) for other in self.machine.world.running() if not other.broker.is_leaving]
+        if self.zone_count:
+            return self.promise.copies if len(set(there)) >= self.zone_count else sys.maxsize
+        # FORGET makes the quorum of later requests smaller. This one waits for as many copies as it was told to.
+        quorum = max(self.quorum, quorum_at(self.machine))
+        here = zone_of(self.machine)[0]
+        return quorum if sum(zone[0] == here for zone in there) >= quorum else sys.maxsize
 
     def check(self, world: World, job_id: bytes) -> None:
         """Count the copies at the reply. Raises RuleBrokenError."""

@@ -74,6 +74,16 @@ def test_a_question_says_how_many_nodes_it_may_need(simulation):
     assert zones_asked.most_copies() > NODES
 
 
+def test_a_quorum_waits_for_nodes_of_its_data_centre(simulation):
+    """There are two nodes, but one of them is in the other data centre. Spec ZN3."""
+    machine, promise, _ = add(simulation, "REPLICATE", 1)
+    asked = Asked(machine, promise, 0)
+    assert asked.most_copies() == 2
+    simulation.targets.ask(simulation.world.machines["b"], "CLUSTER", "LEAVING", "yes")
+    simulation.world.run(100)
+    assert asked.most_copies() > NODES
+
+
 def test_a_rebalance_in_good_weather_breaks_no_rule(simulation):
     """Spec ZN7, ZN8."""
     zones.play(simulation)
