@@ -187,9 +187,11 @@ def test_acks_free_a_full_disk(small_disk_node, options):
 def test_a_start_on_a_full_disk_continues_when_there_is_room(small_disk_node, small_disk):
     """The state of at-most-once jobs has to be recorded before the node serves a client."""
     server = small_disk_node(*EVERYSEC, "--loading-wait", 0)
+    reserve = server.folder / FOLDER / "reserve"
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
+    until(reserve.exists, 5)  # A node that is killed while it makes this file leaves room to the next start.
     server.kill()
-    (server.folder / FOLDER / "reserve").unlink(missing_ok=True)  # With this file there would be room.
+    reserve.unlink()  # With this file there would be room.
     path = ballast(small_disk)
     server.launch()
     until(lambda: "No client is served before the disk works" in server.output(), 10)
