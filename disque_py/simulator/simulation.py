@@ -244,7 +244,11 @@ def simulate(plan: Plan, *, is_read: bool = False) -> Result:
         failure = Failure("the cluster forms", str(stuck), _moment(simulation), _transcript(trace, []))
     except Exception as error:  # Any error of the server's code is a failure of that code.
         failure = Failure(type(error).__name__, _where(error), _moment(simulation), _transcript(trace, []))
-    figures = simulation.figures() if simulation is not None else {}
+    figures: dict[str, int] = {}
+    if simulation is not None:
+        figures = simulation.figures()
+        for machine in simulation.world.machines.values():
+            machine.free_memory()
     return Result(plan, trace.digest(), failure, figures, _transcript(trace, []))
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from disque_py.core import lifecycle
+from disque_py.simulator.plan import draw
 from disque_py.simulator.simulation import Simulation, simulate
+from disque_py.simulator.world.machine import Machine
 from simulated import small_plan
 
 
@@ -68,3 +72,10 @@ def test_a_world_with_journals_is_replayed(weather):
     result = simulate(small_plan(seed, weather=weather, duration_ms=1_500))
     assert result.failure is None, result.failure
     assert result.figures["replays"] > 0
+
+
+def test_a_world_is_freed_when_its_plan_is_over():
+    """A compiled job has no header for the garbage collector, so cycles that go through a job have to be cut."""
+    simulate(draw(13, 10_000))
+    gc.collect()
+    assert not [each for each in gc.get_objects() if type(each) is Machine]
