@@ -267,9 +267,9 @@ def terms_of(
     return terms
 
 
-# A compiled job needs no header for the garbage collector. Work refers to clients, and a client to the jobs it waits for:
-# such a cycle always ends, because a job that has its copies, changes its state or is gone has no work. The simulator,
-# which throws whole brokers away, takes the work from their jobs (machine.py, `free_memory`).
+# A compiled job needs no header for the garbage collector. Work refers to clients, and a client to the jobs it waits
+# for: such a cycle always ends, because a job that has its copies, changes its state or is gone has no work. The
+# simulator, which throws whole brokers away, takes the work from their jobs (machine.py, `free_memory`).
 @mypyc_attr(acyclic=True)
 class Job:
     """One job, as this node knows it. Memory may have a million jobs, so each field is as narrow as its values allow.
