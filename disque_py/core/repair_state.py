@@ -32,6 +32,7 @@ class Turn:
     unanswered   members that have not answered the question
     answers      member -> what it has (HAS_…)
     has_grown    whether an answer named a member that was not asked
+    is_behind    whether a member that answered has a newer changeable part
     targets      nodes that were named as new holders and have not answered REPLJOB
     tried        nodes that were named in this turn; without an answer they do not count as copies
     refused      nodes that took no copy
@@ -44,6 +45,7 @@ class Turn:
         "asked",
         "due_ms",
         "has_grown",
+        "is_behind",
         "is_read",
         "number",
         "refused",
@@ -59,7 +61,7 @@ class Turn:
         self.number = 0
         self.unanswered: dict[Node, None] = {}
         self.answers: dict[Node, int] = {}
-        self.has_grown = False
+        self.has_grown = self.is_behind = False
         self.targets: tuple[Node, ...] = ()
         self.tried: dict[Node, None] = {}
         self.refused: dict[Node, None] = {}

@@ -64,7 +64,7 @@ def wait(turn: Turn, due_ms: int) -> None:
     turn.unanswered = {}
     turn.answers = {}
     turn.targets = ()
-    turn.has_grown = False
+    turn.has_grown = turn.is_behind = False
     turn.asked = 0
 
 
@@ -193,7 +193,7 @@ def ask(broker: Broker, job: Job, turn: Turn) -> None:
     turn.stage = ASKING
     turn.answers = {}
     turn.unanswered = {}
-    turn.has_grown = False
+    turn.has_grown = turn.is_behind = False
     turn.number = 0
     broker.repairs.to_ask[job] = None
 
@@ -272,8 +272,8 @@ def _judge(broker: Broker, job: Job, turn: Turn) -> None:
     elif lower is not None:
         _note(broker, TAKETURN, broker.sets.only(lower), job)
         wait(turn, broker.now_ms + TURN_MS)
-    elif job in broker.behind:
-        wait(turn, broker.now_ms + ASK_AGAIN_MS)  # Another member has a newer changeable part, which is on its way.
+    elif turn.is_behind and job in broker.behind:
+        wait(turn, broker.now_ms + ASK_AGAIN_MS)  # The newer changeable part is on its way.
     else:
         turn.targets = tuple(node for node in turn.targets if turn.answers.get(node) == HAS_NONE)
         if turn.targets:
@@ -537,7 +537,10 @@ def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if sets.pack(merged) != question.item[1]:  # Packed sets do not contain forgotten nodes.
                     turn.has_grown = True
             if has >= HAS and job.state != ACKED:
-                changing.hear(broker, sender, job, changes.get(at, changing.NO_CHANGE))
+                theirs = changes.get(at, changing.NO_CHANGE)
+                changing.hear(broker, sender, job, theirs)
+                if theirs > changing.number_of(job):
+                    turn.is_behind = True
             if not turn.unanswered:
                 repairs.to_go_on[job] = None
         if not question.unanswered:

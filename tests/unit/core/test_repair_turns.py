@@ -132,6 +132,21 @@ def test_a_member_that_missed_a_change_is_told_of_it():
     assert [(nodes, item[0]) for nodes, item in sent_of(broker, CHANGED)] == [((second,), job.id)]
 
 
+def test_a_turn_waits_for_a_newer_change_only_while_a_member_has_it():
+    """Spec RC4: the member that had the change lost its memory before it could send it."""
+    broker, second, third, lost = make_cluster()
+    job = hold(broker, second, lost, replicate=3)
+    forget(broker, lost)
+    sent(broker)
+    answer(broker, second, HAS_PASSIVE, change=[(0, 1, second.id)])
+    assert sent_of(broker, HAVE) == []
+    advance(broker, SECOND + 200)
+    assert [nodes for nodes, _ in sent_of(broker, HAVE)] == [(second,)]
+    answer(broker, second, HAS_NONE)
+    assert [nodes for nodes, _ in sent_of(broker, HAVE)] == [(second, third)]
+    assert job in broker.behind
+
+
 def test_a_member_takes_the_set_over_and_says_what_it_has():
     """Spec RC4."""
     broker, second, third, _ = make_cluster()
