@@ -284,10 +284,12 @@ class EventLogService:
     def close(self, done: Callable[[], None]) -> None:
         """Write all events, because the node ends."""
         self.record()
-        if self.log is None:
-            done()
-        else:
+        if self.log is not None:
             self.log.close(done)
+        elif self._needs_new:
+            self._mark_incomplete(done)
+        else:
+            done()
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -307,7 +309,23 @@ class EventLogService:
         if events is not None and events.count:
             self.missed += events.count
             self._broker.events = Noted()
-            self._needs_new = True
+            if not self._needs_new:
+                self._needs_new = True
+                self._mark_incomplete(_ignore)
+
+    def _mark_incomplete(self, done: Callable[[], None]) -> None:
+        """Mark the log that could not be opened: events are missing behind it, so no later process may continue it."""
+        disk = self._disk
+        if disk is None or self.log is not None:
+            done()
+            return
+        mark = f"it could not be opened: {self.trouble}\n".encode()
+
+        def work(folder: Folder) -> None:
+            if OPEN_NAME in folder.names():
+                mark_closed(folder, mark)
+
+        disk.start(READING, work, lambda _: done())
 
     def set_clock(self, now_ms: int, wall_ms: int) -> None:
         """Begin a turn with this time."""

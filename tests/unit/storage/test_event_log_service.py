@@ -232,6 +232,22 @@ def test_a_log_that_could_not_be_opened_for_a_while_is_not_continued():
     assert node.service.log.log_id != old
 
 
+def test_a_log_that_could_not_be_opened_is_not_continued_by_the_next_process():
+    """The process in between could not open it, and its events are in no log (seed 6282)."""
+    node = EventedNode()
+    whole_way(node)
+    old = node.service.log.log_id
+    node.event_folder.fail("sync truncate", errno=errno.EIO, times=-1)
+    node = node.crash()
+    assert node.service.state == CLOSED
+    whole_way(node)
+    node.settle()
+    node.event_folder.heal()
+    node = node.crash()
+    assert node.service.state == ON
+    assert node.service.log.log_id != old
+
+
 @pytest.mark.plain
 def test_a_log_whose_slow_opening_drops_events_is_not_continued(monkeypatch):
     node = EventedNode()
