@@ -44,6 +44,7 @@ LATE_MS: Final = 1_500
 ENDED_MS: Final = 30_000
 ANSWERED_MS: Final = 5_000
 STEP_MS: Final = 50
+LOOK_MS: Final = 50
 # Callbacks have the default TTL.
 CALLBACK_TTL_MS: Final = 1_000 * TTL_DEFAULT_S
 # A copy of a job is younger than the job by less than this, the delay of a link.
@@ -99,6 +100,7 @@ class BatchBook:
         self.name_of: dict[int, bytes] = {}
         self.shown = 0
         self.excused: dict[bytes, str] = {}
+        self._looked_ms = -LOOK_MS
 
     def open_names(self) -> list[bytes]:
         """Return the names of batches that no client has closed."""
@@ -149,7 +151,11 @@ class BatchBook:
         known.closed_ms = known.closed_ms or self._world.now_ms
 
     def look(self) -> None:
-        """Look at the batches and the callbacks of all nodes. Raises RuleBrokenError."""
+        """Look at the batches and the callbacks of all nodes, if no one did so just now. Raises RuleBrokenError."""
+        now_ms = self._world.now_ms
+        if now_ms < self._looked_ms + LOOK_MS:
+            return
+        self._looked_ms = now_ms
         for machine in self._world.running():
             for name, batch in machine.broker.batches.by_name.items():
                 known = self.by_name.get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from disque_py.simulator.checks.batches import CALLED, BatchBook
+from disque_py.simulator.checks.batches import CALLED, LOOK_MS, BatchBook
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.workload import BODIES, RECONNECT_MS, Actor, Line
 from disque_py.simulator.oracle import Promise
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from disque_py.simulator.plan import ClientPlan, Plan
     from disque_py.simulator.world.world import World
 
-LOOK_MS: Final = 50
 CLOSE_AGAIN_MS: Final = 400
 EVERY_MS: Final = 150
 OPEN_MAX: Final = 2
