@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from disque_py.core import claiming, gathering, voting
 from disque_py.core.broker import Broker
-from disque_py.core.claiming import Result, Wish
+from disque_py.core.claiming import ALL_SPENT, Result, Wish
 from disque_py.core.grants import GRANTED, HELD, Grant, GrantItem
 from disque_py.resp.glob import matches
 
@@ -67,9 +67,21 @@ def _claimed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
             _give_back(broker, acquiring, result)
         return
     if result.outcome == HELD and result.holder == wish.holder:
-        claiming.renew(broker, wish, result.fence, partial(_renewed, broker, acquiring))
+        if _is_spent(wish, result):
+            acquiring.done(Result(ALL_SPENT))
+        else:
+            claiming.renew(broker, wish, result.fence, partial(_renewed, broker, acquiring))
         return
     _held(broker, acquiring, result)
+
+
+def _is_spent(wish: Wish, result: Result) -> bool:
+    """Return whether a grant of this owner is an attempt beyond the limit.
+
+    It was granted to an earlier request with another limit, or by a minority of the voters, from which the others
+    copied it as a later attempt. In both cases it ends with its lease.
+    """
+    return 0 < wish.limit < result.attempt
 
 
 def _give_back(broker: Broker, acquiring: Acquiring, result: Result) -> None:
@@ -84,7 +96,9 @@ def _ignore(result: Result) -> None:
 
 
 def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
-    if result.outcome == GRANTED and result.until_ms > broker.now_ms:
+    if result.outcome == GRANTED and _is_spent(acquiring.wish, result):
+        acquiring.done(Result(ALL_SPENT))
+    elif result.outcome == GRANTED and result.until_ms > broker.now_ms:
         acquiring.done(result)
     elif result.outcome == claiming.OVER and acquiring.is_wanted():
         claiming.claim(broker, acquiring.wish, partial(_replaced, broker, acquiring), replaces=True)

@@ -98,6 +98,17 @@ def test_the_last_attempt_is_told_and_no_other_follows():
     assert str(acquire(world, "b", "two", ATTEMPTS=1)) == "LOCKSPENT No attempts left for this lock"
 
 
+def test_an_owner_that_has_the_lock_gets_no_attempt_beyond_its_limit():
+    """Spec CL9: voters that copy a grant may count it as a later attempt than the voter that granted it (seed 6787)."""
+    world = voters("abc")
+    acquire(world, "a", "one", ms=100)
+    world.run(200)
+    fence, number, _ = acquire(world, "a", "two", ms=1_000)
+    assert number == 2
+    assert str(acquire(world, "b", "two", ATTEMPTS=1)) == "LOCKSPENT No attempts left for this lock"
+    assert acquire(world, "b", "two", ATTEMPTS=2) == [fence, 2, 0]
+
+
 def test_a_node_in_a_minority_answers_noquorum_within_a_second():
     world = voters("abc")
     world.cut("a", "b")
