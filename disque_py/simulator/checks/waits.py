@@ -57,6 +57,10 @@ class Asked:
         known = [each for each in machine.world.running() if _knows(machine, each)]
         self.had = {job_id: [(each, each.runs) for each in known if _has(each, job_id)] for job_id in ids}
 
+    def has_forgotten(self, other: Machine) -> bool:
+        """Return whether the node has forgotten another one since it was asked. It may know the other again."""
+        return self.machine.forgot.get(other.membership.table.me.id, -1) >= self.sent_ms
+
     def request(self) -> list[bytes]:
         """Return the command."""
         options: list[str | int] = ["TIMEOUT", self.timeout_ms] if self.timeout_ms else []
@@ -136,7 +140,7 @@ class WaitBook:
             return
         for machine, run in asked.had[promise.id]:
             is_there = machine.is_up and machine.runs == run and _has(machine, promise.id)
-            if is_there and _knows(asked.machine, machine):
+            if is_there and _knows(asked.machine, machine) and not asked.has_forgotten(machine):
                 raise RuleBrokenError(TRUTH, f"{promise} is unknown, but {machine.name} has it", promise.id)
         if not asked.is_meshed or not self._is_calm(promise) or promise.is_deleted or not promise.retry_ms:
             return

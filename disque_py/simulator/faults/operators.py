@@ -126,7 +126,8 @@ class OperatorFaults:
         self._targets.called[old_id] = None
         self._targets.tear(machine, "", "was reset")
         self._targets.lose_pauses(machine)
-        machine.forgot.update(dict.fromkeys(node.id for node in machine.membership.table.nodes.values()))
+        for node in machine.membership.table.nodes.values():
+            machine.forgot[node.id] = machine.world.now_ms
         self._targets.ask(machine, "CLUSTER", "RESET", "HARD" if is_hard else "SOFT")
         return f"reset {machine.name}{' hard' if is_hard else ''}", lambda: self._back(machine, old_id)
 

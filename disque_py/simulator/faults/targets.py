@@ -219,7 +219,7 @@ class Targets:
 
     def forget_on(self, machine: Machine, node_id: bytes) -> None:
         """Send CLUSTER FORGET."""
-        machine.forgot[node_id] = None
+        machine.forgot[node_id] = self.world.now_ms
         self.losses.forgetting(machine, node_id)
         self.ask(machine, "CLUSTER", "FORGET", node_id.hex())
 

@@ -74,7 +74,7 @@ class Machine:
     stopped_ms         when the process was last stopped or continued
     held               input that came while the process was stopped or deaf
     nodes_file         the text that a start would read; never older than a text that was written before
-    forgot             ids that the node was ever told to forget, by FORGET or RESET
+    forgot             ids that the node was ever told to forget, by FORGET or RESET -> when it was told last
     totals             counters of earlier runs, by name (see `harvest`)
     ticks              number of timers that fired
     settings_disk      the file of queue settings
@@ -118,7 +118,7 @@ class Machine:
         self._latest = (0, "")
         self.settings_disk = SettingsDisk(self, world.stream(f"settings {name}"))
         self.votes_disk = FramedDisk(self, world.stream(f"votes {name}"), VOTES, is_torn_by_kills=False, is_slow=True)
-        self.forgot: dict[bytes, None] = {}
+        self.forgot: dict[bytes, int] = {}
         self.totals: dict[str, int] = {}
         self.journal_storage: JournalStorage | None = None
         self.event_logs = EventLogStorage(self, world.stream(f"events {name}")) if settings.get("events") else None

@@ -106,7 +106,7 @@ def test_while_a_node_is_forgotten_its_copy_is_excused():
     """It counts as confirmed, even for jobs that come later (spec A8; seed 20102)."""
     scene = Scene()
     forgotten = scene.world["a"].me.id
-    scene.world.machines["b"].forgot[forgotten] = None
+    scene.world.machines["b"].forgot[forgotten] = scene.world.now_ms
     ask(scene.world, "b", "CLUSTER", "FORGET", forgotten.hex())
     scene.delete_on_b()
     assert scene.collections.heard

@@ -64,6 +64,16 @@ def test_an_unknown_job_of_a_node_that_was_forgotten_breaks_no_rule(story):
     story.tell(b"unknown")
 
 
+def test_an_unknown_job_of_a_node_that_was_forgotten_and_met_again_breaks_no_rule(story):
+    """Spec RW6: the status was decided in between (seed 6998)."""
+    story.oracle.unrest_ms = story.world.now_ms
+    asked = story.asked()
+    machine, other = story.world.machines["a"], story.world.machines["b"]
+    machine.forgot[other.membership.table.me.id] = story.world.now_ms
+    story.world.run(10)
+    story.book.answered(asked, [[story.promise.id, b"unknown", None, None]])
+
+
 def test_an_unknown_job_of_a_node_that_was_not_reached_yet_breaks_no_rule(story):
     """Spec RW6: a newcomer may be given up again."""
     story.oracle.unrest_ms = story.world.now_ms
