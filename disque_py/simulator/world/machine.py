@@ -21,6 +21,7 @@ from cluster_bus.nodes_file import parse, parse_notes
 from disque_py.config.settings import Settings
 from disque_py.core import voting
 from disque_py.core.broker import Broker
+from disque_py.core.schedule import Schedule
 from disque_py.event_format import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE
 from disque_py.node import dispatch
 from disque_py.node.turn import Driver
@@ -242,13 +243,17 @@ class Machine:
         self.clients = {}
 
     def free_memory(self) -> None:
-        """Take the work from all jobs: the garbage collector does not find cycles that go through a job (job.py)."""
+        """Take the work from all jobs: the garbage collector does not find cycles that go through a job (job.py).
+
+        A keyed job that is not registered yet is only known to its client, and to the schedule after that one is gone.
+        """
         for shard in self.broker.shards:
             for job in shard.values():
                 job.work = None
         for client in self.broker.clients.values():
-            for job in client.waiting_jobs:  # A keyed job may not be registered yet.
+            for job in client.waiting_jobs:
                 job.work = None
+        self.broker.schedule = Schedule()
 
     def shut_down(self, then: Callable[[], None]) -> None:
         """End the process as SIGTERM does: disconnect clients and close the journal. Then call `then`."""
