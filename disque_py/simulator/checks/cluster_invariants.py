@@ -28,6 +28,7 @@ from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
 from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
 from disque_py.simulator.checks.in_flight import is_unsafe, unsafe_ms, unseen_jobs, unsent_jobs
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
+from disque_py.simulator.world.journal_storage import LOST_MS_MAX
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -55,12 +56,13 @@ class Asleep:
     acked  ids of jobs that it knew to be done; their acks may not be on disk
     named  ids of jobs that are over and whose keys it remembers
     safe_ms   the disk has all knowledge up to this moment; FOR_EVER_MS: the disk has everything
+    ran_ms    until when the process could sync its journal. A process that was stopped could not
     """
 
-    __slots__ = ("acked", "at_ms", "ids", "may_lose", "named", "safe_ms")
+    __slots__ = ("acked", "at_ms", "ids", "may_lose", "named", "ran_ms", "safe_ms")
 
     def __init__(self, at_ms: int, may_lose: bool) -> None:
-        self.at_ms = at_ms
+        self.at_ms = self.ran_ms = at_ms
         self.may_lose = may_lose
         self.safe_ms = FOR_EVER_MS
         self.ids: dict[bytes, int] = {}
@@ -80,6 +82,7 @@ class Losses:
 
     While a node is forgotten somewhere, the other holders of a job may make copies of which it never hears. Only the
     node that forgot it can tell it later. `_parted` has the ids of these jobs, by the name of the node that forgot.
+    When that node starts again, it can't tell it either: holder sets in a journal have no forgotten nodes.
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -106,6 +109,8 @@ class Losses:
             self.flushing(machine)
         elif journal_storage.is_loaded:
             asleep = self.asleep[machine] = Asleep(machine.world.now_ms, journal_storage.may_lose(power=power))
+            if machine.is_stopped or machine.stopped_ms > asleep.at_ms - LOST_MS_MAX:
+                asleep.ran_ms = min(asleep.at_ms, machine.paused_ms)
             if is_unsafe(machine):
                 asleep.safe_ms = unsafe_ms(machine)
             recorded = journal_storage.recorded
@@ -126,6 +131,7 @@ class Losses:
         asleep = self.asleep.pop(machine, None)
         if asleep is None:
             return
+        self._part(machine)
         for job in jobs_of(machine.broker):
             promise = self._oracle.by_id.get(job.id)
             if promise is not None and job.state != ACKED:
@@ -145,7 +151,7 @@ class Losses:
             if not asleep.may_lose or machine.broker.find(job_id) is not None:
                 continue
             self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
-            age_ms = asleep.at_ms - recorded_ms
+            age_ms = asleep.ran_ms - recorded_ms
             if (
                 machine.journal_storage is not None
                 and age_ms > machine.journal_storage.lost_ms_max(asleep.at_ms)
@@ -195,6 +201,10 @@ class Losses:
 
     def _forgot(self, machine: Machine) -> None:
         self.amnesia_ms = self.forgot_ms[machine.name] = machine.world.now_ms
+        self._part(machine)
+
+    def _part(self, machine: Machine) -> None:
+        """Note that a node does not know any more which jobs a node that it forgot has."""
         self._oracle.parted.update(self._parted.pop(machine.name, {}))
 
     def _lose(self, job_id: bytes, promise: Promise | None, *, is_once: bool) -> None:

@@ -73,6 +73,7 @@ class Machine:
     runs               how many times a process was started
     fuse               the process dies after this many further outside effects; 0: it does not
     stopped_ms         when the process was last stopped or continued
+    paused_ms          when it was last stopped
     held               input that came while the process was stopped or deaf
     nodes_file         the text that a start would read; never older than a text that was written before
     forgot             ids that the node was ever told to forget, by FORGET or RESET -> when it was told last
@@ -112,7 +113,7 @@ class Machine:
         self.has_power = True
         self.runs = 0
         self.fuse = 0
-        self.stopped_ms = 0
+        self.stopped_ms = self.paused_ms = 0
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.nodes_file = ""
         self._saves = self._saved_number = 0
@@ -300,7 +301,7 @@ class Machine:
     def stop(self) -> None:
         """SIGSTOP."""
         self.is_stopped = True
-        self.stopped_ms = self.world.now_ms
+        self.stopped_ms = self.paused_ms = self.world.now_ms
 
     def go_on(self) -> None:
         """Continue the process, as SIGCONT does. It reads the input that came meanwhile, then its clock."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from disque_py.core import lifecycle
@@ -50,6 +52,18 @@ def test_a_job_that_is_nowhere_is_lost():
     scene.forget(promise, "b")
     with pytest.raises(RuleBrokenError, match="no job is lost"):
         scene.look()
+
+
+def test_a_node_that_starts_again_does_not_know_the_holders_that_it_forgot():
+    """Holder sets in its journal do not have them (seed 7248)."""
+    scene = Scene()
+    promise = scene.add(copies=2)
+    machine = scene.world.machines["a"]
+    scene.losses.forgetting(machine, scene.world.machines["b"].membership.table.me.id)
+    scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    assert promise.id not in scene.oracle.parted
+    scene.losses.loaded(machine)
+    assert promise.id in scene.oracle.parted
 
 
 @pytest.mark.parametrize("loses_its_memory", [True, False])
@@ -155,6 +169,29 @@ def test_the_state_of_a_job_can_be_described():
     [job] = jobs_of(scene.world["b"])
     assert promise.id[11:19].decode() in tell(scene.world["b"], job)
     assert "holders a b" in tell(scene.world["b"], job)
+
+
+@pytest.mark.parametrize("stopped_for_ms", [0, 1_000, 3_000])
+def test_a_power_cut_may_lose_what_a_stopped_process_could_not_sync(stopped_for_ms):
+    """Spec P4 (seed 7382). What was recorded two seconds before the stop must be on disk."""
+    scene = Scene()
+    promise = scene.add()
+    machine = scene.world.machines["a"]
+    if stopped_for_ms:
+        machine.stop()
+        scene.world.now_ms += stopped_for_ms
+    [job] = jobs_of(machine.broker)
+    recorded = {promise.id: (job, scene.world.now_ms - 4_000)}
+    machine.journal_storage = SimpleNamespace(
+        is_loaded=True, recorded=recorded, may_lose=lambda power: power, lost_ms_max=lambda at_ms: 2_300, safe_ms=0
+    )
+    scene.losses.died(machine, power=True)
+    scene.forget(promise, "a")
+    if stopped_for_ms == 3_000:
+        scene.losses.loaded(machine)
+    else:
+        with pytest.raises(RuleBrokenError, match="everysec loses seconds"):
+            scene.losses.loaded(machine)
 
 
 def test_a_job_that_expired_by_a_wall_clock_is_not_lost():
