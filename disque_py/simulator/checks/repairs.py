@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import DELJOB, GOTACK, SETACK
-from cluster_bus.node import FORGOTTEN
+from cluster_bus.node import FORGOTTEN, LEAVING
 from disque_py.core.acks import confirmed_by
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Collection
 from disque_py.core.versions import REPAIR
@@ -117,8 +117,12 @@ class RepairChecker:
                 said = confirmed_by(job)
                 work = job.work
                 # A node that left dropped its copy and is no longer a member. It says so instead of confirming.
-                left = [node for node in work.passed if node not in job.holders] if isinstance(work, Collection) else []
-                named = [node for node in broker.repairs.named.get(job, ()) if node not in said and node not in left]
+                passed = work.passed if isinstance(work, Collection) else ()
+                named = [
+                    node
+                    for node in broker.repairs.named.get(job, ())
+                    if node not in said and (node in job.holders or not (node in passed or node.flags & LEAVING))
+                ]
                 linked: list[Node] = []
                 if job.era != broker.era and job.replicate > 1 and isinstance(work, Collection):
                     linked = [node for node in broker.cluster.linked if node not in said and node not in work.passed]

@@ -103,6 +103,21 @@ def test_a_collection_ends_after_answers_of_all_nodes_that_may_have_repaired_cop
         world.run(1)
 
 
+@pytest.mark.parametrize("has_left", [True, False])
+def test_a_named_node_that_left_before_the_ack_need_not_confirm(has_left):
+    """Its copy is at another node, and the holder set does not have it any more (seed 7540)."""
+    world, checker, _, promise = make_world()
+    first, second = holders_of(world, promise)
+    job = first.broker.find(promise.id)
+    third = next(node for node in first.broker.cluster.linked if node.host not in (first.name, second.name))
+    first.broker.repairs.named[job] = (third,)
+    third.flags |= LEAVING if has_left else 0
+    checker.hear(second, first, [[DELJOB, [job.id, b"", 1]]])
+    lifecycle.forget(first.broker, job)
+    with nullcontext() if has_left else pytest.raises(RuleBrokenError, match="waits for copies of repairs"):
+        world.run(1)
+
+
 @pytest.mark.parametrize("why", ["evicted", "reset", "leaving"])
 def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
     """It is short of memory, or passes its acks on, or the last answer is from a node that has a new id since."""
