@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from disque_py.client.address import Address
 from disque_py.client.cluster import Cluster
@@ -34,6 +34,21 @@ from disque_py.client.socket_connection import SocketConnection, dial
 
 _log = logging.getLogger(__name__)
 
+_OWN: Final = Lane.OWN
+
+# The number of forks. A pool that sees another number than before asks for the number of its process, which is a system
+# call. Hooks of a fork run in any order, so the count changes before the fork and in the child.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_count_fork, after_in_child=_count_fork)
+
 
 class Pool:
     """Connections by node; `rng` chooses among equal nodes."""
@@ -46,6 +61,7 @@ class Pool:
         self._begin()
 
     def _begin(self) -> None:
+        self._forks = _forks
         self._pid = os.getpid()
         # Reentrant: a garbage collection may close a generator of jobs at any moment, and then it puts jobs back.
         self.lock = threading.RLock()
@@ -59,6 +75,13 @@ class Pool:
         self._waiting = 0
         self._last_error = "none is due, all failed a moment ago"
 
+    def _look_for_fork(self) -> None:
+        """Begin anew if this process is another one than that of the connections."""
+        forks = _forks
+        if self._pid != os.getpid():
+            self._begin()
+        self._forks = forks
+
     def take(self, request: Request[Any], patience: Patience) -> SocketConnection:
         """Return a connection for a command, to the node that it belongs to. The caller calls `give_back` or `broke`.
 
@@ -68,7 +91,7 @@ class Pool:
         ready = self.take_idle(request)
         if ready is not None:
             return ready
-        is_counted = request.lane is not Lane.OWN
+        is_counted = request.lane is not _OWN
         if is_counted:
             self._take_place()
         try:
@@ -82,9 +105,9 @@ class Pool:
 
     def take_idle(self, request: Request[Any]) -> SocketConnection | None:
         """Take an idle connection, if there is one and a place is free. Nearly all commands find one."""
-        if self._pid != os.getpid():
-            self._begin()
-        is_counted = request.lane is not Lane.OWN
+        if self._forks != _forks:
+            self._look_for_fork()
+        is_counted = request.lane is not _OWN
         with self.lock:
             if self._is_closed or (is_counted and self._counted >= self._options.pool_size):
                 return None
@@ -269,8 +292,7 @@ class Pool:
 
         A forked child closes none: the connections are its parent's, and shutting a socket down ends it for both.
         """
-        if self._pid != os.getpid():
-            self._begin()
+        self._look_for_fork()
         with self._room:
             self._is_closed = True
             idle, self._idle = self._idle, {}

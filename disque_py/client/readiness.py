@@ -40,13 +40,14 @@ class PollReadiness:
 
     def wait(self, limit_s: float | None, *, wants_room: bool) -> bool:
         """Wait until the socket has bytes or, with `wants_room`, takes some. Return False after `limit_s` seconds."""
-        if wants_room:
-            self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
         # poll rounds up a part of a millisecond.
-        events = self._poll.poll(None if limit_s is None else min(limit_s, WAIT_S_MAX) * 1000)
-        if wants_room:
-            self._poll.modify(self._sock, select.POLLIN)
-        return bool(events)
+        limit_ms = None if limit_s is None else 1000 * (limit_s if limit_s < WAIT_S_MAX else WAIT_S_MAX)
+        if not wants_room:  # Each command of a client waits so once.
+            return len(self._poll.poll(limit_ms)) > 0
+        self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
+        events = self._poll.poll(limit_ms)
+        self._poll.modify(self._sock, select.POLLIN)
+        return len(events) > 0
 
     def has_bytes(self) -> bool:
         """Return whether a read would return now: with bytes, or because the other side closed the connection."""

@@ -37,6 +37,8 @@ TRANSIENT: Final = 1
 TEMPLATES_MAX: Final = 1_000
 # Parts of a message, its properties and its delivery info (`dump_message`).
 USUAL_COUNTS: Final = (5, 7, 2)
+# Headers of a task (`dump_headers`).
+HEADERS_COUNT: Final = 19
 # The key of kombu's own types in JSON. Its letters may also be written as escapes.
 TYPED: Final = '"__type__"'
 ESCAPED: Final = "\\u00"
@@ -65,7 +67,7 @@ def dump_message(message: Mapping[str, Any]) -> str:
         if counts == USUAL_COUNTS and type(mode) is int and type(priority) is int:
             return (
                 f'{{"body":{_text(message["body"])},"content-type":{_text(message["content-type"])},'
-                f'"content-encoding":{_text(message["content-encoding"])},"headers":{dump(message["headers"])},'
+                f'"content-encoding":{_text(message["content-encoding"])},"headers":{dump_headers(message["headers"])},'
                 f'"properties":{{"correlation_id":{_text(properties["correlation_id"])},'
                 f'"reply_to":{_text(properties["reply_to"])},"delivery_mode":{mode},"priority":{priority},'
                 f'"body_encoding":{_text(properties["body_encoding"])},'
@@ -76,6 +78,41 @@ def dump_message(message: Mapping[str, Any]) -> str:
     except (KeyError, TypeError):
         pass
     return dump(message)
+
+
+def dump_headers(headers: Mapping[str, Any]) -> str:
+    """Return the JSON of a message's headers.
+
+    A task of Celery that runs alone, at once and without limits takes a quarter of the time, as in `dump_message`.
+    """
+    try:
+        retries, nesting, is_ignored = headers["retries"], headers["replaced_task_nesting"], headers["ignore_result"]
+        if (
+            len(headers) == HEADERS_COUNT
+            and type(retries) is int
+            and type(nesting) is int
+            and type(is_ignored) is bool
+            and headers["shadow"] is None
+            and headers["eta"] is None
+            and headers["expires"] is None
+            and headers["group"] is None
+            and headers["group_index"] is None
+            and headers["parent_id"] is None
+            and headers["stamped_headers"] is None
+            and headers["stamps"] == {}
+            and headers["timelimit"] == [None, None]
+        ):
+            return (
+                f'{{"lang":{_text(headers["lang"])},"task":{_text(headers["task"])},"id":{_text(headers["id"])},'
+                f'"shadow":null,"eta":null,"expires":null,"group":null,"group_index":null,"retries":{retries},'
+                f'"timelimit":[null,null],"root_id":{_text(headers["root_id"])},"parent_id":null,'
+                f'"argsrepr":{_text(headers["argsrepr"])},"kwargsrepr":{_text(headers["kwargsrepr"])},'
+                f'"origin":{_text(headers["origin"])},"ignore_result":{"true" if is_ignored else "false"},'
+                f'"replaced_task_nesting":{nesting},"stamped_headers":null,"stamps":{{}}}}'
+            )
+    except (KeyError, TypeError):
+        pass
+    return dump(headers)
 
 
 def load(text: str | bytes) -> Any:

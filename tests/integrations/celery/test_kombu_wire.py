@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("kombu", reason="the extra [celery] is not installed")
 
+from celery import Celery
+
 from disque_py.client.adding_commands import add_job
 from disque_py.integrations.kombu import wire
 from disque_py.integrations.kombu.urls import read_options
@@ -133,6 +135,30 @@ def test_prepared_text_escapes_as_the_json_of_the_whole_message_does():
     made = wire.dump_message(USUAL | {"headers": headers, "body": Oddity("\\\x00")})
     assert f'"headers":{wire.dump(headers)},' in made
     assert made.startswith('{"body":' + wire.dump("\\\x00") + ",")
+
+
+@pytest.fixture
+def headers():
+    """The headers that Celery makes for a task."""
+    return Celery("test").amqp.as_task_v2("id-1", "tasks.add", (1, "ü"), {"x": 2}, ignore_result=True).headers
+
+
+def test_the_headers_of_a_task_of_celery_have_prepared_text(headers, monkeypatch):
+    """So a new release of Celery with other headers is noticed here."""
+    whole = wire.dump(headers)
+    monkeypatch.delattr(wire, "dump")
+    assert wire.dump_headers(headers) == whole
+
+
+@pytest.mark.parametrize("value", [None, True, 0, 1, -7, 1.0, "", "ü", [], [None, None], [None, 5], {}, {"a": 1}])
+def test_prepared_headers_are_the_json_of_the_headers_whatever_their_values_are(headers, value):
+    for name in headers:
+        changed = headers | {name: value}
+        assert wire.dump_headers(changed) == wire.dump(changed)
+        without = {other: kept for other, kept in headers.items() if other != name}
+        for fewer in (without, without | {"mine": value}):
+            assert wire.dump_headers(fewer) == wire.dump(fewer)
+        assert wire.dump_headers(headers | {"mine": value}) == wire.dump(headers | {"mine": value})
 
 
 def test_a_message_without_json_is_the_same_error_as_elsewhere():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from random import Random
 
@@ -149,6 +151,27 @@ def test_a_forked_child_starts_with_connections_of_its_own():
         assert take(pool) is parents
         pool.close()
         parents.close()
+
+
+FORK_HOOK = """
+import os, sys
+def hook():
+    os._exit(0 if client.ping() == "PONG" else 1)
+os.register_at_fork(after_in_child=hook)
+from disque_py.client import Disque
+client = Disque(sys.argv[1])
+client.ping()
+status = os.waitpid(os.fork(), 0)[1]
+client.ping()
+sys.exit(status)
+"""
+
+
+def test_a_fork_is_noticed_in_a_hook_that_was_registered_before():
+    """Python calls the hooks of a child in their order. The child has a connection of its own, the parent keeps its."""
+    with Node() as node:
+        assert subprocess.run([sys.executable, "-c", FORK_HOOK, node.address], timeout=30, check=False).returncode == 0
+        assert node.greetings == 2
 
 
 def test_a_node_that_cannot_be_reached_is_a_warning(caplog):
