@@ -187,9 +187,24 @@ class Losses:
         self.mishap(machine)
         self._forgot(machine)
         by_id = self._oracle.by_id
+        others = [other for other in machine.world.machines.values() if other is not machine and other.is_up]
         for job in jobs_of(machine.broker):
+            if self._alone_knows_a_holder(job, others):
+                self._oracle.parted[job.id] = None
             if job.state != ACKED:
                 self._lose(job.id, by_id.get(job.id), is_once=not job.retry_ms)
+
+    def _alone_knows_a_holder(self, job: Job, others: list[Machine]) -> bool:
+        """Return whether other nodes with a job lack a holder that this node's set has.
+
+        A node that was handed the job tells the others when it delivers it, or when it takes its turn (spec RC3).
+        """
+        ids = {node.id for node in job.holders}
+        for other in others:
+            copy = other.broker.find(job.id)
+            if copy is not None and not ids <= {other.membership.table.me.id, *(node.id for node in copy.holders)}:
+                return True
+        return False
 
     def wiped(self, machine: Machine) -> None:
         """Note that the disk of a node that has just died is gone, too."""

@@ -78,6 +78,21 @@ def test_the_holders_of_a_job_may_be_parted_by_a_node_that_forgot_one_of_them_an
     assert other.id not in scene.oracle.parted
 
 
+@pytest.mark.parametrize("others_know", [True, False])
+def test_the_holders_of_a_job_may_be_parted_by_the_loss_of_the_node_that_handed_it_over(others_know):
+    """The node that took it has told no other holder yet (seed 7618)."""
+    scene = Scene("abc")
+    promise = scene.add(copies=2)
+    brokers = [scene.world[name] for name in "abc"]
+    first, second = [broker for broker in brokers if broker.find(promise.id) is not None]
+    third = next(node for node in first.cluster.linked if node.id not in (first.me.id, second.me.id))
+    for broker in (first, second) if others_know else (first,):
+        job = broker.find(promise.id)
+        job.holders = broker.sets.add(job.holders, broker.cluster.find(third.id))
+    scene.losses.flushing(next(each for each in scene.world.machines.values() if each.broker is first))
+    assert (promise.id in scene.oracle.parted) != others_know
+
+
 def test_as_many_losses_as_copies_excuse_it():
     """The reply promised this number of copies, not more."""
     scene = Scene()
