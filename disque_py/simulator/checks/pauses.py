@@ -8,7 +8,8 @@ have it.
 
 At the end, when the mesh is whole, the nodes must agree on states that were set with BCAST. On each node the state with
 the latest version is in force, unless the node got another state without BCAST. A process that was flushed may know no
-state of a queue; it learns the state with its next link.
+state of a queue; it learns the state with its next link, which may be one to a node that was down and knows an earlier
+state.
 """
 
 from __future__ import annotations
@@ -130,7 +131,8 @@ class Pauses:
                 known = machine.broker.pauses.versions.get(name)
                 queue = machine.broker.queues.get(name)
                 paused = queue.paused if queue is not None else 0
-                if known is None and not paused and self.flushed.get(machine.name) == machine.runs:
+                is_flushed = self.flushed.get(machine.name) == machine.runs
+                if is_flushed and (not paused if known is None else (known[1], known[2]) < version):
                     continue
                 is_own = (machine.name, name) in self.own
                 if known is None or (known[1], known[2]) != version or (paused != flags and not is_own):
