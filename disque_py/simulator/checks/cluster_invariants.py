@@ -199,10 +199,10 @@ class Losses:
 
         A node that was handed the job tells the others when it delivers it, or when it takes its turn (spec RC3).
         """
-        ids = {node.id for node in job.holders}
+        mine = {node.id for node in job.holders}
         for other in others:
             copy = other.broker.find(job.id)
-            if copy is not None and not ids <= {other.membership.table.me.id, *(node.id for node in copy.holders)}:
+            if copy is not None and not mine <= {other.membership.table.me.id, *(node.id for node in copy.holders)}:
                 return True
         return False
 

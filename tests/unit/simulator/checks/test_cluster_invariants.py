@@ -188,7 +188,7 @@ def test_the_state_of_a_job_can_be_described():
 
 @pytest.mark.parametrize("stopped_for_ms", [0, 1_000, 3_000])
 def test_a_power_cut_may_lose_what_a_stopped_process_could_not_sync(stopped_for_ms):
-    """Spec P4 (seed 7382). What was recorded two seconds before the stop must be on disk."""
+    """Spec P4 (seed 7382). A record that is two seconds older than the stop must be on disk."""
     scene = Scene()
     promise = scene.add()
     machine = scene.world.machines["a"]
