@@ -186,6 +186,8 @@ class Losses:
         """Note that a node is about to forget all its jobs."""
         self.mishap(machine)
         self._forgot(machine)
+        if machine.journal_storage is not None and machine.journal_storage.durability is not None:
+            machine.journal_storage.durability.flushing()
         by_id = self._oracle.by_id
         others = [other for other in machine.world.machines.values() if other is not machine and other.is_up]
         for job in jobs_of(machine.broker):

@@ -139,6 +139,11 @@ class DurabilityChecker:
                     if job_id in known:
                         known[job_id].go(position, item[SEGMENT_AT], is_here=job_id in here)
 
+    def flushing(self) -> None:
+        """Note that the node is about to forget all jobs, and to start its journal again."""
+        for noted in self._noted.values():
+            noted.is_gone = True
+
     def is_kept(self, job_id: bytes) -> bool:
         """Return whether the job is on this disk, as safely as the policy promises."""
         noted = self._noted.get(job_id)
@@ -220,11 +225,14 @@ class DurabilityChecker:
                     self._check_here(job.id, "the answer to YOURJOBS")
 
     def _was_held_for_a_moment(self, job_id: bytes) -> bool:
-        """Return whether an ack came and went within one turn. It has no record; recorded acks are later ones."""
+        """Return whether an ack came and went within one turn, or had no room (acks.py, `_hold_ack`).
+
+        It has no record; recorded acks are later ones.
+        """
         noted = self._noted.get(job_id)
         return (
             noted is not None
-            and noted.first > self._journal.ready_position()
+            and noted.base > self._journal.ready_position()
             and job_id in self._machine.broker.tombstones
         )
 

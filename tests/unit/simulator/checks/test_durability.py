@@ -243,6 +243,21 @@ def test_an_ack_that_came_and_went_within_a_turn_needs_no_record(world):
     free(world)
 
 
+def test_an_ack_of_a_flushed_job_for_which_there_was_no_room_needs_no_record(world):
+    """GOTACK was sent for it. When the ack comes again there is room, and it gets a record (seed 8357)."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    world.run(100)
+    durability(world).flushing()
+    ask(world, "a", "DEBUG", "FLUSHALL")
+    world.run(100)
+    stuck(world)
+    world["a"].tombstones.add(job_id, world["a"].now_ms)
+    asker(world, "a").send([words("ACKJOB", job_id)])
+    world.run(20)
+    durability(world)._check_said(world["b"].me, GOTACK, [job_id, b"some", 1])
+    free(world)
+
+
 def test_frames_are_opened_while_something_is_not_safe(world):
     """If everything in a node's memory is recorded, its frames need no check."""
     stuck(world)
