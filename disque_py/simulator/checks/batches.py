@@ -58,7 +58,7 @@ class Known:
     """A batch as its producers know it.
 
     jobs         jobs that were requested, without refused ones
-    refused      jobs that were refused; a copy that could not be reached may remain (spec BT1)
+    refused      jobs that were refused. A copy may have ended before that, or remain where it can't be reached (BT1)
     made_ms      when the first job was requested
     closing_ms   when CLOSE was first sent; 0: never
     closed_ms    when CLOSE was answered; 0: not yet
@@ -361,8 +361,8 @@ class BatchBook:
         least = sum(bool(promise.answered_ms) for promise in known.jobs)
         total, over = pairs[b"total"], sum(pairs[status] for status in OVER)
         sure = sum(self._is_surely_completed(promise, self._world.now_ms) for promise in known.jobs)
-        ghosts = sum(bool(promise.acked_ms) for promise in known.refused)
-        acked = sum(bool(promise.acked_ms) for promise in known.jobs) + ghosts
+        ghosts = sum(self._may_be_over(promise) for promise in known.refused)
+        acked = sum(bool(promise.acked_ms) for promise in (*known.jobs, *known.refused))
         if not least <= total <= len(known.jobs) + ghosts or over != total or not sure <= pairs[b"completed"] <= acked:
             raise RuleBrokenError(
                 COUNTS,

@@ -162,13 +162,17 @@ def test_a_callback_counts_when_it_can_no_longer_be_taken_back(story, state, cou
     assert len(story.book.by_name[NAME].callbacks) == count
 
 
-def test_a_job_that_was_refused_and_lives_on_may_be_counted(story):
-    """Spec BT7: the copy of a job that was not created may be out of reach."""
+@pytest.mark.parametrize("end", ["acked", "errored"])
+def test_a_job_that_was_refused_and_ended_may_be_counted(story, end):
+    """Spec BT1, BT7: the copy of a job that was not created may be out of reach, or end before (seed 8349)."""
     ghost = story.add()
     story.book.refused(ghost)
-    for promise in [*story.jobs, ghost]:
+    for promise in story.jobs if end == "errored" else [*story.jobs, ghost]:
         ask(story.world, "a", "ACKJOB", promise.id)
         story.oracle.acknowledging(promise, story.world.now_ms)
+    if end == "errored":
+        ask(story.world, "a", "NACK", ghost.id, "FINAL", "REASON", "no use")
+        ghost.nacks = 1
     ask(story.world, "a", "BATCH", "CLOSE", NAME)
     story.book.closing(NAME)
     story.book.closed(NAME)
