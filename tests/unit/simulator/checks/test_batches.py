@@ -171,7 +171,9 @@ def test_a_job_that_was_refused_and_ended_may_be_counted(story, end):
         ask(story.world, "a", "ACKJOB", promise.id)
         story.oracle.acknowledging(promise, story.world.now_ms)
     if end == "errored":
-        ask(story.world, "a", "NACK", ghost.id, "FINAL", "REASON", "no use")
+        jobs = ask(story.world, "a", "GETJOB", "NOHANG", "COUNT", 10, "FROM", "q")
+        assert ghost.id in [job[1] for job in jobs]
+        ask(story.world, "a", "NACK", ghost.id, "FINAL", "REASON", "no use", "ATTEMPT", 1)
         ghost.nacks = 1
     ask(story.world, "a", "BATCH", "CLOSE", NAME)
     story.book.closing(NAME)
