@@ -8,8 +8,7 @@ have it.
 
 At the end, when the mesh is whole, the nodes must agree on states that were set with BCAST. On each node the state with
 the latest version is in force, unless the node got another state without BCAST. A process that was flushed may know no
-state of a queue; it learns the state with its next link, which may be one to a node that was down and knows an earlier
-state.
+state of a queue; it learns the state with its next link.
 """
 
 from __future__ import annotations
@@ -131,8 +130,7 @@ class Pauses:
                 known = machine.broker.pauses.versions.get(name)
                 queue = machine.broker.queues.get(name)
                 paused = queue.paused if queue is not None else 0
-                is_flushed = self.flushed.get(machine.name) == machine.runs
-                if is_flushed and (not paused if known is None else (known[1], known[2]) < version):
+                if known is None and not paused and self.flushed.get(machine.name) == machine.runs:
                     continue
                 is_own = (machine.name, name) in self.own
                 if known is None or (known[1], known[2]) != version or (paused != flags and not is_own):
