@@ -11,7 +11,7 @@ from typing import Final
 from disque_py import event_format
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import deferred_reply, events
+from disque_py.core import deferred_reply, events, pausing
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import NOT_AN_INTEGER, CommandError
@@ -35,7 +35,9 @@ def debug(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _flushall(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    paused = list(broker.pauses.versions)
     count = flush(broker)
+    pausing.ask(broker, paused)
     events.of_node(broker, event_format.FLUSHED, "DEBUG FLUSHALL")
     tell(broker.host, "flushall", client=client.addr, jobs=count)
     return OK

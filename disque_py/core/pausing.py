@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from cluster_bus.messages import PAUSE
 from cluster_bus.node import ID_BYTES, Node
 from disque_py import event_format
 from disque_py.core import events, lifecycle, requeue
@@ -109,8 +110,7 @@ def broadcast(broker: Broker, name: bytes, flags: int) -> None:
 def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Merge a queue's state that was set with BCAST. The later version wins.
 
-    If the sender's version is earlier than ours, send it ours. Its memory may have been flushed, or its wall clock may
-    be behind.
+    If the sender's version is earlier than ours, send it ours: it asks (`ask`), or its wall clock is behind.
     """
     for name, flags, version_ms, version_node, *_ in items:
         if (
@@ -123,6 +123,8 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
         ):
             raise ValueError("a pause that is not a name, flags and a version")
         known = broker.pauses.versions.get(name)
+        if known is None and not version_ms:
+            continue  # A question of a node that has forgotten the state. This node does not know it either.
         if known is not None and (known[1], known[2]) >= (version_ms, version_node):
             if (known[1], known[2]) != (version_ms, version_node):
                 broker.tell_pause(broker.sets.only(sender), name)
@@ -133,6 +135,15 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
         state = flags & (PAUSED_IN | PAUSED_OUT)
         _remember(broker, name, state, version_ms, version_node)
         set_pause(broker, name, state)
+
+
+def ask(broker: Broker, names: list[bytes]) -> None:
+    """Ask the other nodes for the states of queues that were set with BCAST, because this node has forgotten them.
+
+    A version of 0 is earlier than any, so a node that knows a state answers with it (`on_pause`).
+    """
+    for name in names:
+        broker.send(broker.cluster.linked, PAUSE, (name, 0, 0, b""))
 
 
 def on_link_up(broker: Broker, node: Node) -> None:

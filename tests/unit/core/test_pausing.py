@@ -249,6 +249,31 @@ def test_a_pause_reaches_all_nodes_and_latecomers():
     assert world["c"].queues[b"q"].paused == PAUSED_IN
 
 
+def test_a_flushed_node_asks_for_states_set_with_bcast():
+    """Spec U3. A node that was down, and knows an earlier state, could be the first to tell it one (seed 7579)."""
+    world = World("abc")
+    world.join()
+    world.ask("a", "PAUSE", "q", "out", "BCAST")
+    world.ask("a", "PAUSE", "own", "in")
+    world.run(10)
+    world.ask("b", "DEBUG", "FLUSHALL")
+    world.ask("a", "DEBUG", "FLUSHALL")
+    assert (world["a"].pauses.versions, world["b"].pauses.versions) == ({}, {})
+    world.run(10)
+    assert [world[name].queues[b"q"].paused for name in "abc"] == [PAUSED_OUT] * 3
+    assert world["a"].pauses.versions == world["b"].pauses.versions == world["c"].pauses.versions
+    assert b"own" not in world["a"].queues
+
+
+def test_a_question_for_a_state_changes_nothing_where_none_is_known():
+    broker, b, client = make_pair()
+    pause(broker, client, "in")
+    say(broker, b, PAUSE, [b"q", 0, 0, b""])
+    assert broker.queues[b"q"].paused == PAUSED_IN
+    assert broker.pauses.versions == {}
+    assert sent_of(broker, PAUSE) == []
+
+
 def test_leaving_does_not_change_a_pause():
     broker, _, client = make_pair()
     pause(broker, client, "in")
