@@ -16,6 +16,7 @@ written (node/output_commit.py, node/commit_position.py). Spec E4, E5.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from disque_py.core import events as core_events
@@ -112,16 +113,12 @@ class EventLogService:
             self._close_disk()
             ready()
 
-        def work(folder: Folder) -> None:
-            if OPEN_NAME in folder.names():
-                mark_closed(folder, b"events were switched off\n")
-
         try:
             disk = self._open_disk()
         except OSError as error:
             closed(error)
             return
-        disk.start(READING, work, closed)
+        disk.start(READING, partial(_mark_found, mark=b"events were switched off\n"), closed)
 
     def started(self, reason: str) -> None:
         """Note the event STARTED: the node has loaded its jobs, or a log begins while it runs."""
@@ -320,12 +317,7 @@ class EventLogService:
             done()
             return
         mark = f"it could not be opened: {self.trouble}\n".encode()
-
-        def work(folder: Folder) -> None:
-            if OPEN_NAME in folder.names():
-                mark_closed(folder, mark)
-
-        disk.start(READING, work, lambda _: done())
+        disk.start(READING, partial(_mark_found, mark=mark), lambda _: done())
 
     def set_clock(self, now_ms: int, wall_ms: int) -> None:
         """Begin a turn with this time."""
@@ -441,6 +433,12 @@ class EventLogService:
             lag = max(0, log.durable_seq - reader.seq)
             fields.append((f"events_reader_{name}", f"seq={reader.seq},lag={lag},idle_ms={now_ms - reader.asked_ms}"))
         return fields
+
+
+def _mark_found(folder: Folder, mark: bytes) -> None:
+    """Mark the log on disk as closed for good, if there is one that could be continued."""
+    if OPEN_NAME in folder.names():
+        mark_closed(folder, mark)
 
 
 def _ignore() -> None:

@@ -109,8 +109,8 @@ class Losses:
             self.flushing(machine)
         elif journal_storage.is_loaded:
             asleep = self.asleep[machine] = Asleep(machine.world.now_ms, journal_storage.may_lose(power=power))
-            if machine.is_stopped or machine.stopped_ms > asleep.at_ms - LOST_MS_MAX:
-                asleep.ran_ms = min(asleep.at_ms, machine.paused_ms)
+            if machine.is_stopped or machine.continued_ms > asleep.at_ms - LOST_MS_MAX:
+                asleep.ran_ms = machine.stopped_ms
             if is_unsafe(machine):
                 asleep.safe_ms = unsafe_ms(machine)
             recorded = journal_storage.recorded

@@ -235,7 +235,7 @@ def is_well(machine: Machine, since_ms: int) -> bool:
     return (
         machine.is_up
         and not machine.is_stopped
-        and machine.stopped_ms < since_ms
+        and max(machine.stopped_ms, machine.continued_ms) < since_ms
         and (journal_storage is None or journal_storage.health.is_well(since_ms))
         and (event_logs is None or event_logs.health.is_well(since_ms))
     )

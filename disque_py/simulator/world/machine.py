@@ -72,8 +72,7 @@ class Machine:
     is_deaf            the process doesn't listen to clients yet, because its log of events is being opened
     runs               how many times a process was started
     fuse               the process dies after this many further outside effects; 0: it does not
-    stopped_ms         when the process was last stopped or continued
-    paused_ms          when it was last stopped
+    stopped_ms, continued_ms   when the process was last stopped, and when it was last continued
     held               input that came while the process was stopped or deaf
     nodes_file         the text that a start would read; never older than a text that was written before
     forgot             ids that the node was ever told to forget, by FORGET or RESET -> when it was told last
@@ -113,7 +112,7 @@ class Machine:
         self.has_power = True
         self.runs = 0
         self.fuse = 0
-        self.stopped_ms = self.paused_ms = 0
+        self.stopped_ms = self.continued_ms = 0
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.nodes_file = ""
         self._saves = self._saved_number = 0
@@ -301,12 +300,12 @@ class Machine:
     def stop(self) -> None:
         """SIGSTOP."""
         self.is_stopped = True
-        self.stopped_ms = self.paused_ms = self.world.now_ms
+        self.stopped_ms = self.world.now_ms
 
     def go_on(self) -> None:
         """Continue the process, as SIGCONT does. It reads the input that came meanwhile, then its clock."""
         self.is_stopped = False
-        self.stopped_ms = self.world.now_ms
+        self.continued_ms = self.world.now_ms
         self._timer_ms = 0
         held, self.held = self.held, []
         for call, args in held:
