@@ -67,7 +67,7 @@ class MsgPackSerializer:
     """
 
     def __init__(self, *, default: Callable[[Any], Any] | None = None) -> None:
-        import msgpack  # type: ignore[import-untyped]
+        import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
         self._pack = msgpack.Packer(default=default, datetime=True, autoreset=True).pack
         self._unpack = msgpack.unpackb

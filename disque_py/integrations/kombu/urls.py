@@ -78,7 +78,7 @@ def read_options(urls: Iterable[str], options: Mapping[str, Any] | None = None) 
     lease = timedelta(milliseconds=round(lease_s * 1000))
     return TransportOptions(
         tuple(nodes),
-        ClientSettings(**settings),  # type: ignore[typeddict-item]
+        ClientSettings(**settings),  # type: ignore[typeddict-item]  # Names were checked: `settings_of_url`.
         lease,
         _flag("native_delay", own.get("native_delay", True)),
         order == "amqp",

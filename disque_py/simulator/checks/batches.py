@@ -433,6 +433,7 @@ class LastBatches:
         for machine in world.running():
             for name in book.by_name:
                 asker = self._ask(machine, "BATCH", "SHOW", name)
+                # A default binds the loop's asker.
                 self._phase.until(WAITS, ANSWERED_MS, lambda asker=asker: asker.reply is not None, str)  # type: ignore[misc]
                 book.check_counts(name, asker.reply or None, machine.name)
                 asker.hang_up()
