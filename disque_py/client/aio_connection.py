@@ -1,9 +1,10 @@
 """One asyncio connection: many callers, replies in order.
 
 A caller submits bytes and the number of replies that it expects, and gets a Batch with one future. So a pipeline of a
-thousand commands costs one future, not a thousand tasks. Bytes that are submitted during one pass of the loop leave in
-one write. A single timer watches the batch at the head. Silence for longer than that batch allows means a dead node;
-then the connection is closed, and all its batches fail.
+thousand commands costs one future, not a thousand tasks. Bytes that are submitted during one pass of the loop leave
+in one write. The bytes of a caller that has the connection to itself leave at once. A single timer watches the batch
+at the head. Silence for longer than that batch allows means a dead node; then the connection is closed, and all its
+batches fail.
 
 The connection chooses no node and repeats nothing; the pool and the client do.
 """
@@ -67,6 +68,7 @@ class AsyncConnection(asyncio.Protocol):
         "_decoder",
         "_error",
         "_heard_at",
+        "_is_alone",
         "_is_writable",
         "_loop",
         "_out",
@@ -95,6 +97,7 @@ class AsyncConnection(asyncio.Protocol):
         self._error: DisqueConnectionError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard_at = 0.0
+        self._is_alone = False
         self._is_writable = True
         self._writable: asyncio.Future[None] | None = None
 
@@ -113,10 +116,15 @@ class AsyncConnection(asyncio.Protocol):
         is_head = not self._batches
         self._batches.append(batch)
         self.pending += count
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(payload)
-        self._unsent.append(batch)
+        if is_head and self._is_alone:
+            # The last write had one caller, and nothing was under way. So probably no other caller comes in this pass.
+            batch.is_sent = True
+            self._transport.write(payload)
+        else:
+            if not self._out:
+                self._loop.call_soon(self._flush)
+            self._out.append(payload)
+            self._unsent.append(batch)
         if is_head:
             self._heard_at = self._loop.time()
             self._watch_head()
@@ -212,6 +220,7 @@ class AsyncConnection(asyncio.Protocol):
         if self._error is None and self._out and self._transport is not None:
             for batch in self._unsent:
                 batch.is_sent = True
+            self._is_alone = len(self._batches) == 1
             self._transport.write(b"".join(self._out) if len(self._out) > 1 else self._out[0])
         self._out.clear()
         self._unsent.clear()

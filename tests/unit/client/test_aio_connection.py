@@ -103,13 +103,29 @@ def test_submitted_but_unwritten_commands_were_not_sent():
     with Node() as node:
 
         async def scenario(connection):
-            batch = connection.submit(PING, 1, 5)
+            batches = [connection.submit(PING, 1, 5) for _ in range(3)]
             connection.close()
-            with pytest.raises(ConnectionLostError) as caught:
-                await batch.future
-            return caught.value.sent
+            errors = await asyncio.gather(*(batch.future for batch in batches), return_exceptions=True)
+            return [error.sent for error in errors]
 
-        assert with_connection(node, scenario) is False
+        # The first caller had the connection to itself.
+        assert with_connection(node, scenario) == [True, False, False]
+
+
+def test_a_caller_that_is_alone_does_not_wait_for_the_end_of_the_turn():
+    """As soon as several callers shared a write, all wait again, so that they share the next one."""
+    with Node() as node:
+
+        async def scenario(connection):
+            async def are_sent(count):
+                batches = [connection.submit(PING, 1, 5) for _ in range(count)]
+                sent = [batch.is_sent for batch in batches]
+                await asyncio.gather(*(batch.future for batch in batches))
+                return sent
+
+            return [await are_sent(count) for count in (1, 2, 2, 1, 1)]
+
+        assert with_connection(node, scenario) == [[True], [True, False], [False, False], [False], [True]]
 
 
 def test_replies_that_came_before_the_break_are_not_lost():
