@@ -12,6 +12,7 @@ from disque_py.commands.subcommands import Form, text_of
 from disque_py.config.settings import DirectiveError
 from disque_py.core import deferred_reply, memory
 from disque_py.core.broker import Broker
+from disque_py.core.broker_parts import done_kept_ms
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.log_lines import tell
@@ -98,7 +99,7 @@ def _maxmemory_changed(broker: Broker) -> None:
 def _node_timeout_changed(broker: Broker) -> None:
     timeout_ms = broker.settings.cluster_node_timeout
     broker.membership.node_timeout_ms = timeout_ms
-    broker.tombstones.keep_ms = 2 * timeout_ms
+    broker.tombstones.keep_ms = broker.ends.keep_ms = broker.acks.not_held.keep_ms = done_kept_ms(timeout_ms)
 
 
 def _place_changed(broker: Broker) -> None:

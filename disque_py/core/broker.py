@@ -35,6 +35,7 @@ from disque_py.core.broker_parts import (
     Tasks,
     Upkeep,
     Waits,
+    done_kept_ms,
 )
 from disque_py.core.caps import Caps
 from disque_py.core.claims import Claims
@@ -189,8 +190,9 @@ class Broker:
         self.sets = NodeSets(cluster.me, cluster.intern)
         self.ids = IdSource(cluster.me.name, rng)
         self.schedule = Schedule()
-        self.tombstones = Tombstones(2 * settings.cluster_node_timeout)
-        self.ends = Ends(2 * settings.cluster_node_timeout)
+        kept_ms = done_kept_ms(settings.cluster_node_timeout)
+        self.tombstones = Tombstones(kept_ms)
+        self.ends = Ends(kept_ms)
         self.results = Results(self)
         self.progress = ProgressTable(self)
         self.job_waits = JobWaits()
@@ -209,7 +211,7 @@ class Broker:
         self.copies = Copies()
         self.repairs = Repairs()
         self.era = 1  # Jobs from the journal came before this process.
-        self.acks = Acks(2 * settings.cluster_node_timeout)
+        self.acks = Acks(kept_ms)
         self.pauses = Pauses()
         self.waits = Waits()
         self.consumers = Consumers()

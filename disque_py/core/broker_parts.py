@@ -42,6 +42,10 @@ NO_PLACE: Final = (1 << 31) - 1
 # another one waits a little longer, because the other node collects already (acks.py).
 ACK_ASKED_MS: Final = 1_000
 ACK_HEARD_MS: Final = 1_250
+# Finished jobs are remembered for at least this long, however short the node timeout is. In less than three times
+# ACK_HEARD_MS a node would forget the end of a collection before the other holders ask about it, and would keep the ack
+# again (spec A14).
+DONE_KEPT_MS_MIN: Final = 8 * ACK_HEARD_MS
 # The other holders hear of a delivery this long after it, plus some tens of milliseconds. Most short jobs are done by
 # then, and cost no message.
 TOLD_AFTER_MS: Final = 20
@@ -84,6 +88,11 @@ class Copies:
         self.extending_ms = -1
         self.announcements: dict[tuple[Node, ...], list[Job]] = {}
         self.delivered = Line(TOLD_AFTER_MS)
+
+
+def done_kept_ms(node_timeout_ms: int) -> int:
+    """Return the milliseconds for which the ids and ends of finished jobs are remembered. Spec A6, RW5."""
+    return max(2 * node_timeout_ms, DONE_KEPT_MS_MIN)
 
 
 class Acks:

@@ -28,10 +28,10 @@ class Ends:
     noted     watched ids whose job changed in this turn
     """
 
-    __slots__ = ("_before", "_doubts_before", "_keep_ms", "_since_ms", "doubts", "noted", "recent", "watched")
+    __slots__ = ("_before", "_doubts_before", "_since_ms", "doubts", "keep_ms", "noted", "recent", "watched")
 
     def __init__(self, keep_ms: int) -> None:
-        self._keep_ms = keep_ms
+        self.keep_ms = keep_ms
         self._since_ms = 0
         self._before: dict[bytes, int] = {}
         self._doubts_before: dict[bytes, None] = {}
@@ -59,7 +59,7 @@ class Ends:
 
     def expire(self, now_ms: int) -> None:
         """Forget ends that are old enough, or too many. Called often."""
-        if now_ms - self._since_ms >= self._keep_ms or len(self.recent) >= GENERATION_MAX:
+        if now_ms - self._since_ms >= self.keep_ms or len(self.recent) >= GENERATION_MAX:
             self._before = self.recent
             self.recent = {}
             self._doubts_before = self.doubts

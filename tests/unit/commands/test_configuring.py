@@ -83,9 +83,17 @@ def test_other_values_the_broker_keeps_copies_of():
     client = make_client(broker)
     for _ in range(3):
         broker.stats.log_slow([b"x"], 1, 1, 128)
-    ask(broker, client, "CONFIG", "SET", "cluster-node-timeout", 2000)
+    ask(broker, client, "CONFIG", "SET", "cluster-node-timeout", 20_000)
     ask(broker, client, "CONFIG", "SET", "slowlog-max-len", 1)
-    assert (broker.membership.node_timeout_ms, broker.tombstones.keep_ms, len(broker.stats.slowlog)) == (2000, 4000, 1)
+    assert (broker.membership.node_timeout_ms, len(broker.stats.slowlog)) == (20_000, 1)
+    assert [part.keep_ms for part in (broker.tombstones, broker.ends, broker.acks.not_held)] == [40_000] * 3
+
+
+def test_a_short_node_timeout_does_not_shorten_the_memory_of_finished_jobs():
+    """Spec A6: other holders ask again after some seconds, however short the timeout is."""
+    broker = make_broker()
+    ask(broker, make_client(broker), "CONFIG", "SET", "cluster-node-timeout", 1)
+    assert [part.keep_ms for part in (broker.tombstones, broker.ends, broker.acks.not_held)] == [10_000] * 3
 
 
 def test_resetstat_resets_the_counters_of_info_but_not_those_of_the_bus():

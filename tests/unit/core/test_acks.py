@@ -174,6 +174,20 @@ def test_an_ack_that_crosses_the_end_of_a_collection_is_answered_with_that_end()
     assert broker.find(job.id) is None
 
 
+def test_the_end_of_a_collection_is_remembered_until_other_holders_ask():
+    """Seed 8376. With a short node timeout six holders kept each other's acks again, in turns, for ever. Spec A14."""
+    broker, b, c = make_cluster()
+    ask(broker, make_client(broker), "CONFIG", "SET", "cluster-node-timeout", 1)
+    job = hold(broker, b, c)
+    all_three = pack(broker.me, b, c)
+    say(broker, b, SETACK, (job.id, all_three))
+    say(broker, b, DELJOB, (job.id, all_three))
+    advance(broker, 5_000)
+    sent(broker)
+    say(broker, c, SETACK, (job.id, all_three))
+    assert sent(broker) == [((c,), DELJOB, (job.id, all_three))]
+
+
 def test_the_node_that_ended_a_collection_answers_with_its_end_too():
     """Spec A14."""
     broker, b, c = make_cluster()
