@@ -17,14 +17,13 @@ from disque_py.commands.adding import TTL_DEFAULT_S
 from disque_py.core.batch_callbacks import META_BATCH
 from disque_py.core.batch_state import CALLBACK_ID, CALLBACK_QUEUE, DONE
 from disque_py.core.id_sets import pack_id
-from disque_py.core.job import ACKED, WAIT_REPL, Handover
-from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
+from disque_py.core.job import ACKED
+from disque_py.simulator.checks.cluster_invariants import is_made, jobs_of, may_have_died
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
 from disque_py.simulator.world.world import World
 
 if TYPE_CHECKING:
-    from disque_py.core.job import Job
     from disque_py.simulator.checks.cluster_invariants import Losses
     from disque_py.simulator.liveness_phase import LivenessPhase
     from disque_py.simulator.world.machine import Machine
@@ -47,8 +46,6 @@ STEP_MS: Final = 50
 LOOK_MS: Final = 50
 # Callbacks have the default TTL.
 CALLBACK_TTL_MS: Final = 1_000 * TTL_DEFAULT_S
-# A copy of a job is younger than the job by less than this, the delay of a link.
-AGE_MS: Final = 1_000
 # Clocks drift by half a percent at most.
 DRIFT_SHARE: Final = 100
 OVER: Final = (b"completed", b"canceled", b"errored", b"expired")
@@ -163,7 +160,8 @@ class BatchBook:
                     self._check_done(known, f"done on {machine.name}")
             for job in jobs_of(machine.broker):
                 if job.meta and job.terms.queue == CALLED and job.meta[0] == META_BATCH:
-                    self.called_back(job.meta[1], job.id, machine, is_made=self._is_made(job, machine))
+                    succeeded = is_made(self._world, job, _age_ms(job.id, machine))
+                    self.called_back(job.meta[1], job.id, machine, is_made=succeeded)
 
     def called_back(self, name: bytes, job_id: bytes, machine: Machine, *, is_made: bool = True) -> None:
         """Note a callback of a batch on a node. Raises RuleBrokenError if it comes too early, or is a second one.
@@ -182,25 +180,6 @@ class BatchBook:
         self._check_done(known, "it has a callback")
         if len(known.callbacks) > 1 and (self._is_calm(known) or self._is_findable(known, job_id)):
             raise RuleBrokenError(ONE_CALLBACK, f"{name!r} has {list(known.callbacks)}", *known.callbacks)
-
-    def _is_made(self, job: Job, machine: Machine) -> bool:
-        """Return whether this job, on this node, can't be taken back any more, because its ADDJOB has succeeded.
-
-        While a job waits for copies, a node may refuse one, because it knows the key (spec K5). If the creator has
-        given the job up, a DELJOB is on its way to the copies. If its process is gone, the copies are the job.
-        """
-        for creator in self._world.running():
-            broker = creator.broker
-            if broker.me.name[:8] != job.id[2:10]:
-                continue
-            made = broker.find(job.id)
-            if made is not None:
-                return made.state != WAIT_REPL and not (type(made.work) is Handover and made.work.client is not None)
-            is_same_process = broker.now_ms - broker.started_ms > _age_ms(job.id, machine) + AGE_MS
-            attributes = job.attributes
-            is_open = attributes is not None and attributes.is_open and not job.attempt and not job.is_delivered
-            return not (is_same_process and is_open)
-        return True
 
     def _is_findable(self, known: Known, new: bytes) -> bool:
         """Return whether a node had an earlier callback when the new one was begun, and was linked to every other node.

@@ -41,6 +41,8 @@ TTL_SHARE: Final = 100
 TASKS_MAX: Final = 5_000
 ANSWERS_MAX: Final = 5_000
 MARGIN_MS: Final = 20_000
+# A copy of a job is younger than the job by less than this, the delay of a link.
+AGE_MS: Final = 1_000
 FOR_EVER_MS: Final = 1 << 60
 
 
@@ -339,6 +341,29 @@ def _look_at_end(oracle: Oracle, promise: Promise, now_ms: int, oldest_ms: int) 
 def may_have_died(promise: Promise, now_ms: int) -> bool:
     """Return whether the job's TTL may be over on some node."""
     return now_ms > promise.added_ms + promise.ttl_ms - promise.early_ms - promise.ttl_ms // TTL_SHARE - 100
+
+
+def is_made(world: World, job: Job, age_ms: int) -> bool:
+    """Return whether this job of some node can't be taken back any more, because its ADDJOB has succeeded.
+
+    While a job waits for copies, a node may refuse one, because it knows the key (spec K5) or is short of memory. If
+    the creator has given the job up, a DELJOB is on its way to the copies. If its process is gone, the copies are the
+    job.
+
+    age_ms   how long ago the ADDJOB began at least
+    """
+    for creator in world.running():
+        broker = creator.broker
+        if broker.me.name[:8] != job.id[2:10]:
+            continue
+        made = broker.find(job.id)
+        if made is not None:
+            return made.state != WAIT_REPL and not (type(made.work) is Handover and made.work.client is not None)
+        is_same_process = broker.now_ms - broker.started_ms > age_ms + AGE_MS
+        attributes = job.attributes
+        is_open = attributes is not None and attributes.is_open and not job.attempt and not job.is_delivered
+        return not (is_same_process and is_open)
+    return True
 
 
 def check_books(machine: Machine) -> None:

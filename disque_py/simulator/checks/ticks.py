@@ -3,8 +3,9 @@
 Two jobs of one tick break the rule if all nodes were linked without a fault since some time before the first job was
 seen. Ticks of two generations are two ticks: a node fires the ticks of the older one until it hears of the SET (spec
 SD5). A job's id contains its key, and so its generation. A generation that no running node knows any more must make no
-job. On no node may the last recorded tick fall, unless a reset makes the node forget the schedule. A tick must be
-recorded within seconds, although each node first leaves it to the nodes before it in rank.
+job. A job counts as soon as its ADDJOB has succeeded. On no node may the last recorded tick fall, unless a reset makes
+the node forget the schedule. A tick must be recorded within seconds, although each node first leaves it to the nodes
+before it in rank.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 from disque_py.core.firing import ADD_MS, KEY_PREFIX, META_SCHEDULE, META_TICK
 from disque_py.core.keys import KEY_AT, KEY_END, key_chars
 from disque_py.core.recurring import Schedule
-from disque_py.simulator.checks.cluster_invariants import jobs_of
+from disque_py.simulator.checks.cluster_invariants import is_made, jobs_of
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.world.world import World
 
@@ -88,6 +89,8 @@ class TickBook:
                 if len(meta) >= 4 and meta[0] == META_SCHEDULE and meta[2] == META_TICK:
                     tick = self._ticks.get(job.id)
                     if tick is None:
+                        if not is_made(self.world, job, 0):
+                            continue
                         tick = self._ticks[job.id] = self.tick_of(meta[1], meta[3], job.id)
                     self.seen(tick, job.id, is_settled=is_settled)
             for schedule in machine.broker.recurring.known.values():

@@ -6,6 +6,7 @@ import pytest
 
 from disque_py.core.keys import key_chars
 from disque_py.core.recurring import Schedule
+from disque_py.simulator.checks.cluster_invariants import jobs_of
 from disque_py.simulator.checks.ticks import STALE_MS, Generation, Tick, TickBook
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.simulation import Simulation
@@ -58,6 +59,21 @@ def test_the_id_of_a_job_says_the_generation_of_its_tick(book):
     job_id = b"D-00000000-%b======-0001" % key_chars(b"q", b"x-disque-tick:s:7:1000")
     assert book.tick_of(b"s", b"1000", job_id) == TICK
     assert book.tick_of(b"s", b"2000", job_id).generation == 0
+
+
+def test_a_job_counts_as_soon_as_its_addjob_has_succeeded():
+    """Seed 8847. A node that is short of memory refuses copies, so a creator may give the job up. Spec SD4."""
+    world = joined("ab")
+    book = TickBook(world, Oracle())
+    assert ask(world, "a", "SCHEDULE", "SET", "s", "EVERY", "1000ms", "QUEUE", "q", "REPLICATE", 2) == b"OK"
+    assert ask(world, "b", "CONFIG", "SET", "maxmemory", 1) == b"OK"
+    world.until(lambda: any(jobs_of(world.machines["a"].broker)), 10_000)
+    book.look()
+    assert book.jobs == {}
+    assert ask(world, "b", "CONFIG", "SET", "maxmemory", 0) == b"OK"
+    world.run(2_000)
+    book.look()
+    assert {len(jobs) for jobs in book.jobs.values()} == {1}
 
 
 def test_a_recorded_tick_never_falls_unless_a_reset_makes_the_node_forget_it():
