@@ -55,6 +55,8 @@ class Pauses:
     def __init__(self, world: World) -> None:
         self._world = world
         self._asked: dict[tuple[str, bytes], int] = {}
+        # PAUSEs under way after which a later state came from another node: their replies promise nothing.
+        self._overtaken: set[tuple[str, bytes]] = set()
         self.promises: dict[tuple[str, bytes], Promise] = {}
         self.own: dict[tuple[str, bytes], None] = {}
         self.flushed: dict[str, int] = {}
@@ -80,7 +82,11 @@ class Pauses:
             return
         key = machine.name, _name(command)
         left = self._asked[key] = self._asked.get(key, 1) - 1
-        if left <= 0 and reply in PAUSED_OUTPUT:
+        if left > 0:
+            return
+        is_overtaken = key in self._overtaken
+        self._overtaken.discard(key)
+        if reply in PAUSED_OUTPUT and not is_overtaken:
             excused = dict.fromkeys(unseen_jobs(machine))
             excused |= {job.id: None for job in machine.broker.tokens.by_job}
             self.promises[key] = Promise(excused, is_recorded=_is_recorded(machine))
@@ -90,15 +96,19 @@ class Pauses:
         for name, flags, version_ms, version_node, *_ in items:
             known = machine.broker.pauses.versions.get(name)
             if known is None or (known[1], known[2]) < (version_ms, version_node):
-                self.own.pop((machine.name, name), None)
+                key = machine.name, name
+                self.own.pop(key, None)
                 if not flags & PAUSED_OUT:
-                    self.promises.pop((machine.name, name), None)
+                    self.promises.pop(key, None)
+                    if self._asked.get(key):
+                        self._overtaken.add(key)
 
     def died(self, machine: Machine, *, power: bool) -> None:
         """Note that a process ends."""
         journal_storage = machine.journal_storage
         for key in [key for key in self._asked if key[0] == machine.name]:
             del self._asked[key]
+            self._overtaken.discard(key)
         if journal_storage is None or journal_storage.may_lose(power=power):
             self._forget(machine)
         for key, promise in list(self.promises.items()):

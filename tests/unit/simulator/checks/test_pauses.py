@@ -72,6 +72,18 @@ def test_a_later_state_of_another_node_ends_the_promise(pauses, world, later_ms,
     delivered(pauses, machine, is_wrong=is_wrong)
 
 
+def test_a_later_state_of_another_node_may_come_before_the_reply(pauses, world):
+    """Seed 9381: the node read both in one turn, PAUSE first."""
+    machine = world.machines["a"]
+    command = ("PAUSE", "q", "all")
+    pauses.asked(machine, command)
+    reply = ask(world, "a", *command)
+    pauses.heard(machine, [[b"q", 0, 1, machine.broker.me.id]])
+    pauses.answered(machine, command, reply)
+    delivered(pauses, machine, is_wrong=False)
+    delivered(pauses, pause(pauses, world, "a", "all"), is_wrong=True)
+
+
 def test_a_frame_on_its_way_is_excused(pauses, world):
     """The job is in a reply that the client has not read."""
     machine = world.machines["a"]
