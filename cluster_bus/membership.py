@@ -35,7 +35,7 @@ from cluster_bus.handshake import INCARNATION_MAX, Hello
 from cluster_bus.heartbeat import FAILING, Entry, Header
 from cluster_bus.links import Links
 from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
-from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, ID_BYTES, LEAVING, UNKNOWN, Node
+from cluster_bus.node import FAIL, HANDSHAKE, ID_BYTES, LEAVING, UNKNOWN, Node
 from cluster_bus.node_table import NodeTable
 from cluster_bus.nodes_file import NodeLine, Notes, dump
 from cluster_bus.outgoing import Outgoing
@@ -141,6 +141,7 @@ class Membership:
         for node_id, incarnation in notes.forgotten:
             if node_id not in self.table.nodes:
                 self.admission.keep_out(node_id, incarnation)
+                self.table.mark_forgotten(node_id)  # Other nodes may still name it as a holder of jobs.
         for host, port, bus_port in notes.meetings:
             self._meet(host, port, bus_port, is_asked=True)
         self.admission.is_alone = notes.is_alone
@@ -228,8 +229,7 @@ class Membership:
         return True
 
     def _forget_named(self, node: Node) -> None:
-        node.flags = FORGOTTEN
-        self.tray.forgotten.append(node)
+        self.tray.forgotten.append(self.table.mark_forgotten(node.id))
 
     def reset(self, *, hard: bool) -> None:
         """CLUSTER RESET: forget all other nodes; gossip may name them again. Hard: take another id, too. LEAVING stays.

@@ -50,6 +50,7 @@ class NodeTable:
     now_ms, wall_ms   set by the driver at the start of a turn
     newcomers    said MEET and were not reached yet -> their flags before: UNKNOWN if jobs name them since, 0 if no
                  other node ever told us of them
+    has_forgotten   a node has the flag FORGOTTEN, or had it
     """
 
     def __init__(self, me: Node) -> None:
@@ -65,6 +66,7 @@ class NodeTable:
         self.now_ms = 0
         self.wall_ms = 0
         self.newcomers: dict[Node, int] = {}
+        self.has_forgotten = False
         self._handshakes: dict[tuple[str, int], Node] = {}  # by address
         self._interned: dict[bytes, Node] = {me.id: me}
 
@@ -179,8 +181,16 @@ class NodeTable:
             return
         flags_before = self.end_newcomer(node)
         node.flags = flags_before or FORGOTTEN
+        self.has_forgotten = True
         if flags_before == 0:
             del self._interned[node.id]
+
+    def mark_forgotten(self, node_id: bytes) -> Node:
+        """Flag a node that is not in the table FORGOTTEN, because jobs may name it. Return its object."""
+        node = self.object_of(node_id)
+        node.flags = FORGOTTEN
+        self.has_forgotten = True
+        return node
 
     def begin_newcomer(self, node_id: bytes) -> Node:
         """Return the node of this id, which introduced itself; the caller enters it."""

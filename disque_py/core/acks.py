@@ -459,7 +459,7 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
             confirmed = work.confirmed
             if sender not in confirmed:
                 work.confirmed = confirmed = confirmed + only
-            is_enough = len(confirmed) >= len(ours) - 1 or broker.acks.has_forgotten
+            is_enough = len(confirmed) >= len(ours) - 1 or broker.cluster.has_forgotten
             if is_enough and not _missing(broker, job, work):
                 finish(broker, job)
 

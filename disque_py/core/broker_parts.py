@@ -104,16 +104,14 @@ class Acks:
     heard       acked jobs that other nodes collect
     not_held    ids of finished jobs that this node said it does not hold
     ahead       results of jobs that are not here. The ack that follows says whether this node is to keep the result
-    has_forgotten   whether a node was forgotten here. If so, sets may name nodes that need not confirm
     recollect   a walk over all acked records, one part per tick, after a node came back or was forgotten
     """
 
-    __slots__ = ("ahead", "asked", "has_forgotten", "heard", "not_held", "recollect")
+    __slots__ = ("ahead", "asked", "heard", "not_held", "recollect")
 
     def __init__(self, keep_ms: int) -> None:
         self.not_held = Tombstones(keep_ms)
         self.ahead: dict[bytes, Item] = {}
-        self.has_forgotten = False
         self.asked = Line(ACK_ASKED_MS)
         self.heard = Line(ACK_HEARD_MS)
         self.recollect: Iterator[None] | None = None

@@ -620,7 +620,6 @@ def forgotten(broker: Broker, node: Node) -> None:
     """Handle a node that left the table: acks no longer wait for it, and hand-overs to it are over."""
     _end_run(broker, node)
     broker.sets.forget_all()
-    broker.acks.has_forgotten = True
     repair.forgotten(broker, node)
     acks.collect_again(broker)
     job_waits.forgotten(broker, node)

@@ -719,6 +719,23 @@ def test_forgotten_nodes_stay_out_after_a_restart_and_a_reset():
     assert not again.admission.is_forgotten(STRANGER.id, 6)
 
 
+def test_jobs_may_name_a_node_that_was_forgotten_before_a_restart():
+    """Seed 10575: it counted as a holder that must confirm an ack, so the ack was kept until the TTL. Spec A8, N5."""
+    node = lone()
+    node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0, incarnation=5)])
+    assert not node.table.has_forgotten
+    node.forget(node.table.nodes[STRANGER.id])
+    again = lone()
+    again.load(parse(node.dump()))
+    again.resume(parse_notes(node.dump(), 0))
+    assert again.table.has_forgotten
+    assert again.table.intern(STRANGER.id).flags == FORGOTTEN
+    assert again.tray.forgotten == []  # The copies of that node were counted as lost before the restart.
+    again.meet("10.0.0.9", 7999)
+    again.link_up(again.table.find_handshake("10.0.0.9", 7999), STRANGER)
+    assert not again.table.nodes[STRANGER.id].flags & FORGOTTEN
+
+
 def test_a_node_keeps_its_incarnation_and_each_meet_of_an_operator_raises_it():
     """Spec N10. The number rises even if the clock was set back."""
     node = lone()

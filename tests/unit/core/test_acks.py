@@ -219,7 +219,7 @@ def test_a_forgotten_node_has_confirmed_in_no_collection():
     job = hold(broker, b, c)
     client_acks.ack_here(broker, job.id)
     c.flags |= FORGOTTEN
-    broker.acks.has_forgotten = True
+    broker.cluster.has_forgotten = True
     broker.sets.forget_packed()
     say(broker, b, GOTACK, (job.id, pack(broker.me, b, c), 1))
     assert broker.find(job.id) is None
