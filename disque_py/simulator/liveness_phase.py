@@ -31,6 +31,7 @@ from cluster_bus.messages import (
     WILLQUEUE,
 )
 from cluster_bus.node import LEAVING, Node
+from disque_py.core.batch_ends import LOOK_MS
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
 from disque_py.simulator.checks import backups, counting, filter_indexes, moving, order, zones
@@ -457,6 +458,7 @@ class LivenessPhase:
         """Check that quiet nodes send only heartbeats, and keep no memory of earlier work."""
         world = self.world
         world.run(SETTLE_MS)
+        self._push()
         heard: list[tuple[str, str, list[Any]]] = []
         world.traffic.tap = lambda sender, receiver, runs: heard.extend(
             (sender, receiver, run)
@@ -478,6 +480,13 @@ class LivenessPhase:
             for what, number in remains(machine.broker, self._told_again()).items():
                 if number:
                     raise RuleBrokenError("nothing is left over", f"{number} {what} on {machine.name}", machine.name)
+
+    def _push(self) -> None:
+        """Wait for keepers to get the ids of batches. Ids that were lost with a link are sent again after LOOK_MS."""
+        world = self.world
+        until_ms = world.now_ms + LOOK_MS
+        while world.now_ms < until_ms and any(machine.broker.batches.pushes for machine in world.running()):
+            world.run(STEP_MS)
 
     def _told_again(self) -> list[bytes] | None:
         """Return the queues whose interest was told again after the weather; None: frames always came, so all count."""

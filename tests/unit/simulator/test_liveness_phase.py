@@ -9,7 +9,8 @@ import pytest
 from cluster_bus.messages import BATCHSUM, GOTJOB, INTEREST, PAUSE
 from copies import make_id
 from disque_py.core import acks, requeue, timers
-from disque_py.core.batch_state import LIVE, PARTS
+from disque_py.core.batch_ends import LOOK_MS
+from disque_py.core.batch_state import LIVE, PARTS, Push
 from disque_py.core.id_sets import pack_id
 from disque_py.event_format import COMPLETED
 from disque_py.node import dispatch
@@ -134,6 +135,19 @@ def test_broken_silence_is_reported_with_the_beginning_of_it():
     assert "GOTJOB" in lines[-1]
     assert any("ACKJOB" in line for line in lines)
     assert "after all jobs were gone" in broken.value.detail
+
+
+@pytest.mark.parametrize(("confirmed_ms", "waited_ms"), [(0, 0), (2_000, 2_000), (60_000, LOOK_MS)])
+def test_before_the_silence_lost_ids_of_batches_are_sent_again(confirmed_ms, waited_ms):
+    """Seed 10229: a link came up on one side only, so the first message with the ids was lost."""
+    simulation = played()
+    world, machine = simulation.world, simulation.world.machines["a"]
+    if confirmed_ms:
+        machine.broker.batches.pushes[b"b"] = Push(b"b", 1, machine.broker.now_ms)
+        world.later(confirmed_ms, machine.broker.batches.pushes.clear)
+    start_ms = world.now_ms
+    simulation.liveness._push()
+    assert waited_ms <= world.now_ms - start_ms <= waited_ms + 100
 
 
 @pytest.mark.parametrize(("status", "is_wrong"), [(LIVE, False), (COMPLETED, True)])
