@@ -145,15 +145,17 @@ class Batch:
 class Report:
     """Entries on their way to a keeper.
 
-    ids       packed id -> (status, version)
-    sent_ms   when they were last sent
+    ids        packed id -> (status, version)
+    since_ms   when they were first noted
+    sent_ms    when they were last sent
     """
 
-    __slots__ = ("ids", "name", "sent_ms")
+    __slots__ = ("ids", "name", "sent_ms", "since_ms")
 
-    def __init__(self, name: bytes, ids: dict[bytes, tuple[int, int]], sent_ms: int) -> None:
+    def __init__(self, name: bytes, ids: dict[bytes, tuple[int, int]], since_ms: int, sent_ms: int) -> None:
         self.name = name
         self.ids = ids
+        self.since_ms = since_ms
         self.sent_ms = sent_ms
 
 
@@ -408,7 +410,12 @@ class Batches:
         """Count one job less of a batch on this node."""
         batch = self.by_name[name]
         batch.held -= 1
-        if not batch.held and not batch.fields and not batch.parts:
+        self.forget_unused(name)
+
+    def forget_unused(self, name: bytes) -> None:
+        """Forget a batch if this node knows nothing of it and has none of its jobs. Reports about it stay."""
+        batch = self.by_name.get(name)
+        if batch is not None and not batch.held and not batch.fields and not batch.parts:
             self._forget(batch)
 
     def clear_jobs(self) -> None:

@@ -39,6 +39,8 @@ ENTRIES_MAX: Final = 500
 RETRY_MS: Final = 1_000
 # A node that has reports for a batch whose shared state it does not know asks for that state this often.
 ASK_MS: Final = 10_000
+# After this time it gives up a report of a job that has ended here: no node knows the batch any more.
+UNKNOWN_MS: Final = 60_000
 LOOKED_PER_PART: Final = 500
 TOO_MANY: Final = f"ERR too many batches, at most {BATCHES_MAX}"
 CLOSED_ERROR: Final = "CLOSED The batch is closed"
@@ -172,13 +174,25 @@ def settle(broker: Broker) -> None:
         broker.send(broker.sets.only(node), BATCHFLUSHED, (number, live, batch.count if batch is not None else 0))
 
 
-def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -> None:
-    """Report the statuses and versions of a batch's jobs to the linked keepers. A keeper also records them itself."""
+def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]], since_ms: int | None = None) -> None:
+    """Report the statuses and versions of a batch's jobs to the linked keepers. A keeper also records them itself.
+
+    The last of a batch's jobs on this node may end before this node hears of the batch (spec BT3). Then the report
+    waits for the shared state of the batch.
+
+    since_ms   when the report was first noted; None: now
+    """
     batches = broker.batches
     batch = batches.by_name.get(name)
-    if batch is None or (not batch.is_known and _is_deleted(broker, name)):
-        release(broker, list(ids))
-        return
+    if since_ms is None:
+        since_ms = broker.now_ms
+    if batch is None or not batch.is_known:
+        is_given_up = (batch is None or not batch.held) and broker.now_ms - since_ms >= UNKNOWN_MS
+        if is_given_up or _is_deleted(broker, name) or (batch is None and len(batches.by_name) >= BATCHES_MAX):
+            release(broker, list(ids))
+            batches.forget_unused(name)
+            return
+        batch = batches.get(name)
     others = broker.sets.others(broker.sets.of([node for node in batch.keepers if node.is_linked]))
     is_keeper = broker.me in batch.keepers
     if not is_keeper and not others and batch.is_known:
@@ -196,7 +210,7 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -
         if not is_keeper:
             batches.number += 1
             number = batches.number
-            batches.reports[number] = Report(name, dict(part), broker.now_ms)
+            batches.reports[number] = Report(name, dict(part), since_ms, broker.now_ms)
             batches.pending.update(dict.fromkeys([key for key, _ in part]))
         if others:
             data = b"".join([packed_entry(key, *state) for key, state in part])
@@ -210,7 +224,7 @@ def repeat_reports(broker: Broker) -> None:
     for number, report in list(batches.reports.items()):
         if broker.now_ms - report.sent_ms >= RETRY_MS and number in batches.reports:
             del batches.reports[number]
-            report_ids(broker, report.name, report.ids)
+            report_ids(broker, report.name, report.ids, report.since_ms)
             batch = batches.by_name.get(report.name)
             is_unknown |= batch is not None and not batch.is_known
     if is_unknown and broker.now_ms >= batches.ask_at_ms:
@@ -312,7 +326,7 @@ def _keepers_changed(broker: Broker, name: bytes, old: tuple[Node, ...]) -> None
     for number, report in list(batches.reports.items()):
         if report.name == name:
             del batches.reports[number]
-            report_ids(broker, name, report.ids)
+            report_ids(broker, name, report.ids, report.since_ms)
 
 
 def send_digests(broker: Broker, batch: Batch, nodes: tuple[Node, ...]) -> None:

@@ -195,6 +195,35 @@ def test_a_report_waits_until_all_of_an_unknown_batch_is_heard():
     assert [name for _, (_, name, _) in sent_of(broker, BATCHADD)] == [b"new"]
 
 
+def test_the_end_of_a_job_is_reported_even_if_it_comes_before_its_batch():
+    """Seed 10392, spec BT3: the node of a FASTACK did not know the batch, and it had no other job of that batch."""
+    broker = make_broker()
+    client, other = make_client(broker), add_node(broker, number=2)
+    assert ask(broker, client, "FASTACK", hold_copy(broker, other)) == b":1\r\n"
+    dispatch.settle(broker)
+    advance(broker, 3_000)
+    assert sent_of(broker, BATCHADD) == []
+    say(broker, other, SETTING, (KEY, MADE, b"1-x", 2, other.id), (KEY, KEEPERS, other.id, 2, other.id))
+    dispatch.settle(broker)
+    ((nodes, (number, name, data)),) = sent_of(broker, BATCHADD)
+    assert (nodes, name, data[KEY_BYTES]) == ((other,), b"b", COMPLETED)
+    say(broker, other, BATCHGOT, number)
+    assert not broker.batches.reports
+
+
+def test_a_report_of_an_ended_job_is_given_up_if_no_node_knows_its_batch():
+    """A batch that was deleted long ago is unknown everywhere."""
+    broker = make_broker()
+    add_node(broker, number=2)
+    before = broker.used_memory
+    keeping.report_ids(broker, b"b", {ENTRY[:KEY_BYTES]: (COMPLETED, 1)})
+    advance(broker, keeping.UNKNOWN_MS - 1_000)
+    assert broker.batches.reports
+    advance(broker, 3_000)
+    assert (broker.batches.reports, broker.batches.pending, broker.batches.by_name) == ({}, {}, {})
+    assert broker.used_memory == before
+
+
 def test_keepers_tell_each_other_what_differs():
     """Spec BT3."""
     broker, _, other = start(is_keeper=True)
