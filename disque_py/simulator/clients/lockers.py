@@ -156,7 +156,11 @@ class Locker(Actor):
 
 
 class VoterKeeper(Actor):
-    """The operator of the voters."""
+    """The operator of the voters.
+
+    The first list is the same in every INIT, because an INIT without a reply may have succeeded. Two first lists would
+    be a conflict (spec CL4, CL7).
+    """
 
     REFUSALS: ClassVar[tuple[str, ...]] = (
         "NOQUORUM",
@@ -171,6 +175,7 @@ class VoterKeeper(Actor):
         super().__init__(world, oracle, plan, client)
         self._count = min(self.rng.choice(VOTERS), plan.nodes)
         self._has_voters = False
+        self._first: list[bytes] = []
         self._keeps_leases_short = DRIFT in plan.weather
 
     def act(self) -> int:
@@ -190,7 +195,8 @@ class VoterKeeper(Actor):
         rng = self.rng
         known = [self._name(machine) for machine in self.world.machines.values() if machine.is_up]
         if not self._has_voters:
-            return ["INIT", *known[: self._count]]
+            self._first = self._first or known[: self._count]
+            return ["INIT", *self._first]
         if self._keeps_leases_short:
             return ["LEASEMAX", DRIFT_LEASE_MAX_S]
         dice = rng.random()
@@ -208,5 +214,7 @@ class VoterKeeper(Actor):
     def _answered(self, reply: Any, about: Any) -> None:
         if reply == b"OK" or str(reply).startswith("ERR there are voters"):
             self._has_voters = True
+        elif str(reply).startswith("ERR Unknown node"):
+            self._first = []  # A node has another id since.
         elif not isinstance(reply, Exception):
             raise RuleBrokenError("no odd errors", f"{reply!r} for CLUSTER VOTERS")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from disque_py.client.errors import ReplyError
 from disque_py.core import electing
 from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.lockers import Locker, VoterKeeper
@@ -55,3 +56,16 @@ def test_a_change_of_voters_has_the_time_that_its_votes_take():
     simulation.world.run(500)
     assert keeper.line is not None
     assert keeper.line.slowest_ms > 2 * electing.BALLOTS_MAX * electing.VOTE_MS + electing.EFFECT_MS
+
+
+def test_every_init_has_the_same_list_until_a_node_of_it_is_unknown():
+    """Seed 10067: the first INIT succeeded on a node that died before its reply, and the next one made another list."""
+    simulation = Simulation(small_plan(3, weather="fair", duration_ms=1, clients=()))
+    keeper = VoterKeeper(simulation.world, simulation.oracle, simulation.plan, ClientPlan(0, "voter keeper"))
+    first = keeper._words()
+    simulation.world.machines["a"].die(power=False)
+    assert keeper._words() == first
+    keeper._answered(ReplyError("UNREACHABLE a"), None)
+    assert keeper._words() == first
+    keeper._answered(ReplyError("ERR Unknown node a"), None)
+    assert simulation.world.machines["a"].membership.table.me.id.hex().encode() not in keeper._words()
