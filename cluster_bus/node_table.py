@@ -181,7 +181,7 @@ class NodeTable:
             return
         flags_before = self.end_newcomer(node)
         node.flags = flags_before or FORGOTTEN
-        self.has_forgotten = True
+        self.has_forgotten = self.has_forgotten or flags_before is None
         if flags_before == 0:
             del self._interned[node.id]
 

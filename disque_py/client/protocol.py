@@ -15,7 +15,7 @@ from disque_py.client.errors import ProtocolError, from_reply
 try:
     from hiredis import Reader, pack_command
 except ImportError:  # A client-only installation, docs/packages.md. Its own classes have the same methods as hiredis'.
-    from disque_py.client.plain_protocol import Reader, pack_command  # type: ignore[assignment]
+    from disque_py.client.plain_protocol import Reader, pack_command  # type: ignore[assignment]  # Other classes.
 
 # bytes | int | None | ReplyError | list of Reply. hiredis builds it, and the parsers of results.py know its shape.
 Reply: TypeAlias = Any

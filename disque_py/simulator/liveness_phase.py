@@ -458,7 +458,7 @@ class LivenessPhase:
         """Check that quiet nodes send only heartbeats, and keep no memory of earlier work."""
         world = self.world
         world.run(SETTLE_MS)
-        self._push()
+        self._push_ids()
         heard: list[tuple[str, str, list[Any]]] = []
         world.traffic.tap = lambda sender, receiver, runs: heard.extend(
             (sender, receiver, run)
@@ -481,7 +481,7 @@ class LivenessPhase:
                 if number:
                     raise RuleBrokenError("nothing is left over", f"{number} {what} on {machine.name}", machine.name)
 
-    def _push(self) -> None:
+    def _push_ids(self) -> None:
         """Wait for keepers to get the ids of batches. Ids that were lost with a link are sent again after LOOK_MS."""
         world = self.world
         until_ms = world.now_ms + LOOK_MS

@@ -81,7 +81,7 @@ class Shop:
         ]
         for line in LINES:
             chores.append(lambda line=line: self._produce(line))  # type: ignore[misc]  # A default binds the loop's line.
-            chores += [lambda line=line: self._work(line)] * line.workers  # type: ignore[misc]
+            chores += [lambda line=line: self._work(line)] * line.workers  # type: ignore[misc]  # As above.
         await asyncio.gather(*(self._again(chore) for chore in chores))
 
     async def _again(self, chore: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -146,7 +146,7 @@ def test_before_the_silence_lost_ids_of_batches_are_sent_again(confirmed_ms, wai
         machine.broker.batches.pushes[b"b"] = Push(b"b", 1, machine.broker.now_ms)
         world.later(confirmed_ms, machine.broker.batches.pushes.clear)
     start_ms = world.now_ms
-    simulation.liveness._push()
+    simulation.liveness._push_ids()
     assert waited_ms <= world.now_ms - start_ms <= waited_ms + 100
 
 
