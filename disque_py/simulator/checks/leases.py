@@ -93,7 +93,7 @@ class Leases:
 
         A holder is new if the node does not know it for a job that it knows to be done. HOLDERS comes from a node that
         got the job a moment ago, perhaps for the second time, after it had forgotten its jobs. It may come before the
-        ack.
+        ack. A node that has forgotten the job may keep its ack again, because of a SETACK.
         """
         broker = self._world.machines[receiver].broker
         taker = self._world.machines[sender].membership.table.me.id
@@ -105,13 +105,15 @@ class Leases:
                 continue
             for item in run[1:]:
                 job = broker.find(item[0])
-                if job is None or (job.state != ACKED and run[0] != HOLDERS):
+                is_heard = run[0] == SETACK if job is None else job.state == ACKED or run[0] == HOLDERS
+                if not is_heard:
                     continue
-                known = [node.id for node in job.holders if run[0] != HOLDERS or node.id != taker]
+                holders = () if job is None else job.holders
+                known = [node.id for node in holders if run[0] != HOLDERS or node.id != taker]
                 for start in range(0, len(item[at]), ID_BYTES):
                     node_id = item[at][start : start + ID_BYTES]
                     if node_id not in known:
-                        self.named[receiver, job.id, node_id] = self._world.now_ms
+                        self.named[receiver, item[0], node_id] = self._world.now_ms
 
     def _hear_deletions(self, receiver: str, run: list[Any]) -> None:
         for item in run[1:]:

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from cluster_bus.messages import DELJOB, HOLDERS
+from cluster_bus.messages import DELJOB, HOLDERS, SETACK
 from disque_py.simulator.checks.cluster_invariants import Losses
 from disque_py.simulator.checks.leases import Leases, is_well
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
@@ -143,6 +143,24 @@ def test_a_holder_that_was_named_a_moment_ago_may_not_have_heard(passed_ms, is_k
     scene.world.run(2_000)
     scene.leases.hear("b", "a", [[HOLDERS, [job.id, named]]])
     job.holders = frozenset([*job.holders, *(node for node in scene.world["a"].cluster.linked if node.host == "b")])
+    scene.world.run(passed_ms)
+    with pytest.raises(RuleBrokenError, match="an ack reaches") if passed_ms > 1_000 else nullcontext():
+        scene.deliver("b")
+
+
+@pytest.mark.parametrize("passed_ms", [500, 1_500])
+def test_a_holder_of_which_a_node_hears_with_an_ack_that_it_keeps_again_may_not_have_heard(passed_ms):
+    """Seed 11343: a collection ended without a holder that was forgotten. The holder came back and asked the node."""
+    scene = Scene()
+    scene.world.traffic.filter = lambda *_: True
+    scene.acknowledge("a")
+    broker = scene.world["a"]
+    job = broker.find(scene.promise.id)
+    (shard,) = [shard for shard in broker.shards if job.id in shard]
+    scene.world.run(2_000)
+    del shard[job.id]
+    scene.leases.hear("b", "a", [[SETACK, [job.id, b"".join(sorted(node.id for node in job.holders))]]])
+    shard[job.id] = job
     scene.world.run(passed_ms)
     with pytest.raises(RuleBrokenError, match="an ack reaches") if passed_ms > 1_000 else nullcontext():
         scene.deliver("b")
