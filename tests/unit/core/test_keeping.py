@@ -224,6 +224,16 @@ def test_a_report_of_an_ended_job_is_given_up_if_no_node_knows_its_batch():
     assert broker.used_memory == before
 
 
+def test_a_report_of_an_unknown_batch_is_not_kept_beyond_the_greatest_number_of_batches():
+    """The number of batches is limited, also for names that come with jobs."""
+    broker = make_broker()
+    add_node(broker, number=2)
+    broker.batches.by_name = dict.fromkeys(range(keeping.BATCHES_MAX))
+    keeping.report_ids(broker, b"b", {ENTRY[:KEY_BYTES]: (COMPLETED, 1)})
+    assert (broker.batches.reports, broker.batches.pending) == ({}, {})
+    assert b"b" not in broker.batches.by_name
+
+
 def test_keepers_tell_each_other_what_differs():
     """Spec BT3."""
     broker, _, other = start(is_keeper=True)
