@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from disque_py.core import claim_stamps
 from disque_py.core.broker import JITTER_MS, SHARDS, Broker
+from disque_py.core.ids import creator_of
 from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, WAIT_REPL, Handover, Job
 from disque_py.event_format import INVISIBLE, UNKNOWN
 
@@ -189,13 +190,11 @@ def is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
 
 def _counts_delay_here(broker: Broker, job: Job) -> bool:
     """Whether, of all nodes that have a copy of a delayed job, this is the one on which it counts."""
-    creator = job.id[2:10]
-    if broker.me.name[:8] == creator:
+    if broker.me.name[:8] == job.id[2:10]:
         return True
-    for node in broker.cluster.linked:
-        if node.name[:8] == creator:
-            # `was_queued` is False only if the creator kept no copy and told this node to queue the job.
-            return not job.was_queued
+    if creator_of(broker.cluster.linked, job.id) is not None:
+        # `was_queued` is False only if the creator kept no copy and told this node to queue the job.
+        return not job.was_queued
     return _is_lowest_holder(broker, job)
 
 

@@ -12,6 +12,8 @@ from random import Random
 from struct import Struct
 from typing import Final
 
+from cluster_bus.node import Node
+
 ID_BYTES: Final = 40
 TTL_MINUTES_MAX: Final = 65535
 # With a KEY, only this many characters, the last ones, are random. The others come from the key.
@@ -94,6 +96,12 @@ def ttl_minutes(job_id: bytes) -> int:
 def is_retried_id(job_id: bytes) -> bool:
     """Whether the job is an at-least-once job, which an odd TTL field says."""
     return bool(ttl_minutes(job_id) & 1)
+
+
+def creator_of(nodes: tuple[Node, ...], job_id: bytes) -> Node | None:
+    """Return which of `nodes` made the job, or None. An id has eight digits of its creator's (spec F4)."""
+    digits = job_id[2:10]
+    return next((node for node in nodes if node.name[:8] == digits), None)
 
 
 _HEX: Final = {char: int(chr(char), 16) for char in b"0123456789abcdefABCDEF"}

@@ -47,7 +47,7 @@ from disque_py.core import open_questions, producer_waits, replication, stalling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
-from disque_py.core.ids import ID_BYTES, is_valid_id
+from disque_py.core.ids import ID_BYTES, creator_of, is_valid_id
 from disque_py.core.job import ACTIVE, GONE, QUEUED, WAIT_REPL, Handover, Job, Replication, Wanted, memory_of
 from disque_py.core.job_attributes import WINDOW
 from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
@@ -320,11 +320,7 @@ def _creator_to_ask(broker: Broker, job: Job) -> Node | None:
         return None
     if job.state != ACTIVE and job.state != QUEUED:
         return None
-    name = job.id[2:10]
-    for node in broker.cluster.linked:
-        if node.name[:8] == name:
-            return node
-    return None
+    return creator_of(broker.cluster.linked, job.id)
 
 
 # -- outcomes -----------------------------------------------------------------------------------------

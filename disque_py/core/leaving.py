@@ -1,7 +1,8 @@
 """LEAVING: a node passes on all its jobs, until it has none.
 
 Queued jobs go by hand-over. A copy goes by REPLJOB to a node that is not a holder yet. Once that node has *taken* it,
-LEFT tells all holders which node replaces this one. When all holders have answered, the copy here is dropped.
+LEFT tells all holders which node replaces this one. It also tells the job's creator, which may keep no copy itself and
+still count ours. When all have answered, the copy here is dropped.
 
 Every usable node may be in the holder set already. Then LEFT names no new holder and asks the holders whether they have
 the job. If at least one does, the copy here is dropped, and the missing copy is counted. If none does, the copy stays.
@@ -22,6 +23,7 @@ from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 from disque_py import event_format
 from disque_py.core import acks, changing, events, handover, lifecycle, pulls, repair_turns, replication, spilling
 from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.ids import creator_of
 from disque_py.core.job import ACKED, ACTIVE, GONE, Job
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
@@ -47,7 +49,7 @@ class Move:
     is_taken      whether LEFT was sent, because `new` has taken the copy or no node has to
     has_other     whether another node is known to have a copy
     is_short      whether a holder has lost its copy
-    unanswered    holders that have not answered LEFT
+    unanswered    nodes that have not answered LEFT: holders, and the creator while it is linked
     asked_ms      when REPLJOB or LEFT was last sent
     """
 
@@ -234,11 +236,23 @@ def _hand_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> Non
 
 
 def tell_left(broker: Broker, job: Job, move: Move) -> None:
-    """Send LEFT to every other holder. Our copy is dropped when all have answered and one of them has the job."""
-    move.unanswered = tuple(node for node in broker.sets.others(job.holders) if not node.flags & FORGOTTEN)
+    """Send LEFT to every other holder and to the creator. Our copy is dropped when all have answered.
+
+    One of the holders must have the job.
+    """
+    creator = creator_of(broker.cluster.linked, job.id)
+    told = broker.sets.others(job.holders)
+    if creator is not None and creator not in told:
+        told = (*told, creator)
+    move.unanswered = _who_must_answer(job, told)
     move.asked_ms = broker.now_ms
     _send_left(broker, job, move)
     _drop_if_answered(broker, job, move)
+
+
+def _who_must_answer(job: Job, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return those of `nodes` whose answers to LEFT count. A creator without a copy need not answer if it is gone."""
+    return tuple(node for node in nodes if not node.flags & FORGOTTEN and (node.is_linked or node in job.holders))
 
 
 def _send_left(broker: Broker, job: Job, move: Move) -> None:
@@ -258,7 +272,7 @@ def _ask_again(broker: Broker, drain: Drain) -> None:
         elif broker.now_ms - move.asked_ms >= ASK_AGAIN_MS:
             move.asked_ms = broker.now_ms
             if move.is_taken:
-                move.unanswered = tuple(node for node in move.unanswered if not node.flags & FORGOTTEN)
+                move.unanswered = _who_must_answer(job, move.unanswered)
                 if move.unanswered:
                     drain.block(f"holder {move.unanswered[0].name.decode()} does not answer")
                 _send_left(broker, job, move)
@@ -353,12 +367,16 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             was_both = taker in job.holders and leaver in job.holders and taker is not broker.me
             if taker is not None:
                 merged = sets.add(merged, taker)
-            replication.has_moved(broker, job, leaver, taker)
+            has_copy = replication.has_moved(broker, job, leaver, taker)
             mine = broker.me in merged
             rest = sets.of(node for node in sets.others(merged) if node is not leaver)
             assert broker.me not in rest
             job.holders = sets.add(rest, broker.me) if mine else rest
             mark_holders_dirty(broker, job)
+            if not has_copy:
+                replication.tell_holders(broker, job)
+                broker.send(only, LEFT_OK, (job_id, HAS_NOT))
+                continue
             if was_both:
                 repair_turns.count_anew(broker, job)
             broker.send(only, LEFT_OK, (job_id, HAS))
@@ -379,7 +397,9 @@ def on_left_ok(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job is None or move is None or not move.is_taken or sender not in move.unanswered:
             continue
         move.unanswered = tuple(node for node in move.unanswered if node is not sender)
-        if has == HAS:
+        if sender not in job.holders:
+            pass  # It made the job, and its copy does not count.
+        elif has == HAS:
             move.has_other = True
         elif has == HAS_NOT and sender is not move.new:
             _is_no_holder(broker, job, sender)

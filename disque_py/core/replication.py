@@ -215,8 +215,8 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
 def _counts_known(broker: Broker, job: Job, work: Replication, sender: Node, how: Any) -> bool:
     """Whether a copy counts that its node had before. If a counted copy may have moved there, count anew. Spec C5.
 
-    A leaving node tells the holders that its copy has moved (LEFT). So it tells a creator that holds a copy, and no
-    other one. An external creator therefore asks the nodes again that it has counted before the sender.
+    A leaving node tells the creator that its copy has moved (LEFT), but it drops the copy without an answer if the
+    creator is not linked. An external creator therefore asks the nodes again that it has counted before the sender.
     """
     if how == MOVING:
         _uncount(work, sender)
@@ -240,19 +240,29 @@ def _uncount(work: Replication, node: Node) -> None:
         work.is_held = False
 
 
-def has_moved(broker: Broker, job: Job, leaver: Node, new: Node | None) -> None:
-    """Count the copy at the node that took it, because the leaver drops it. Spec C5."""
+def has_moved(broker: Broker, job: Job, leaver: Node, new: Node | None) -> bool:
+    """Count the copy at the node that took it, because the leaver drops it. Return whether we hold the job. Spec C5."""
     work = job.work
     if job.state != WAIT_REPL or not isinstance(work, Replication):
-        return
+        return True
     if work.together is not None:
         part(broker, work)
         work = job.work
         assert isinstance(work, Replication)
     if leaver in work.confirmed:
+        was_held = work.is_held
         _uncount(work, leaver)
         if new is not None and new not in work.confirmed and (not work.is_quorum or zones.is_local(broker, new)):
             work.confirmed = (*work.confirmed, new)
+            work.is_held = was_held and (not work.zones or zones.count(work.confirmed) >= work.zones)
+    return not work.is_external
+
+
+def tell_holders(broker: Broker, job: Job) -> None:
+    """Tell the holders about each other, because a creator that keeps no copy can't do so later."""
+    others = broker.sets.others(job.holders)
+    if others:
+        broker.send(others, HOLDERS, (job.id, broker.sets.pack(job.holders)))
 
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:

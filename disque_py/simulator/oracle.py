@@ -59,6 +59,7 @@ class Promise:
     renewed              requests that may have begun a fresh set of attempts
     cancels, nacks       CANCELJOBs and NACKs that were sent for it
     moves                commands that may have moved it to another queue
+    is_reordered         a RESCHEDULE that gives it another priority was sent
     elsewhere            NACKs for it at a node that did not deliver it: two nodes may queue it at the same time
     loose                requests that end a lease early (NACK, ENQUEUE …) and were not answered
     freed_ms             when the last of these requests was answered
@@ -90,6 +91,7 @@ class Promise:
         "is_over",
         "is_plain",
         "is_refused",
+        "is_reordered",
         "limit",
         "loose",
         "losses",
@@ -139,6 +141,7 @@ class Promise:
         self.cancels = 0
         self.nacks = 0
         self.moves = 0
+        self.is_reordered = False
         self.origin: Promise | None = None
         self.fan: dict[bytes, Promise] | None = None
         self.is_refused = False

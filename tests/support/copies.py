@@ -26,10 +26,11 @@ from persistence.records import unpacked
 Sent = tuple[tuple[Node, ...], int, Any]
 
 
-def make_id(number: int = 1, *, retry_s: int = 30, ttl_s: int = 3600) -> bytes:
-    """Return the id of a job. Equal arguments give equal ids."""
+def make_id(number: int = 1, *, retry_s: int = 30, ttl_s: int = 3600, creator: Node | None = None) -> bytes:
+    """Return the id of a job that `creator` made, or the node of `make_broker`. Equal arguments give equal ids."""
     chars = b64encode(Random(number).randbytes(18))
-    return b"D-00010203-" + chars + ttl_suffix(ttl_s * 1000, retry_s > 0)
+    digits = creator.name[:8] if creator is not None else b"00010203"
+    return b"D-%b-%b" % (digits, chars) + ttl_suffix(ttl_s * 1000, retry_s > 0)
 
 
 def make_job(
@@ -43,13 +44,14 @@ def make_job(
     delay_s: int = 0,
     replicate: int = 0,
     is_mine: bool = True,
+    creator: Node | None = None,
 ) -> Job:
     """Return a job that no broker knows yet. Its holders are the given nodes and, with `is_mine`, this one."""
     holders = broker.sets.of((broker.me, *others) if is_mine else others)
     if holders == broker.sets.mine:
         holders = broker.sets.mine
     return Job(
-        make_id(number, retry_s=retry_s, ttl_s=ttl_s),
+        make_id(number, retry_s=retry_s, ttl_s=ttl_s, creator=creator),
         terms_of(broker.terms, queue, retry_s * 1000, delay_s * 1000, replicate or len(holders)),
         body,
         broker.wall_ms * 1_000_000 + number,

@@ -214,9 +214,11 @@ class DurabilityChecker:
                 said = [at for at in (noted.acked, noted.canceled, noted.gone) if at != NOWHERE]
                 self._check(item[0], min(said), "DELJOB")
         elif kind == YOURJOBS:
+            # The job may have a later hand-over to another node by now, and each node has its own numbers.
             for snapshot in item[2]:
                 job = self._machine.broker.find(snapshot[0]) if snapshot is not None else None
-                if job is not None and isinstance(job.work, Handover) and job.work.number == item[0]:
+                work = job.work if job is not None else None
+                if job is not None and isinstance(work, Handover) and work.node is node and work.number == item[0]:
                     noted = self._noted.get(job.id)
                     self._check(job.id, NOWHERE if noted is None else noted.given, "YOURJOBS")
         else:

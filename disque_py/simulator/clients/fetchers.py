@@ -185,8 +185,9 @@ class Fetcher(Actor):
         label = self.book.labels.get(promise.number)
         if entry[META_AT] != (label.meta if label is not None else []):
             raise RuleBrokenError("jobs arrive as they were added", f"{promise} has {entry[META_AT]}", job_id)
+        priority = None if label is None or promise.is_reordered else label.priority
         job = batch.machine.broker.find(job_id)
-        if job is not None and label is not None and label.priority not in (None, job.priority):
+        if job is not None and priority not in (None, job.priority):
             raise RuleBrokenError("jobs arrive as they were added", f"{promise} has priority {job.priority}", job_id)
         asked_ms = max(batch.lease_ms or promise.retry_ms, lease_ms_max)
         if not 0 < entry[LEASE_AT] <= asked_ms or entry[ATTEMPT_AT] < 1:

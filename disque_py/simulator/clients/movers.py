@@ -71,7 +71,10 @@ class Mover(Quitter):
         if dice < 0.55:
             promise = rng.choice(self.oracle.promises)
             how = rng.choice((("DELAYMS", 300), ("DELAY", 0), ("PRIORITY", rng.randrange(1 << 41)), ("DELAYMS", 2_000)))
-            return words("RESCHEDULE", promise.id, *how) if promise.id else words("PING")
+            if not promise.id:
+                return words("PING")
+            promise.is_reordered |= how[0] == "PRIORITY"
+            return words("RESCHEDULE", promise.id, *how)
         if dice < 0.57:
             return words("QTASK", "LIST")
         if dice < 0.6:

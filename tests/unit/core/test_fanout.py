@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from brokers import add_node, ask, make_broker, make_client
-from cluster_bus.messages import GOTJOB, GOTMANY, REFUSED, REFUSED_PAUSED, REPLJOB, REPLMANY
-from copies import advance, say, sent, sent_of
+from cluster_bus.messages import GOTJOB, GOTMANY, LEFT, REFUSED, REFUSED_PAUSED, REPLJOB, REPLMANY
+from copies import advance, pack, say, sent, sent_of
 from disque_py.core.job import QUEUED, WAIT_REPL
 from disque_py.core.job_snapshot import job_of, snapshot_of
 from disque_py.core.shared_copies import split_ids
@@ -125,6 +125,18 @@ def test_no_job_is_queued_before_all_have_their_copies():
     assert client.out == [b"+" + first + b"\r\n"]
     assert not broker.producers.fans
     assert broker.waits.blocked_count == 0
+
+
+def test_a_job_that_is_held_keeps_its_copies_when_one_moves():
+    """Spec C5: the node that took the copy counts instead of the leaver."""
+    broker, b, client = start()
+    first, second = publish(broker, client)
+    c = add_node(broker, 3)
+    say(broker, b, GOTJOB, first)
+    say(broker, b, LEFT, (first, b.id, c.id, pack(broker.me, b, c), 0))
+    say(broker, b, GOTJOB, second)
+    dispatch.settle(broker)
+    assert client.out == [b"+" + first + b"\r\n"]
 
 
 def test_a_job_that_is_held_asks_no_more_nodes_and_ends_with_the_time_of_all():

@@ -108,6 +108,51 @@ def test_a_copy_goes_to_a_node_that_has_none_and_is_dropped_when_all_holders_hav
     assert broker.stats.copies_missing_leaving == 0
 
 
+@pytest.fixture
+def moving():
+    """A leaver, the other holder of a job, the node that took the leaver's copy, and the leaving creator of the job."""
+    broker, b, c = make_leaver()
+    creator = add_node(broker, 4)
+    creator.flags |= LEAVING
+    broker.cluster.refresh()
+    job = hold(broker, b, creator=creator)
+    step(broker)
+    say(broker, c, GOTJOB, job.id)
+    return broker, b, c, creator, job
+
+
+def test_the_creator_hears_of_a_move_even_if_it_keeps_no_copy(moving):
+    """It may still count the copy, and name this node to other holders. Spec C5 and V2."""
+    broker, b, c, creator, job = moving
+    assert sent(broker) == [((b, c, creator), LEFT, (job.id, broker.me.id, c.id, pack(broker.me, b, c), job.version))]
+    for node in (b, c):
+        say(broker, node, LEFT_OK, (job.id, HAS))
+    assert broker.find(job.id) is job
+    say(broker, creator, LEFT_OK, (job.id, HAS_NOT))
+    assert broker.find(job.id) is None
+
+
+def test_a_creator_without_a_copy_need_not_answer_if_it_is_gone(moving):
+    broker, b, c, creator, job = moving
+    for node in (b, c):
+        say(broker, node, LEFT_OK, (job.id, HAS))
+    broker.membership.link_down(creator)
+    advance(broker, 1_200)
+    assert broker.find(job.id) is None
+
+
+def test_a_creator_without_a_copy_is_no_holder():
+    broker, b, c = make_leaver()
+    creator = add_node(broker, 4)
+    creator.flags |= LEAVING
+    broker.cluster.refresh()
+    job = hold(broker, b, c, creator=creator)
+    step(broker)
+    for node, has in ((creator, HAS), (b, HAS_NOT), (c, HAS_NOT)):
+        say(broker, node, LEFT_OK, (job.id, has))
+    assert broker.find(job.id) is job
+
+
 def test_a_copy_that_was_there_before_does_not_count_as_new():
     """Only the answer `taken` counts: REPLICATE copies must remain (spec V2)."""
     broker, b, c = make_leaver()

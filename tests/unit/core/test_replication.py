@@ -14,6 +14,7 @@ from cluster_bus.messages import (
     HOLDERS,
     LEASED,
     LEFT,
+    LEFT_OK,
     QUEUED_RELEASED,
     REFUSED,
     REFUSED_PAUSED,
@@ -22,7 +23,7 @@ from cluster_bus.messages import (
 from cluster_bus.messages import QUEUED as QUEUED_MESSAGE
 from cluster_bus.node import PFAIL
 from copies import add_waiting, advance, confirm, make_id, pack, queue_of, say, sent, sent_of
-from disque_py.core import events, producer_waits, replication
+from disque_py.core import events, leaving, producer_waits, replication
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES
 from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL
 from disque_py.core.replication import EXTEND_MS, KNOWN, MOVING
@@ -289,6 +290,23 @@ def test_an_external_creator_counts_anew_when_a_copy_may_be_the_one_of_another_h
     assert (producer.out, job.work.confirmed) == ([], (c,))
     say(broker, b, GOTJOB, (job.id, KNOWN))
     assert producer.out == [b"+%b\r\n" % job.id]
+
+
+def test_an_external_creator_counts_the_node_that_took_a_copy_and_tells_the_holders():
+    """Spec C5: otherwise d and the node that took the copy would not know of each other (seed 11813)."""
+    broker, b, c = make_cluster()
+    d = add_node(broker, 4)
+    broker.membership.set_leaving(True)
+    producer, job = add_waiting(broker, 0, "REPLICATE", 2)
+    job.holders = broker.sets.of([b, d])
+    confirm(broker, job, b)
+    sent(broker)
+    say(broker, b, LEFT, (job.id, b.id, c.id, pack(b, c), 0))
+    assert job.holders == {c, d}
+    assert sent(broker) == [((c, d), HOLDERS, (job.id, pack(c, d))), ((b,), LEFT_OK, (job.id, leaving.HAS_NOT))]
+    confirm(broker, job, d)
+    assert producer.out == [b"+%b\r\n" % job.id]
+    assert set(sent_of(broker, ENQUEUE)[0][0]) <= {c, d}
 
 
 def test_each_node_is_asked_again_once():

@@ -163,6 +163,8 @@ def test_a_job_is_given_away_after_its_record(world):
     world.machines["a"].close()
     with pytest.raises(RuleBrokenError, match="YOURJOBS"):
         durability(world)._check_said(taker, YOURJOBS, [job.work.number, 0, [(job_id,)]])
+    # Another node got a hand-over of that number before, and its record is older (seed 11760).
+    durability(world)._check_said(broker.me, YOURJOBS, [job.work.number, 0, [(job_id,)]])
     free(world)
 
 

@@ -163,6 +163,8 @@ def test_metadata_and_priority_are_those_that_were_given(world, fetcher, machine
         fetcher.book.labels[promise.number] = label
         with pytest.raises(RuleBrokenError, match="as they were added"):
             fetcher._check_entry(entry, promise, batch)
+    promise.is_reordered = True  # An operator has given it another priority (seed 11593).
+    fetcher._check_entry(entry, promise, batch, RESTORED_LEASE_MS_MAX)
 
 
 def test_the_best_come_first(world, machine, fetcher):
