@@ -188,6 +188,7 @@ class Oracle:
         self.delays_ms = 0
         self.explained: dict[bytes, None] = {}
         self.parted: dict[bytes, None] = {}
+        self._early_ms: dict[bytes, int] = {}
         self.faults = 0
         self.unrest_ms = 0
         self.aftermath_ms = 0
@@ -221,8 +222,17 @@ class Oracle:
         if not promise.is_over:
             self.open[promise] = None
 
+    def may_end_early(self, job_id: bytes, ahead_ms: int) -> None:
+        """Note that a node may end the job this much before its TTL. Its producer may not have the reply yet."""
+        promise = self.by_id.get(job_id)
+        if promise is None:
+            self._early_ms[job_id] = max(self._early_ms.get(job_id, 0), ahead_ms)
+        else:
+            promise.early_ms = max(promise.early_ms, ahead_ms)
+
     def _name(self, promise: Promise, job_id: bytes) -> None:
         known = self.by_id.setdefault(job_id, promise)
+        promise.early_ms = max(promise.early_ms, self._early_ms.pop(job_id, 0))
         if known is not promise:
             raise RuleBrokenError("ids are unique", f"{known} and {promise} have the id {job_id!r}", job_id)
         if promise.id and promise.id != job_id:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from copies import make_id
 from disque_py.core import lifecycle
 from disque_py.core.job import QUEUED
 from disque_py.simulator.checks.cluster_invariants import Asleep, Losses, check_books, jobs_of, look, tell
@@ -222,6 +223,20 @@ def test_a_job_that_expired_by_a_wall_clock_is_not_lost():
     assert promise.early_ms == HOUR_MS
     scene.look()
     assert not scene.oracle.delays_ms
+
+
+def test_a_job_may_expire_by_a_wall_clock_before_its_producer_has_the_reply():
+    """Seed 12403."""
+    scene = Scene()
+    machine = scene.world.machines["a"]
+    scene.losses.jumped(machine, HOUR_MS)
+    asleep = scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    job_id = make_id(retry_s=0)
+    asleep.ids = {job_id: scene.world.now_ms}
+    scene.losses.loaded(machine)
+    promise = scene.oracle.add(b"q", 8, 0, HOUR_MS, 0, scene.world.now_ms)
+    scene.oracle.answered(promise, job_id, scene.world.now_ms)
+    assert promise.early_ms == HOUR_MS
 
 
 def test_a_wall_clock_may_free_the_key_of_a_job_that_is_over():
