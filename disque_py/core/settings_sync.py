@@ -271,10 +271,10 @@ def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
             exchange.wait_until_ms = 0
             exchange.asking.pop(sender, None)
         elif occasion == DIGEST_OF_LINK:
+            # It was asked before, perhaps. Then the answer may be lost with its former link, which we had closed.
             table.exchange.doubt(sender)
-            if sender not in exchange.asking:
-                exchange.asking[sender] = None
-                broker.send(broker.sets.only(sender), ASKSETTINGS, (exchange.saved_digest,))
+            exchange.asking[sender] = None
+            broker.send(broker.sets.only(sender), ASKSETTINGS, (exchange.saved_digest,))
     _answer(broker)
 
 

@@ -196,14 +196,20 @@ def test_a_node_with_the_same_settings_is_not_asked():
     assert len(sent_of(broker, ASKSETTINGS)) == 1
 
 
-def test_a_node_whose_answer_was_lost_with_its_link_is_asked_again():
-    """Spec QS4. Our own link to it stands, and the node tells its digest again on its next one."""
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_node_whose_answer_was_lost_with_its_link_is_asked_again(is_noticed):
+    """Spec QS4. Our own link to it stands, and the node sends its digest again on its next one.
+
+    A node that we had forgotten does not notice immediately that we closed its link. When we know it again, it may
+    still answer on that link (seed 12540).
+    """
     broker = make_broker()
     node = add_node(broker)
     for _ in range(2):
         dispatch.receive(broker, node, [[SETTINGS_DIGEST, (7, settings_sync.DIGEST_OF_LINK)]])
         assert sent_of(broker, ASKSETTINGS) == [((node,), (0,))]
-        dispatch.incoming_lost(broker, node)
+        if is_noticed:
+            dispatch.incoming_lost(broker, node)
 
 
 def test_settings_are_told_only_when_they_are_on_disk():
