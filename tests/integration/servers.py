@@ -14,6 +14,7 @@ returns a separate connection, for blocking commands, pipelines and raw bytes.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -34,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The folder of the package under test: an installed wheel, or the checkout.
 INSTALLED = Path(disque_py.__file__).resolve().parents[1]
 PORT_TRIES = 5
-PORT_TAKEN = "Address already in use"
+PORT_TAKEN = os.strerror(errno.EADDRINUSE)  # Its words depend on the C library.
 
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0

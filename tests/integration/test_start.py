@@ -19,7 +19,7 @@ import pytest
 from certificates import self_signed
 from disque_py import __version__
 from disque_py.loopback_ports import BUS_PORT_DISTANCE, HOST, free_port
-from servers import INSTALLED, Connection, until
+from servers import INSTALLED, PORT_TAKEN, Connection, until
 
 PROGRAM = [sys.executable, "-m", "disque_py.server.main"]
 
@@ -138,9 +138,9 @@ def test_a_port_in_use_is_refused_and_nothing_is_left_behind(tmp_path, server):
     path = tmp_path / "other"
     path.mkdir()
     words = refusal(path, "--port", server.port)
-    assert words.startswith(f"can't accept clients on {HOST}:{server.port}: Address already in use. Another process")
+    assert words.startswith(f"can't accept clients on {HOST}:{server.port}: {PORT_TAKEN}. Another process")
     words = refusal(path, "--cluster-port", server.port + BUS_PORT_DISTANCE)
-    assert f"port {server.port + BUS_PORT_DISTANCE} of {HOST}: Address already in use. Another process" in words
+    assert f"port {server.port + BUS_PORT_DISTANCE} of {HOST}: {PORT_TAKEN}. Another process" in words
     assert "is in use by another node" in refusal(path, "--dir", server.folder)
     assert run("--port", server.port, "--dir", path, "--logfile", "log")[0] == 1
     assert "can't start: can't accept clients on" in (path / "log").read_text()
@@ -270,7 +270,7 @@ def test_a_daemon_that_cannot_start_reports_the_reason_to_its_caller(tmp_path, s
     words = ["--port", server.port, "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
     status, _, errors = run(*words, "--daemonize", "yes", "--pidfile", tmp_path / "pid")
     assert status == 1
-    assert "Address already in use" in errors
+    assert PORT_TAKEN in errors
     assert not (tmp_path / "pid").exists()
 
 
@@ -347,7 +347,7 @@ def test_a_unix_socket_in_use_is_not_taken_away(make_server):
     server = make_server("--unixsocket", "disque.sock").start()
     path = server.folder / "disque.sock"
     (server.folder / "other").mkdir()
-    assert "disque.sock: Address already in use. Another" in refusal(server.folder / "other", "--unixsocket", path)
+    assert f"disque.sock: {PORT_TAKEN}. Another" in refusal(server.folder / "other", "--unixsocket", path)
     (server.folder / "file").write_text("precious")
     assert "which is no socket" in refusal(server.folder / "other", "--unixsocket", server.folder / "file")
     assert (server.folder / "file").read_text() == "precious"

@@ -259,6 +259,7 @@ def test_a_synced_write_has_all_bytes(files: Files, monkeypatch: pytest.MonkeyPa
     assert contents(files) == {"a": b"head" + b"x" * 200_000}
 
 
+@pytest.mark.skipif(not hasattr(os, "RWF_DSYNC"), reason="this C library has no synced writes")
 def test_a_synced_write_that_failed_is_a_failed_sync(files: Files, monkeypatch: pytest.MonkeyPatch):
     """No one knows which of its pages are on disk, and the next fsync would succeed."""
     monkeypatch.setattr(descriptors, "may_write_synced", lambda fd: True)
