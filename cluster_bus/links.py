@@ -76,7 +76,8 @@ class Links:
 
     def dial_anew(self, node: Node) -> None:
         """Replace an attempt to connect, which may hang although the network works again; at most once a second."""
-        if node.is_dialing and self._table.now_ms >= node.redial_at_ms:
+        node.must_redial = node.is_dialing and self._table.now_ms < node.redial_at_ms
+        if node.is_dialing and not node.must_redial:
             self.hang_up(node)
             self.dial(node)
             node.redial_at_ms = self._table.now_ms + DIAL_GAP_MS_MAX

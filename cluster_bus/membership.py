@@ -426,6 +426,8 @@ class Membership:
             self.admission.expel(node)
         elif not node.is_dialing and self.table.now_ms >= node.dial_at_ms:
             self.links.dial(node)
+        elif node.must_redial:
+            self.links.dial_anew(node)
 
     def _tend_link(self, node: Node) -> None:
         now_ms, timeout_ms = self.table.now_ms, self.node_timeout_ms

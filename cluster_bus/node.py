@@ -63,6 +63,7 @@ class Node:
     dial_at_ms       the earliest moment of the next attempt; monotonic
     dial_gap_ms      the pause after the next failed attempt
     redial_at_ms     the earliest moment at which another link may replace this one; monotonic
+    must_redial      MEET was repeated before that moment, so another attempt replaces this one then
     link_run         run of the process our link reached, b"" without a link
     must_meet        our heartbeats are MEETs until it has answered, for it may not know us; of a handshake: an operator
                      or `cluster-seeds` asked for it
@@ -101,6 +102,7 @@ class Node:
         "link_since_ms",
         "memory_level",
         "must_meet",
+        "must_redial",
         "name",
         "owes_pong",
         "ping_sent_ms",
@@ -152,6 +154,7 @@ class Node:
         self.dial_at_ms = 0
         self.dial_gap_ms = 0
         self.redial_at_ms = 0
+        self.must_redial = False
         self.link_run = b""
         self.must_meet = False
         self.owes_pong = False

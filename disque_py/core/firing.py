@@ -50,6 +50,8 @@ from disque_py.core.recurring import (
 from disque_py.log_lines import tell
 from disque_py.resp.replies import error
 
+# For an unknown definition, other nodes are asked at most once in this time.
+ASK_MS: Final = 1_000
 # A node waits this long for each node that ranks before it.
 TURN_MS: Final = 500
 # A tick that is late by less than this is never missed.
@@ -86,17 +88,22 @@ def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
     """Take over the state of a schedule. It comes from another node, so it may be invalid."""
     recurring = broker.recurring
     packed = fields.get(SPEC, b"")
+    progress = unpack_progress(fields.get(PROGRESS, b""))
     schedule = recurring.known.get(name)
     if schedule is None or schedule.packed != packed:
         definition = unpack_definition(packed) if packed else None
         if definition is None:
             recurring.known.pop(name, None)
+            if progress is not None:
+                recurring.strange[name] = None
             return
         schedule = recurring.known[name] = Schedule(name, definition, packed)
     schedule.is_paused, floor_ms = unpack_pause(fields.get(PAUSE, b""))
     schedule.floor_ms = max(schedule.floor_ms, floor_ms)
-    if schedule.merge(unpack_progress(fields.get(PROGRESS, b""))):
+    if schedule.merge(progress):
         recurring.fallen[name] = None
+    if progress is not None and progress.generation != schedule.definition.generation:
+        recurring.strange[name] = None
     recurring.unplanned[name] = None
     _wake(broker, 1)
 
@@ -109,11 +116,14 @@ def step(broker: Broker) -> None:
     recurring = broker.recurring
     while recurring.answered:
         _on_answer(broker, recurring.answered.pop())
+    if recurring.strange:
+        _ask_about_strange(broker)
     if not recurring.known:
         return
     while recurring.fallen:
         schedule = recurring.known.get(recurring.fallen.popitem()[0])
-        if schedule is not None:
+        # With a new definition, the fields arrive one after the other.
+        if schedule is not None and schedule.merge(_recorded(broker, schedule.name)):
             _tell(broker, schedule)
     for name in list(recurring.unplanned)[:PLANNED_PER_STEP]:
         del recurring.unplanned[name]
@@ -131,6 +141,30 @@ def step(broker: Broker) -> None:
         due_ms = recurring.next_due_ms()
         if due_ms and due_ms - broker.wall_ms <= 2 * STEP_MS and recurring.firing_count < FIRING_MAX:
             _wake(broker, max(1, due_ms - broker.wall_ms))
+
+
+def _recorded(broker: Broker, name: bytes) -> Progress | None:
+    """Return the progress of a schedule that the table of settings has, whatever definition it belongs to."""
+    state = broker.queue_settings.states.get(state_key(SCHEDULE, name))
+    field = state.fields.get(PROGRESS) if state is not None else None
+    return unpack_progress(field[0]) if field is not None else None
+
+
+def _ask_about_strange(broker: Broker) -> None:
+    """Ask other nodes for their settings if they record a progress of a definition that is not known here.
+
+    A definition is sent by the node that made it. That node may never have been linked with this one, and be gone.
+    Until both know the same definition, each would send its own progress again and again.
+    """
+    recurring = broker.recurring
+    for name in list(recurring.strange):
+        schedule, progress = recurring.known.get(name), _recorded(broker, name)
+        if progress is None or (schedule is not None and schedule.definition.generation == progress.generation):
+            del recurring.strange[name]
+    if recurring.strange and broker.now_ms >= recurring.ask_at_ms:
+        recurring.ask_at_ms = broker.now_ms + ASK_MS
+        recurring.strange.clear()
+        settings_sync.ask_all(broker)
 
 
 def _may_fire(broker: Broker) -> bool:

@@ -214,6 +214,8 @@ class Recurring:
     zones       name -> time zone; None: this node has no such zone
     unplanned   schedules whose next tick must be computed
     fallen      schedules for which a node sent an older progress than ours
+    strange     schedules with a progress of a definition that is not known here
+    ask_at_ms   from when on other nodes may be asked for such a definition again
     due         a heap of (wall clock, serial, name)
     addjob      the handler of ADDJOB
     is_internal   whether the node itself runs an ADDJOB, which may have reserved names of META
@@ -229,6 +231,8 @@ class Recurring:
         self.zones: dict[bytes, Zone | None] = {b"UTC": UTC}
         self.unplanned: dict[bytes, None] = {}
         self.fallen: dict[bytes, None] = {}
+        self.strange: dict[bytes, None] = {}
+        self.ask_at_ms = 0
         self.due: list[tuple[int, int, bytes]] = []
         self.addjob: Handler | None = None
         self.is_internal = False

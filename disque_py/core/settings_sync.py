@@ -6,8 +6,9 @@ A node that receives a change also writes it, and then tells all nodes that it h
 for the file, and then up to a second for the linked nodes. Spec W3.
 
 When a link comes up, a node with settings sends a digest of all of them. The other node asks for the settings if its
-own digest differs. As both nodes do this, both reach the same state. A node that starts asks in any case, and makes
-GETJOB and ADDJOB wait for the answer. Spec QS4, QS5.
+own digest differs. As both nodes do this, both reach the same state. After the link of a third node has broken, the
+remaining nodes do the same, because a last change of that node may have reached only some of them. A node that starts
+asks in any case, and makes GETJOB and ADDJOB wait for the answer. Spec QS4, QS5.
 
 Once a second, nodes tell each other the lengths of queues that have a `maxlen` (spec QS7).
 
@@ -33,6 +34,8 @@ from disque_py.log_lines import tell
 LINKED_MS: Final = 1_000
 # After a start, GETJOB and ADDJOB wait at most this long for settings.
 START_MS: Final = 2_000
+# After a link has broken, the other nodes compare their settings when this is over.
+COMPARE_MS: Final = 1_000
 # A write that failed is repeated after this.
 RETRY_MS: Final = 2_000
 # All settings are sent in parts of at most this many settings and about this many bytes, summed over all nodes that
@@ -49,7 +52,7 @@ LENGTH_STEPS: Final = 8
 LENGTHS_MIN: Final = 100
 
 # The occasions of a SETTINGS_DIGEST.
-DIGEST_OF_LINK: Final = 0  # A link has come up. If the digest differs, the receiver asks for the settings.
+DIGEST_OF_LINK: Final = 0  # A link has come up, or another broke. A receiver with another digest asks for the settings.
 DIGEST_OF_ALL: Final = 1  # All settings were sent before it.
 DIGEST_OF_NEWS: Final = 2  # A write was done. An equal digest is a confirmation, and another one has no effect.
 DIGEST_OF_MANY: Final = 3  # The same, after a write of more than HAVE_MAX queues.
@@ -374,9 +377,10 @@ def forget_node(broker: Broker, node: Node) -> None:
     """Forget the lengths that a node has sent, and that it was asked, because its link broke or the node is gone.
 
     The answer may be lost with the link. On its next link, the node sends its digest, and is asked again if necessary.
-    Spec QS4.
+    Changes that the node made may have reached only some of the others, so these compare their settings. Spec QS4.
     """
     exchange = broker.queue_settings.exchange
+    exchange.compare_at_ms = broker.now_ms + COMPARE_MS
     exchange.asking.pop(node, None)
     for lengths in exchange.lengths.values():
         lengths.pop(node, None)
@@ -404,6 +408,11 @@ def step(broker: Broker) -> None:
     if exchange.retry_at_ms and exchange.retry_at_ms <= broker.now_ms:
         exchange.retry_at_ms = 0
         _write(broker)
+    if exchange.compare_at_ms and exchange.compare_at_ms <= broker.now_ms:
+        exchange.compare_at_ms = 0
+        if table.states:
+            others = broker.sets.of(node for node in broker.cluster.linked if node.protocol >= ATTEMPTS)
+            broker.send(broker.sets.others(others), SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_LINK))
     if exchange.walks:
         _walk(broker)
     if exchange.waiting:

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from disque_py.core import firing, recurring
+from disque_py.core.queue_settings import SCHEDULE, state_key
 from world import World
 
 SECOND = 1_000
@@ -129,3 +130,32 @@ def recorded(day: Day, name: str) -> int:
     """Return the ticks that a node has fired or heard of."""
     known: recurring.Schedule = day.world[name].recurring.known[b"s"]
     return known.progress.fired
+
+
+def test_a_node_that_is_not_linked_with_the_maker_of_a_definition_asks_others_for_it():
+    """Otherwise it and the others would repeat progresses of two definitions without end (seed 13032). Spec SD5."""
+    world = World("abc")
+    world.join()
+    world.run(100)
+    assert world.ask("a", "SCHEDULE", "SET", "s", "EVERY", "1s", "QUEUE", "q") == b"OK"
+    world.run(1_500)
+    world.cut("a", "c")
+    world.run(10)
+    assert world.ask("a", "SCHEDULE", "SET", "s", "EVERY", "1s", "QUEUE", "q") == b"OK"
+    world.run(5_000)
+    assert len({world[name].recurring.known[b"s"].definition.generation for name in "abc"}) == 1
+    assert world["c"].queue_settings.states[state_key(SCHEDULE, b"s")].highest() < 60
+
+
+def test_the_other_nodes_of_a_new_definition_write_no_progress_of_it():
+    """They did, because the end of the former progress came first."""
+    world = World("ab")
+    world.join()
+    world.run(100)
+    assert world.ask("a", "SCHEDULE", "SET", "s", "EVERY", "1s", "QUEUE", "q") == b"OK"
+    world.run(2_500)
+    assert world.ask("a", "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q") == b"OK"
+    counter = world["a"].queue_settings.states[state_key(SCHEDULE, b"s")].highest()
+    world.run(500)
+    for name in "ab":
+        assert world[name].queue_settings.states[state_key(SCHEDULE, b"s")].highest() == counter

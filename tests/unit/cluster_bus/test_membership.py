@@ -128,6 +128,23 @@ def test_a_second_meeting_replaces_an_attempt_that_may_hang():
         assert (list(node.tray.hang_ups), dialed(node)) == (([handshake],) * 2 if is_anew else ([], []))
 
 
+def test_a_meeting_within_that_second_replaces_the_attempt_at_its_end():
+    """Spec N4. The network may have healed only after the last attempt began (seed 13244)."""
+    node = lone()
+    node.meet("10.0.0.9", 7009)
+    (handshake,) = dialed(node)
+    for _ in range(2):
+        node.tray.dials, node.tray.hang_ups = {}, {}
+        node.table.now_ms += 300
+        node.meet("10.0.0.9", 7009)
+    assert not dialed(node)
+    for wait_ms, expected in ((600, []), (200, [handshake]), (1_100, [])):
+        node.tray.dials, node.tray.hang_ups = {}, {}
+        node.table.now_ms += wait_ms
+        node.tick()
+        assert (list(node.tray.hang_ups), dialed(node)) == (expected, expected)
+
+
 def test_a_handshake_does_not_count_for_size_and_groups():
     node = lone()
     node.meet("10.0.0.9", 7009)

@@ -92,6 +92,17 @@ def test_a_node_that_was_away_gets_the_settings_when_it_is_linked():
     assert [behind(world, name) for name in "abc"] == [0, 0, 0]
 
 
+def test_a_change_of_a_node_that_dies_reaches_nodes_that_it_was_not_linked_with():
+    """Spec QS4: the others compare their settings after its death (seed 13032)."""
+    world = joined("abc")
+    world.cut("a", "c")
+    world.run(10)
+    set_lease(world, "a", 30)
+    world.machines["a"].die()
+    world.run(3_000)
+    assert [lease(world, name) for name in "bc"] == [30_000, 30_000]
+
+
 def test_a_node_that_joins_gets_the_settings():
     world = World("ab")
     set_lease(world, "a", 30)
