@@ -239,7 +239,7 @@ BOUNDS = {
         Meter: queues
         QueueSettingsTable: _reset_names exclusive in_force limited states unsaved
         QueueState: confirmed fields
-        Recurring: due fallen known unplanned zones
+        Recurring: due fallen known strange unplanned zones
         Users: by_name meters
     """,
     "acked records": """
