@@ -45,6 +45,8 @@ class SettingsDisk:
 
     def write(self, items: list[Item], is_void: bool, done: Callable[[OSError | None], None]) -> None:
         """Write settings (see ports.Host)."""
+        if is_void:
+            self.written.clear()  # A later QUEUE RESET may find nothing to reset.
         self.file.write(items, is_void, done)
 
     def _note(self, items: list[Any]) -> None:

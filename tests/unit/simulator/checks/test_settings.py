@@ -55,6 +55,13 @@ def test_an_answer_before_the_file_is_written_is_reported(world, monkeypatch):
         perform(world, SettingsChecker(), "a", *SET)
 
 
+def test_after_a_reset_of_the_node_there_may_be_no_setting_to_reset(world):
+    """A QUEUE RESET from before the reset of the node does not count any more (seed 13419)."""
+    settings = SettingsChecker()
+    for command in (SET, ("QUEUE", "RESET", "q"), ("CLUSTER", "RESET", "HARD"), ("QUEUE", "RESET", "q")):
+        perform(world, settings, "a", *command)
+
+
 def test_a_reset_node_need_not_keep_settings(world):
     settings = SettingsChecker()
     perform(world, settings, "a", *SET)
