@@ -110,7 +110,9 @@ def broadcast(broker: Broker, name: bytes, flags: int) -> None:
 def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Merge a queue's state that was set with BCAST. The later version wins.
 
-    If the sender's version is earlier than ours, send it ours: it asks (`ask`), or its wall clock is behind.
+    If the sender's version is earlier than ours, send it ours: it asks (`ask`), or its wall clock is behind. A state
+    that comes from the node that made it is passed on, because that node may have no link to some of the others, and be
+    gone before it has one.
     """
     for name, flags, version_ms, version_node, *_ in items:
         if (
@@ -135,6 +137,10 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
         state = flags & (PAUSED_IN | PAUSED_OUT)
         _remember(broker, name, state, version_ms, version_node)
         set_pause(broker, name, state)
+        if sender.id == version_node:
+            others = tuple(node for node in broker.cluster.linked if node is not sender)
+            if others:
+                broker.tell_pause(others, name)
 
 
 def ask(broker: Broker, names: list[bytes]) -> None:

@@ -238,7 +238,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
         return  # A node of that version does not know these messages.
     only = broker.sets.only(node)
     exchange.told_lengths.clear()
-    if table.states:
+    if table.states and node not in exchange.walks:  # A node that has asked gets the digest behind all settings.
         broker.send(only, SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_LINK))
     if exchange.wait_until_ms or node in exchange.asking:
         exchange.asking[node] = None

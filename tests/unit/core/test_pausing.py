@@ -161,8 +161,7 @@ def test_a_version_is_later_than_any_known_whatever_the_clock_does():
     broker, b, client = make_pair()
     say(broker, b, PAUSE, (b"q", PAUSED_IN, broker.wall_ms + 5000, b.id))
     pause(broker, client, "none", "bcast")
-    ((_, (_, flags, version_ms, _)),) = sent_of(broker, PAUSE)
-    assert (flags, version_ms) == (0, broker.wall_ms + 5001)
+    assert sent_of(broker, PAUSE) == [((b,), (b"q", 0, broker.wall_ms + 5001, broker.me.id))]
 
 
 @pytest.mark.parametrize(
@@ -240,6 +239,7 @@ def test_a_pause_reaches_all_nodes_and_latecomers():
     world = World("abc")
     world.join()
     world.cut("a", "c")
+    world.cut("b", "c")
     world.run(10)
     world.ask("a", "PAUSE", "q", "in", "BCAST")
     world.run(10)
@@ -247,6 +247,25 @@ def test_a_pause_reaches_all_nodes_and_latecomers():
     world.heal()
     world.run(5_000)
     assert world["c"].queues[b"q"].paused == PAUSED_IN
+
+
+def test_a_pause_reaches_nodes_that_are_not_linked_with_its_node():
+    """Others pass it on, once. Spec U3."""
+    world = World("abcd")
+    world.join()
+    world.run(1_000)
+    world.cut("a", "c")
+    world.run(10)
+    world.ask("a", "PAUSE", "q", "out", "BCAST")
+    world.run(100)
+    assert [world[name].pauses.paused_count for name in "abcd"] == [1] * 4
+    broker = make_broker()
+    b, c = add_node(broker, 2), add_node(broker, 3)
+    say(broker, b, PAUSE, (b"q", PAUSED_OUT, 7, b.id))
+    assert sent_of(broker, PAUSE) == [((c,), (b"q", PAUSED_OUT, 7, b.id))]
+    for sender, version_ms, maker in ((c, 7, b), (c, 8, b), (b, 8, b)):
+        say(broker, sender, PAUSE, (b"q", PAUSED_OUT, version_ms, maker.id))
+    assert sent_of(broker, PAUSE) == []
 
 
 def test_a_flushed_node_asks_for_states_set_with_bcast():
