@@ -54,7 +54,7 @@ GOTMANY: Final = 69  # the ids: all taken
 OUTCOME_IS: Final = 55  # job id: it is decided; a DELJOB, if there was one, came before
 SETTING: Final = 64  # queue, field, value, counter, node id: a queue setting and its version
 SETTINGS_HAVE: Final = 65  # queue, digest: the sender has this state of its settings on disk
-SETTINGS_DIGEST: Final = 66  # digest of all settings, occasion: 0 a link came up or broke, 1 all were told, 2 news
+SETTINGS_DIGEST: Final = 66  # digest of all settings, occasion: 0 link up, 1 all were told, 2 news, 4 a link broke
 ASKSETTINGS: Final = 67  # 0: tell me all settings
 QLENGTHS: Final = 68  # queue with a maxlen, pending jobs
 # Filters have kinds of their own: an older node would take them for interest in every job of the queue.

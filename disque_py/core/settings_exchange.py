@@ -42,6 +42,8 @@ class Exchange:
     doubts         node -> how often its settings differed from ours; older confirmations of states are void
     asking         nodes that were asked for settings, or will be asked when they are linked
     compare_at_ms  when our digest is sent to all nodes, because a link broke; 0: at no time
+    suspects       nodes whose settings differed from ours after a link broke
+    suspect_at_ms  when the next of them is asked, if it still differs
     wait_until_ms  until when GETJOB and ADDJOB wait for settings after a start; 0: they don't wait
     lengths        queue with `maxlen` -> node -> pending jobs there
     told_lengths   queue with `maxlen` -> pending jobs here, as last sent to other nodes
@@ -64,6 +66,8 @@ class Exchange:
         self.doubts: dict[Node, int] = {}
         self.asking: dict[Node, None] = {}
         self.compare_at_ms = 0
+        self.suspects: dict[Node, None] = {}
+        self.suspect_at_ms = 0
         self.wait_until_ms = 0
         self.lengths: dict[bytes, dict[Node, int]] = {}
         self.told_lengths: dict[bytes, int] = {}
@@ -89,6 +93,7 @@ class Exchange:
         self.walks.clear()
         self.doubts.clear()
         self.asking.clear()
+        self.suspects.clear()
         self.lengths.clear()
         self.told_lengths.clear()
         self.compare_at_ms = 0

@@ -34,7 +34,8 @@ from disque_py.log_lines import tell
 LINKED_MS: Final = 1_000
 # After a start, GETJOB and ADDJOB wait at most this long for settings.
 START_MS: Final = 2_000
-# After a link has broken, the other nodes compare their settings when this is over.
+# After a link has broken, the other nodes compare their settings when this is over. Differing nodes are asked one by
+# one, at this interval.
 COMPARE_MS: Final = 1_000
 # A write that failed is repeated after this.
 RETRY_MS: Final = 2_000
@@ -52,10 +53,11 @@ LENGTH_STEPS: Final = 8
 LENGTHS_MIN: Final = 100
 
 # The occasions of a SETTINGS_DIGEST.
-DIGEST_OF_LINK: Final = 0  # A link has come up, or another broke. A receiver with another digest asks for the settings.
+DIGEST_OF_LINK: Final = 0  # A link has come up. If the digest differs, the receiver asks for the settings.
 DIGEST_OF_ALL: Final = 1  # All settings were sent before it.
 DIGEST_OF_NEWS: Final = 2  # A write was done. An equal digest is a confirmation, and another one has no effect.
 DIGEST_OF_MANY: Final = 3  # The same, after a write of more than HAVE_MAX queues.
+DIGEST_OF_LOSS: Final = 4  # The link of a third node broke. If the digest stays different, the receiver asks later.
 
 
 # -- changes ------------------------------------------------------------------------------------------------------
@@ -278,7 +280,26 @@ def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
             table.exchange.doubt(sender)
             exchange.asking[sender] = None
             broker.send(broker.sets.only(sender), ASKSETTINGS, (exchange.saved_digest,))
+        elif occasion == DIGEST_OF_LOSS:
+            if not exchange.suspects:
+                exchange.suspect_at_ms = broker.now_ms + COMPARE_MS
+            exchange.suspects[sender] = None
     _answer(broker)
+
+
+def _ask_suspect(broker: Broker) -> None:
+    """Ask one node whose settings still differ from ours. The others wait, because one answer is usually enough."""
+    table = broker.queue_settings
+    exchange = table.exchange
+    while exchange.suspects:
+        node = next(iter(exchange.suspects))
+        del exchange.suspects[node]
+        if node.is_linked and exchange.digests.get(node, table.digest) != table.digest:
+            exchange.suspect_at_ms = broker.now_ms + COMPARE_MS
+            exchange.doubt(node)
+            exchange.asking[node] = None
+            broker.send(broker.sets.only(node), ASKSETTINGS, (exchange.saved_digest,))
+            return
 
 
 def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -392,6 +413,7 @@ def on_run_over(broker: Broker, node: Node) -> None:
     forget_node(broker, node)
     exchange.walks.pop(node, None)
     exchange.digests.pop(node, None)
+    exchange.suspects.pop(node, None)
     if not broker.cluster.find(node.id):
         exchange.confirmed.pop(node, None)
 
@@ -412,7 +434,9 @@ def step(broker: Broker) -> None:
         exchange.compare_at_ms = 0
         if table.states:
             others = broker.sets.of(node for node in broker.cluster.linked if node.protocol >= ATTEMPTS)
-            broker.send(broker.sets.others(others), SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_LINK))
+            broker.send(broker.sets.others(others), SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_LOSS))
+    if exchange.suspects and exchange.suspect_at_ms <= broker.now_ms:
+        _ask_suspect(broker)
     if exchange.walks:
         _walk(broker)
     if exchange.waiting:

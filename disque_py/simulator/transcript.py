@@ -45,7 +45,7 @@ NEEDJOBS_FLAGS = {
     for flags in range(8)
 }
 INTEREST = {-1: "gone", -2: "all void"}
-DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")
+DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write", "digest after a loss")
 DEED_NAMES = {CANCEL: "cancel", PROMOTE: "promote", RESCHEDULE: "reschedule", MOVE: "move"}
 STATE_KINDS = {SCHEDULE: "schedule"}
 TASK_ACTIONS = ("begin", "go on", "end")

@@ -132,7 +132,7 @@ BOUNDS = {
         Bus: _attempts _incoming _outgoing
         Caps: followers
         Claims: rounds
-        Exchange: asking digests walks
+        Exchange: asking digests suspects walks
         Lookup: unanswered
         Node: reports
         Question: unanswered

@@ -103,6 +103,22 @@ def test_a_change_of_a_node_that_dies_reaches_nodes_that_it_was_not_linked_with(
     assert [lease(world, name) for name in "bc"] == [30_000, 30_000]
 
 
+def test_after_a_loss_one_differing_node_after_the_other_is_asked():
+    """Changes may be under way, and one answer is usually enough."""
+    broker = make_broker()
+    nodes = [add_node(broker, number) for number in (2, 3, 4)]
+    for node in nodes:
+        dispatch.receive(broker, node, [[SETTINGS_DIGEST, (7, settings_sync.DIGEST_OF_LOSS)]])
+    dispatch.receive(broker, nodes[2], [[SETTINGS_DIGEST, (0, settings_sync.DIGEST_OF_NEWS)]])  # As ours.
+    asked = []
+    for _ in range(45):
+        advance(broker, 100)
+        asked.append([receivers for receivers, _ in sent_of(broker, ASKSETTINGS)])
+    assert asked[8] == []
+    assert sum(asked, []) == [(nodes[0],), (nodes[1],)]
+    assert asked.index([(nodes[1],)]) - asked.index([(nodes[0],)]) >= 10
+
+
 def test_a_node_that_joins_gets_the_settings():
     world = World("ab")
     set_lease(world, "a", 30)
