@@ -42,6 +42,7 @@ from disque_py.core.recurring import (
     SPEC,
     Firing,
     Progress,
+    Recurring,
     Schedule,
     unpack_definition,
     unpack_pause,
@@ -85,7 +86,10 @@ def install(broker: Broker, addjob: Handler) -> None:
 
 
 def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
-    """Take over the state of a schedule. It comes from another node, so it may be invalid."""
+    """Take over the state of a schedule. It comes from another node, so it may be invalid.
+
+    The fields of a new definition arrive one after the other, so each call judges the progress anew.
+    """
     recurring = broker.recurring
     packed = fields.get(SPEC, b"")
     progress = unpack_progress(fields.get(PROGRESS, b""))
@@ -94,16 +98,15 @@ def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
         definition = unpack_definition(packed) if packed else None
         if definition is None:
             recurring.known.pop(name, None)
-            if progress is not None:
-                recurring.strange[name] = None
+            _look_for_definition(recurring, name, progress)
             return
         schedule = recurring.known[name] = Schedule(name, definition, packed)
     schedule.is_paused, floor_ms = unpack_pause(fields.get(PAUSE, b""))
     schedule.floor_ms = max(schedule.floor_ms, floor_ms)
+    recurring.fallen.pop(name, None)
     if schedule.merge(progress):
         recurring.fallen[name] = None
-    if progress is not None and progress.generation != schedule.definition.generation:
-        recurring.strange[name] = None
+    _look_for_definition(recurring, name, progress)
     recurring.unplanned[name] = None
     _wake(broker, 1)
 
@@ -117,13 +120,12 @@ def step(broker: Broker) -> None:
     while recurring.answered:
         _on_answer(broker, recurring.answered.pop())
     if recurring.strange:
-        _ask_about_strange(broker)
+        _ask_for_definitions(broker)
     if not recurring.known:
         return
     while recurring.fallen:
         schedule = recurring.known.get(recurring.fallen.popitem()[0])
-        # With a new definition, the fields arrive one after the other.
-        if schedule is not None and schedule.merge(_recorded(broker, schedule.name)):
+        if schedule is not None:
             _tell(broker, schedule)
     for name in list(recurring.unplanned)[:PLANNED_PER_STEP]:
         del recurring.unplanned[name]
@@ -143,25 +145,23 @@ def step(broker: Broker) -> None:
             _wake(broker, max(1, due_ms - broker.wall_ms))
 
 
-def _recorded(broker: Broker, name: bytes) -> Progress | None:
-    """Return the progress of a schedule that the table of settings has, whatever definition it belongs to."""
-    state = broker.queue_settings.states.get(state_key(SCHEDULE, name))
-    field = state.fields.get(PROGRESS) if state is not None else None
-    return unpack_progress(field[0]) if field is not None else None
+def _look_for_definition(recurring: Recurring, name: bytes, progress: Progress | None) -> None:
+    """Note whether a progress belongs to a definition that is not known here."""
+    schedule = recurring.known.get(name)
+    if progress is None or (schedule is not None and schedule.definition.generation == progress.generation):
+        recurring.strange.pop(name, None)
+    else:
+        recurring.strange[name] = None
 
 
-def _ask_about_strange(broker: Broker) -> None:
+def _ask_for_definitions(broker: Broker) -> None:
     """Ask other nodes for their settings if they record a progress of a definition that is not known here.
 
     A definition is sent by the node that made it. That node may never have been linked with this one, and be gone.
     Until both know the same definition, each would send its own progress again and again.
     """
     recurring = broker.recurring
-    for name in list(recurring.strange):
-        schedule, progress = recurring.known.get(name), _recorded(broker, name)
-        if progress is None or (schedule is not None and schedule.definition.generation == progress.generation):
-            del recurring.strange[name]
-    if recurring.strange and broker.now_ms >= recurring.ask_at_ms:
+    if broker.now_ms >= recurring.ask_at_ms:
         recurring.ask_at_ms = broker.now_ms + ASK_MS
         recurring.strange.clear()
         settings_sync.ask_all(broker)

@@ -28,13 +28,13 @@ from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import changing, events, lifecycle, windows
 from disque_py.core.broker import Broker
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, NAME_BYTES_FREE, Job, Replication
+from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, NAME_BYTES_FREE, Job
 from disque_py.core.job_snapshot import SPAN_BITS, job_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
-from disque_py.core.replication import KNOWN, MOVING, NEW_KEY, NO_ANSWER, REPAIRED, TIMER_AT
+from disque_py.core.replication import KNOWN, MOVING, NEW_KEY, NO_ANSWER, REPAIRED, TIMER_AT, is_external
 
 # The ack of a late copy is collected after this time, unless the node that sent the copy collects it before.
 COLLECT_MS: Final = 1_000
@@ -132,8 +132,7 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
         hold_ack(broker, job)
         broker.send(only, SETACK, (job.id, sets.pack(job.holders)))
         return
-    work = known.work
-    if isinstance(work, Replication) and work.is_external:
+    if is_external(known):
         # A leaving holder offers the job that we replicate externally. We keep no copy, and forget the job when its
         # producer is answered.
         broker.send(only, REFUSED, (job.id, REFUSED_BUSY))

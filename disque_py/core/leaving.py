@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
+from cluster_bus.messages import LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 from disque_py import event_format
 from disque_py.core import acks, changing, events, handover, lifecycle, pulls, repair_turns, replication, spilling
@@ -301,11 +301,10 @@ def _drop_if_answered(broker: Broker, job: Job, move: Move) -> None:
 
 def _take_back(broker: Broker, job: Job, move: Move) -> None:
     """Tell holders that our copy stays after all, so that they don't finish a collection without us."""
-    others = broker.sets.others(job.holders)
-    if move.is_taken and others and job.state not in (ACKED, GONE):
+    if move.is_taken and broker.sets.others(job.holders) and job.state not in (ACKED, GONE):
         job.holders = broker.sets.add(job.holders, broker.me)
         mark_holders_dirty(broker, job)
-        broker.send(others, HOLDERS, (job.id, broker.sets.pack(job.holders)))
+        replication.tell_holders(broker, job)
 
 
 def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
@@ -367,14 +366,14 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             was_both = taker in job.holders and leaver in job.holders and taker is not broker.me
             if taker is not None:
                 merged = sets.add(merged, taker)
-            has_copy = replication.has_moved(broker, job, leaver, taker)
+            replication.has_moved(broker, job, leaver, taker)
             mine = broker.me in merged
             rest = sets.of(node for node in sets.others(merged) if node is not leaver)
             assert broker.me not in rest
             job.holders = sets.add(rest, broker.me) if mine else rest
             mark_holders_dirty(broker, job)
-            if not has_copy:
-                replication.tell_holders(broker, job)
+            if replication.is_external(job):
+                replication.tell_holders(broker, job)  # We can't do so once the producer is answered.
                 broker.send(only, LEFT_OK, (job_id, HAS_NOT))
                 continue
             if was_both:
@@ -397,11 +396,10 @@ def on_left_ok(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job is None or move is None or not move.is_taken or sender not in move.unanswered:
             continue
         move.unanswered = tuple(node for node in move.unanswered if node is not sender)
-        if sender not in job.holders:
-            pass  # It made the job, and its copy does not count.
-        elif has == HAS:
+        is_holder = sender in job.holders  # Otherwise it is the creator, which keeps no copy.
+        if has == HAS and is_holder:
             move.has_other = True
-        elif has == HAS_NOT and sender is not move.new:
+        elif has == HAS_NOT and is_holder and sender is not move.new:
             _is_no_holder(broker, job, sender)
             move.is_short = True
         if job.state == ACTIVE and job.work is None:

@@ -240,11 +240,16 @@ def _uncount(work: Replication, node: Node) -> None:
         work.is_held = False
 
 
-def has_moved(broker: Broker, job: Job, leaver: Node, new: Node | None) -> bool:
-    """Count the copy at the node that took it, because the leaver drops it. Return whether we hold the job. Spec C5."""
+def is_external(job: Job) -> bool:
+    """Whether this node makes the job, but keeps no copy of it."""
+    return isinstance(job.work, Replication) and job.work.is_external
+
+
+def has_moved(broker: Broker, job: Job, leaver: Node, new: Node | None) -> None:
+    """Count the copy at the node that took it, because the leaver drops it. Spec C5."""
     work = job.work
     if job.state != WAIT_REPL or not isinstance(work, Replication):
-        return True
+        return
     if work.together is not None:
         part(broker, work)
         work = job.work
@@ -255,11 +260,10 @@ def has_moved(broker: Broker, job: Job, leaver: Node, new: Node | None) -> bool:
         if new is not None and new not in work.confirmed and (not work.is_quorum or zones.is_local(broker, new)):
             work.confirmed = (*work.confirmed, new)
             work.is_held = was_held and (not work.zones or zones.count(work.confirmed) >= work.zones)
-    return not work.is_external
 
 
 def tell_holders(broker: Broker, job: Job) -> None:
-    """Tell the holders about each other, because a creator that keeps no copy can't do so later."""
+    """Tell all other holders about each other."""
     others = broker.sets.others(job.holders)
     if others:
         broker.send(others, HOLDERS, (job.id, broker.sets.pack(job.holders)))

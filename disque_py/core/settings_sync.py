@@ -243,8 +243,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
     if table.states and node not in exchange.walks:  # A node that has asked gets the digest behind all settings.
         broker.send(only, SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_LINK))
     if exchange.wait_until_ms or node in exchange.asking:
-        exchange.asking[node] = None
-        broker.send(only, ASKSETTINGS, (exchange.saved_digest,))
+        _ask(broker, node)
     if node in exchange.walks:
         exchange.walks[node] = table.all_items()
         _walk(broker)
@@ -252,11 +251,15 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 def ask_all(broker: Broker) -> None:
     """Ask all linked nodes for their settings, because a message names a state that this node does not know."""
-    exchange = broker.queue_settings.exchange
     for node in broker.cluster.linked:
         if node.protocol >= ATTEMPTS:
-            exchange.asking[node] = None
-            broker.send(broker.sets.only(node), ASKSETTINGS, (exchange.saved_digest,))
+            _ask(broker, node)
+
+
+def _ask(broker: Broker, node: Node) -> None:
+    exchange = broker.queue_settings.exchange
+    exchange.asking[node] = None
+    broker.send(broker.sets.only(node), ASKSETTINGS, (exchange.saved_digest,))
 
 
 def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -277,9 +280,8 @@ def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
             exchange.asking.pop(sender, None)
         elif occasion == DIGEST_OF_LINK:
             # It was asked before, perhaps. Then the answer may be lost with its former link, which we had closed.
-            table.exchange.doubt(sender)
-            exchange.asking[sender] = None
-            broker.send(broker.sets.only(sender), ASKSETTINGS, (exchange.saved_digest,))
+            exchange.doubt(sender)
+            _ask(broker, sender)
         elif occasion == DIGEST_OF_LOSS:
             if not exchange.suspects:
                 exchange.suspect_at_ms = broker.now_ms + COMPARE_MS
@@ -297,8 +299,7 @@ def _ask_suspect(broker: Broker) -> None:
         if node.is_linked and exchange.digests.get(node, table.digest) != table.digest:
             exchange.suspect_at_ms = broker.now_ms + COMPARE_MS
             exchange.doubt(node)
-            exchange.asking[node] = None
-            broker.send(broker.sets.only(node), ASKSETTINGS, (exchange.saved_digest,))
+            _ask(broker, node)
             return
 
 
@@ -433,8 +434,8 @@ def step(broker: Broker) -> None:
     if exchange.compare_at_ms and exchange.compare_at_ms <= broker.now_ms:
         exchange.compare_at_ms = 0
         if table.states:
-            others = broker.sets.of(node for node in broker.cluster.linked if node.protocol >= ATTEMPTS)
-            broker.send(broker.sets.others(others), SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_LOSS))
+            nodes = tuple(node for node in broker.cluster.linked if node.protocol >= ATTEMPTS)
+            broker.send(nodes, SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_LOSS))
     if exchange.suspects and exchange.suspect_at_ms <= broker.now_ms:
         _ask_suspect(broker)
     if exchange.walks:

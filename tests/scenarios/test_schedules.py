@@ -132,30 +132,28 @@ def recorded(day: Day, name: str) -> int:
     return known.progress.fired
 
 
+def version(world: World, name: str) -> int:
+    """Return the counter of the newest version of the schedule's fields on a node."""
+    return world[name].queue_settings.states[state_key(SCHEDULE, b"s")].highest()
+
+
 def test_a_node_that_is_not_linked_with_the_maker_of_a_definition_asks_others_for_it():
     """Otherwise it and the others would repeat progresses of two definitions without end (seed 13032). Spec SD5."""
-    world = World("abc")
-    world.join()
-    world.run(100)
-    assert world.ask("a", "SCHEDULE", "SET", "s", "EVERY", "1s", "QUEUE", "q") == b"OK"
+    world = Day("abc").world
     world.run(1_500)
     world.cut("a", "c")
     world.run(10)
     assert world.ask("a", "SCHEDULE", "SET", "s", "EVERY", "1s", "QUEUE", "q") == b"OK"
     world.run(5_000)
     assert len({world[name].recurring.known[b"s"].definition.generation for name in "abc"}) == 1
-    assert world["c"].queue_settings.states[state_key(SCHEDULE, b"s")].highest() < 60
+    assert version(world, "c") < 60
 
 
 def test_the_other_nodes_of_a_new_definition_write_no_progress_of_it():
     """They did, because the end of the former progress came first."""
-    world = World("ab")
-    world.join()
-    world.run(100)
-    assert world.ask("a", "SCHEDULE", "SET", "s", "EVERY", "1s", "QUEUE", "q") == b"OK"
+    world = Day("ab").world
     world.run(2_500)
     assert world.ask("a", "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q") == b"OK"
-    counter = world["a"].queue_settings.states[state_key(SCHEDULE, b"s")].highest()
+    counter = version(world, "a")
     world.run(500)
-    for name in "ab":
-        assert world[name].queue_settings.states[state_key(SCHEDULE, b"s")].highest() == counter
+    assert [version(world, name) for name in "ab"] == [counter] * 2
