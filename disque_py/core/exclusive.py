@@ -97,12 +97,10 @@ def begin(
     holder = broker.me.id + broker.me.run + b"%d" % state.number
     pick = Pick(job, queue, client, options.lease_ms or job.terms.retry_ms, holder, decided)
     pick.value_key, pick.job_key = value_key, job_key
+    lifecycle.set_aside(queue, job, pick.key)
     for key in (value_key, job_key):
         if key:
-            state.busy[key] = queue.name
-            state.holders[key] = holder
-    lifecycle.set_aside(queue, job, pick.key)
-    queue.parking.set_room(pick.key, 0)
+            _occupy(broker, key, queue.name, holder)
     queue.parking.show_due()
     state.under_way += 1
     state.picks.setdefault(client, []).append(pick)
@@ -111,6 +109,16 @@ def begin(
     else:
         _claim_job(broker, pick)
     return pick
+
+
+def _occupy(broker: Broker, key: bytes, name: bytes, holder: bytes) -> None:
+    """Make a key busy. The queue offers none of its jobs until `free`."""
+    state = broker.exclusive
+    state.busy[key] = name
+    state.holders[key] = holder
+    queue = broker.queues.get(name)
+    if queue is not None and queue.parking is not None:
+        queue.parking.set_room(key, 0)
 
 
 def _wish(broker: Broker, pick: Pick, key: bytes, keep_ms: int = 0, limit: int = 0, first: int = 1) -> Wish:
@@ -342,8 +350,7 @@ def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:
     running.is_shared = stamp.holder[:ID_BYTES] != broker.me.id
     broker.exclusive.running[job.id] = running
     for key, _ in running.keys:
-        broker.exclusive.busy[key] = running.queue
-        broker.exclusive.holders[key] = running.holder
+        _occupy(broker, key, running.queue, running.holder)
         broker.exclusive.refused.pop(key, None)
     broker.schedule.call_at(until_ms, partial(_lapse, broker, job.id, running))
 

@@ -414,6 +414,9 @@ def check_books(machine: Machine) -> None:
     for name, queue in broker.queues.items():
         _same(machine, f"length of {name!r}", queue.pending, queued.pop(name, 0))
         _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.pending)
+        groups = queue.parking.groups if queue.parking is not None else {}
+        offered = [key for key in broker.exclusive.busy if key in groups and groups[key].room > 0]
+        _same(machine, f"busy keys whose jobs {name!r} offers", offered, [])
     _same(machine, "jobs in queues that don't exist", queued, {})
     blocked = sum(
         (client.waiting in (WAITS_FOR_JOBS, WAITS_FOR_ENDS)) + len(client.waiting_jobs)

@@ -126,6 +126,25 @@ def test_working_renews_the_claim():
         assert get(world, "b") == []
 
 
+def test_a_claim_that_is_renewed_after_its_lease_keeps_other_jobs_of_its_value_back():
+    """A waiting consumer made its node look at such a job again and again until the lease was over (seed 14129)."""
+    world = exclusive()
+    first, second = add(world, "a", "ann", retry=2), add(world, "a", "ann", retry=2)
+    [held] = get(world, "a")
+    assert held.id == first
+    queue = world["a"].queues[b"q"]
+    while not queue.length:  # The lease is over, and the grants of the voters last a little longer.
+        world.run(1)
+    assert world.ask("a", "WORKING", first, "FENCE", held.fence) == 2
+    assert queue.length == 0
+    check_books(world.machines["a"])
+    waiting = begin_get(world, "a")
+    world.run(100)
+    assert (waiting.replies, world["a"].exclusive.looked) == ([], 0)
+    assert world.ask("a", "ACKJOB", first, "FENCE", held.fence) == 1
+    assert [each.id for each in run_until_replied(world, waiting)] == [second]
+
+
 def test_working_without_a_majority_leaves_the_old_lease():
     """Spec EX5."""
     world = exclusive()
