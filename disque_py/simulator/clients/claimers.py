@@ -56,6 +56,11 @@ class Work(NamedTuple):
     retry_ms: int
 
 
+def knows(machine: Machine, name: str) -> bool:
+    """Whether a node has heard that jobs of this queue need a claim."""
+    return name.encode() in machine.broker.queue_settings.exclusive
+
+
 class ClaimProducer(Actor):
     """A producer that sets the queues up and adds jobs. All clients share `claims`."""
 
@@ -86,7 +91,7 @@ class ClaimProducer(Actor):
         options += ["TTL", 20, "META", "user", user]
         options += ["ATTEMPTS", limit] if limit else []
         keys = tuple(f"{name}:{user}" for _ in range(name != QUORUM))
-        about = (name, keys, limit if name != EXCLUSIVE else 0, line.machine)
+        about = (name, keys, limit if name != EXCLUSIVE else 0, line.machine, knows(line.machine, name))
         line.ask([(words("ADDJOB", name, "claimed", 1_000, *options), self._added, about)], self.travel())
         return 1 + int(rng.expovariate(1 / EVERY_MS))
 
@@ -94,10 +99,10 @@ class ClaimProducer(Actor):
         if reply == b"OK" and name in self._missing:
             self._missing.remove(name)
 
-    def _added(self, reply: Any, about: tuple[str, tuple[str, ...], int, Machine]) -> None:
-        name, keys, limit, machine = about
-        # After a reset, a node has forgotten the settings and stamps no jobs.
-        if isinstance(reply, bytes) and name.encode() in machine.broker.queue_settings.exclusive:
+    def _added(self, reply: Any, about: tuple[str, tuple[str, ...], int, Machine, bool]) -> None:
+        name, keys, limit, machine, was_known = about
+        # After a reset, a node has forgotten the settings and stamps no jobs. It may hear of them before it replies.
+        if isinstance(reply, bytes) and was_known and knows(machine, name):
             own = (reply.decode(),) if name != EXCLUSIVE else ()
             self.claims.added(reply, keys or own, limit)
 

@@ -8,7 +8,7 @@ import hiredis
 import pytest
 
 from disque_py.simulator.checks.claims import ClaimBook
-from disque_py.simulator.clients.claimers import FENCE_AT, ClaimProducer, ClaimWorker, Work
+from disque_py.simulator.clients.claimers import FENCE_AT, ClaimProducer, ClaimWorker, Work, knows
 from disque_py.simulator.clients.lockers import VoterKeeper
 from disque_py.simulator.oracle import Oracle
 from disque_py.simulator.plan import ClientPlan
@@ -44,6 +44,25 @@ def test_a_worker_stops_when_working_tells_it_that_its_job_is_over():
     worker.claims.delivered(b"job", 7, 1, 1_000, 0, 1, "a", 1)
     worker._extended(hiredis.ReplyError("NOJOB Job not known"), (Work(b"job", 7, 1, 1_000), True, 0))
     assert worker.claims.beliefs == {"u0": {}}
+
+
+@pytest.mark.parametrize(("is_early", "counted"), [(True, ["x0:u0"]), (False, [])])
+def test_a_job_counts_if_its_node_knew_the_settings_when_it_was_added(is_early, counted):
+    """Spec EX1: without them, a node stamps no jobs, and may deliver them without a claim. Seed 14330."""
+    world = joined("a")
+    producer = ClaimProducer(
+        world, Oracle(), small_plan(3, weather="fair", duration_ms=1, clients=()), ClientPlan(0, "claim producer")
+    )
+    producer.claims = ClaimBook()
+    assert ask(world, "a", "CLUSTER", "VOTERS", "INIT", world.machines["a"].broker.me.id.hex()) == b"OK"
+    setting = ("QUEUE", "SET", "x0", "type", "exclusive", "exclusive-by", "user")
+    if is_early:
+        assert ask(world, "a", *setting) == b"OK"
+    was_known = knows(world.machines["a"], "x0")
+    if not is_early:
+        assert ask(world, "a", *setting) == b"OK"
+    producer._added(b"job", ("x0", ("x0:u0",), 0, world.machines["a"], was_known))
+    assert [key for keys in producer.claims.keys.values() for key in keys] == counted
 
 
 def test_a_worker_that_comes_late_is_fenced_by_a_later_delivery():
