@@ -22,7 +22,7 @@ from typing import Any, Final
 from cluster_bus.messages import BATCHADD, BATCHFLUSHED, BATCHGOT, BATCHSUM
 from cluster_bus.node import FAIL, LEAVING, Node
 from disque_py.core import acks, producer_waits, settings_sync, stalling
-from disque_py.core.batch_state import KEEPERS, MADE, PARTS, Batch, Push, Report, keepers_of, packed_entry
+from disque_py.core.batch_state import ABORTED, KEEPERS, MADE, PARTS, Batch, Push, Report, keepers_of, packed_entry
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.errors import CommandError
 from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES, check_entries
@@ -30,6 +30,7 @@ from disque_py.core.job import ACKED, WAIT_REPL, Handover, Job
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
 from disque_py.core.queue_settings import state_key
+from disque_py.event_format import CANCELED, COMPLETED, EXPIRED
 
 KEEPERS_MAX: Final = 3
 BATCHES_MAX: Final = 100_000
@@ -39,9 +40,11 @@ ENTRIES_MAX: Final = 500
 RETRY_MS: Final = 1_000
 # A node that has reports for a batch whose shared state it does not know asks for that state this often.
 ASK_MS: Final = 10_000
-# After this time it gives up a report of a job that has ended here: no node knows the batch any more.
+# After this time it gives up reports about the ends of jobs: no node knows the batch any more.
 UNKNOWN_MS: Final = 60_000
 LOOKED_PER_PART: Final = 500
+# Statuses of jobs that are over.
+OVER: Final = (ABORTED, COMPLETED, CANCELED, EXPIRED)
 TOO_MANY: Final = f"ERR too many batches, at most {BATCHES_MAX}"
 CLOSED_ERROR: Final = "CLOSED The batch is closed"
 
@@ -187,9 +190,12 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]], s
     if since_ms is None:
         since_ms = broker.now_ms
     if batch is None or not batch.is_known:
-        is_given_up = (batch is None or not batch.held) and broker.now_ms - since_ms >= UNKNOWN_MS
-        if is_given_up or _is_deleted(broker, name) or (batch is None and len(batches.by_name) >= BATCHES_MAX):
+        if _is_deleted(broker, name) or (batch is None and len(batches.by_name) >= BATCHES_MAX):
             release(broker, list(ids))
+            ids = {}
+        elif broker.now_ms - since_ms >= UNKNOWN_MS:
+            ids = _give_up(broker, name, ids)
+        if not ids:
             batches.forget_unused(name)
             return
         batch = batches.get(name)
@@ -215,6 +221,19 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]], s
         if others:
             data = b"".join([packed_entry(key, *state) for key, state in part])
             broker.send(others, BATCHADD, (number, name, data))
+
+
+def _give_up(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -> dict[bytes, tuple[int, int]]:
+    """Give up reports about a batch that no node knows any more. Return the reports about jobs that this node has.
+
+    The record of an ended job waits for its report. So it may not keep the report.
+    """
+    release(broker, [key for key, (status, _) in ids.items() if status in OVER])
+    batch = broker.batches.by_name.get(name)
+    if batch is not None and batch.held:
+        return {key: state for key, state in ids.items() if state[0] not in OVER}
+    release(broker, list(ids))
+    return {}
 
 
 def repeat_reports(broker: Broker) -> None:

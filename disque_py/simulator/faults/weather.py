@@ -63,7 +63,9 @@ class Weather:
         if self.targets.is_over:
             return
         self.targets.note_whole()
+        self.targets.oracle.faults += 1  # Replies may already come while the fault begins.
         effect = self.kinds[fault.kind](fault)
+        self.targets.oracle.faults -= 1
         if effect is not None:
             what, end = effect
             self.done.append(f"{fault.number}: {what}")

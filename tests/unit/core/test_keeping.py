@@ -13,6 +13,7 @@ from cluster_bus.messages import (
     BATCHGOT,
     BATCHSUM,
     DELJOB,
+    GOTACK,
     REPLJOB,
     SETTING,
 )
@@ -222,6 +223,23 @@ def test_a_report_of_an_ended_job_is_given_up_if_no_node_knows_its_batch():
     advance(broker, 3_000)
     assert (broker.batches.reports, broker.batches.pending, broker.batches.by_name) == ({}, {}, {})
     assert broker.used_memory == before
+
+
+def test_the_record_of_an_ended_job_does_not_stay_if_no_node_knows_its_batch():
+    """Seed 14996: all keepers were reset, and the record itself kept the report about its end."""
+    broker = make_broker()
+    client, other = make_client(broker), add_node(broker, number=2)
+    job_id = hold_copy(broker, other)
+    broker.batches.job_in(b"b")  # Another job of the batch.
+    ask(broker, client, "ACKJOB", job_id)
+    say(broker, other, GOTACK, (job_id, broker.sets.pack(broker.sets.of([broker.me, other])), 1))
+    dispatch.settle(broker)
+    advance(broker, keeping.UNKNOWN_MS - 1_000)
+    assert broker.find(job_id) is not None
+    advance(broker, 3_000)
+    assert broker.find(job_id) is None
+    assert broker.batches.by_name[b"b"].held == 1
+    assert (broker.batches.reports, broker.batches.pending, broker.batches.collecting) == ({}, {}, {})
 
 
 def test_a_report_of_an_unknown_batch_is_not_kept_beyond_the_greatest_number_of_batches():

@@ -101,3 +101,18 @@ def test_a_node_is_reset_when_it_is_in_the_middle_of_something():
     assert len(world["b"].cluster.nodes) == 1
     world.run(1_000)
     world.until(world.is_meshed, 10_000)
+
+
+def test_replies_that_come_while_a_fault_begins_are_judged_with_it():
+    """Seed 14996: a reset answers waiting clients immediately."""
+    weather = weathered("abc")
+    faults = []
+    ask_node = weather.targets.ask
+
+    def ask_and_look(*words):
+        faults.append(weather.targets.oracle.faults)
+        ask_node(*words)
+
+    weather.targets.ask = ask_and_look
+    strike(weather, "reset", span_ms=1_000, picks=(0, 1, 0, 0))
+    assert faults[0] == 1
