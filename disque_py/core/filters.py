@@ -407,6 +407,8 @@ class Filters:
             if group.length:
                 self.held[group] = None
         group.waiting[client] = None
+        if index.build is not None and self.queue.pending:
+            self.build_soon(index)  # Jobs came while the client's other queues were indexed.
         if client.options.is_picky:
             group.picky += 1
         index.waiting += 1
@@ -486,6 +488,13 @@ class Filters:
         """Mark every group with clients and jobs, because something has kept its clients from being served."""
         self.due.update(self.held)
 
+    def owe_hints(self) -> None:
+        """Plan hints for other nodes about all groups, because jobs of the queue may leave again."""
+        for pairs in self.broker.consumers.filters.get(self.queue.name, ()):
+            group = self.group(Filter(dict(zip(pairs[::2], pairs[1::2], strict=True))))
+            if group is not None and group.length:
+                self.broker.consumers.filter_hints[group] = self.queue
+
     # -- the life of an index ---------------------------------------------------------------------------
 
     def _built(self, index: Index) -> Iterator[None]:
@@ -518,6 +527,9 @@ class Filters:
                 if values is not None:
                     cost += LOOKED_PER_ENTRY
                     group = self._add(index, values, job)
+                    if group.waiting and not self.queue.is_stalled:
+                        self.due[group] = None
+                        self.broker.ready[self.queue] = None
                     if group.demand is not None and group.demand.interested:
                         self.broker.consumers.filter_hints[group] = self.queue
         return cost

@@ -518,6 +518,8 @@ def go_on(broker: Broker, queue: Queue) -> None:
     broker.wake(queue)
     if queue.interested or queue.patterns is not None:
         broker.consumers.hint_due[queue] = None
+    if queue.filters is not None:
+        queue.filters.owe_hints()
 
 
 def rename_queue(broker: Broker, job: Job, name: bytes) -> None:

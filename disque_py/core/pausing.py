@@ -48,6 +48,8 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
     if before & PAUSED_OUT and not flags & PAUSED_OUT:
         broker.wake(queue)
         broker.consumers.hint_due[queue] = None
+        if queue.filters is not None:
+            queue.filters.owe_hints()
     if before & PAUSED_IN and not flags & PAUSED_IN:
         _input_resumed(broker, queue)
 

@@ -186,6 +186,10 @@ def _keep_house(broker: Broker) -> None:
             broker.consumers.interest_due[broker.queue(name)] = None
         for queue in broker.consumers.told_filters.values():
             broker.consumers.interest_due[queue] = None
+        if level < 2:
+            for queue in broker.queues.values():
+                if queue.has_clients:  # Other nodes were told that no client waits.
+                    broker.consumers.interest_due[queue] = None
         pattern_interest.tell_all_again(broker)
     broker.me.memory_level = level
     broker.tokens.look()

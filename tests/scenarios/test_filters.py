@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from disque_py.core.job import QUEUED
 from world import World, joined
 
 
@@ -85,3 +88,87 @@ def test_a_paused_queue_asks_for_nothing_and_asks_again_afterwards() -> None:
     assert world["a"].queues[b"q"].length == 1
     world.ask("b", "PAUSE", "q", "none")
     world.until(lambda: bool(waiting.replies), 200)
+
+
+@pytest.mark.parametrize("waited_ms", [1, 2_000])
+def test_a_client_with_a_pattern_and_a_filter_gets_the_first_job_of_a_new_queue(waited_ms: int) -> None:
+    world = joined("a")
+    waiting = world.client("a")
+    waiting.say("GETJOB", "WHERE", "t", "a", "FROMMATCH", "q*")
+    world.run(waited_ms)
+    job = add(world, "a", "a")
+    world.run(1_000)
+    assert waiting.replies[0][0][1] == job
+
+
+def test_a_job_is_found_that_comes_while_another_queue_is_indexed() -> None:
+    world = joined("a")
+    producer = world.client("a")
+    for _ in range(10):
+        for _ in range(500):
+            producer.say("ADDJOB", "long", "x", 0, "REPLICATE", 1, "META", "t", "z")
+        world.run(100)
+    waiting = world.client("a")
+    waiting.say("GETJOB", "WHERE", "t", "a", "FROM", "q", "long")
+    job = add(world, "a", "a")
+    world.run(1_000)
+    assert waiting.replies[0][0][1] == job
+
+
+@pytest.mark.parametrize("source", ["FROM", "FROMMATCH"])
+def test_a_job_comes_to_a_client_on_another_node_when_its_queue_is_no_longer_paused(source: str) -> None:
+    """Spec W6, I4."""
+    world = joined("ab")
+    world.ask("b", "PAUSE", "q", "out")
+    waiting = world.client("a")
+    waiting.say("GETJOB", "WHERE", "t", "a", source, "q")
+    world.run(1_000)
+    add(world, "b", "a")
+    world.run(1_000)
+    assert not waiting.replies
+    world.ask("b", "PAUSE", "q", "none")
+    world.run(1_000)
+    assert waiting.replies
+
+
+@pytest.mark.parametrize("words", [(), ("WHERE", "t", "a")])
+def test_other_nodes_hear_of_waiting_clients_when_memory_is_no_longer_full(words: tuple[str, ...]) -> None:
+    """Spec I1: a node without room for jobs tells the others that it has no clients."""
+    world = joined("ab")
+    stored = [world.ask("a", "ADDJOB", "stock", "x" * 50_000, 0, "REPLICATE", 1) for _ in range(22)]
+    waiting = world.client("a")
+    waiting.say("GETJOB", *words, "FROM", "q")
+    world.run(1_000)
+    world.ask("a", "CONFIG", "SET", "maxmemory", 1_150_000)
+    world.run(3_000)
+    assert world["a"].memory_level == 2
+    world.ask("a", "ACKJOB", *stored)
+    world.run(3_000)
+    add(world, "b", "a")
+    world.run(2_000)
+    assert waiting.replies
+
+
+def test_a_filter_on_the_history_of_a_dead_letter_follows_its_change_on_another_node() -> None:
+    """While the nodes were cut off, one of them redrove the job, and the job failed again."""
+    world = joined("ab")
+    world.ask("a", "QUEUE", "SET", "q", "dead-letter", "dead", "attempts", "1")
+    world.ask("a", "QUEUE", "SET", "dead", "index", "x-disque-count")
+    world.run(1_100)
+    job = world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 20)
+    world.ask("a", "GETJOB", "FROM", "q")
+    world.ask("a", "NACK", job)
+    world.run(500)
+    world.cut("a", "b")
+    world.run(25_000)
+    world.ask("b", "QREDRIVE", "dead")
+    world.ask("b", "GETJOB", "FROM", "q")
+    world.ask("b", "NACK", job)
+    assert world["a"].find(job).state == world["b"].find(job).state == QUEUED
+    assert world.ask("a", "QDEPTH", "dead", "BY", "x-disque-count") == [b"1", 1]
+    world.heal()
+    world.until(lambda: world["a"].find(job).part.history[4] == 2, 60_000)
+    assert world.ask("a", "QDEPTH", "dead", "BY", "x-disque-count") == [b"2", 1]
+    assert world.ask("a", "GETJOB", "NOHANG", "WHERE", "x-disque-count", "1", "FROM", "dead") is None
+    world.ask("a", "ACKJOB", job)
+    assert world.ask("a", "GETJOB", "NOHANG", "WHERE", "x-disque-count", "1", "FROM", "dead") is None
