@@ -164,14 +164,14 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
         return _move(broker, job, part, rules.dead_letter)
     events.note(broker, job, event_format.ERRORED_EVENT, None if error is None else {"error": _text(error)})
     part.is_errored = True
-    _expire_at(broker, job, max(job.expire_at_ms, broker.now_ms + rules.retention_ms))
+    expire_at(broker, job, max(job.expire_at_ms, broker.now_ms + rules.retention_ms))
     lifecycle.rest(broker, job)
     broker.stats.jobs_errored += 1
     change(broker, job)
     return False
 
 
-def _expire_at(broker: Broker, job: Job, expire_at_ms: int) -> None:
+def expire_at(broker: Broker, job: Job, expire_at_ms: int) -> None:
     """Move the end of a job's life. A repair may have skipped the job because it was about to end (spec RC1)."""
     if expire_at_ms > job.expire_at_ms:
         broker.repairs.lengthened(job, job.expire_at_ms - broker.now_ms, broker.now_ms)
@@ -190,7 +190,7 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     part.start = job.attempt
     left = events.status_of(job)
     lifecycle.rename_queue(broker, job, name)
-    _expire_at(broker, job, broker.now_ms + rules.retention_ms)
+    expire_at(broker, job, broker.now_ms + rules.retention_ms)
     broker.stats.jobs_dead_lettered += 1
     rare = {"error": _text(part.error or b""), "from_queue": _text(source)}
     queue = broker.queues.get(name)
@@ -214,7 +214,7 @@ def renew(broker: Broker, job: Job) -> None:
     part.is_delayed = False
     part.start = job.attempt
     part.error = None
-    _expire_at(broker, job, broker.now_ms + part.ttl_ms)
+    expire_at(broker, job, broker.now_ms + part.ttl_ms)
     lifecycle.arm(broker, job)
     change(broker, job)
 
@@ -405,8 +405,13 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         lifecycle.rename_queue(broker, job, name)
     if priority != attributes.priority:
         lifecycle.set_priority(broker, job, attributes, priority)
+    queue = broker.queues.get(name) if job.state == QUEUED and part.history != old.history else None
+    if queue is not None and queue.filters is not None:
+        queue.filters.left(job)  # Its history counts as META.
     attributes.part = part
-    _expire_at(broker, job, broker.now_ms + left_ms)
+    if queue is not None and queue.filters is not None:
+        queue.filters.added(job)
+    expire_at(broker, job, broker.now_ms + left_ms)
     measure(broker, job, attributes)
     lifecycle.mark_dirty(broker, job)
     if job.state == WAIT_REPL:

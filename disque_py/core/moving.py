@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py import event_format
-from disque_py.core import census, changing, events, lifecycle, pausing, requeue, windows
+from disque_py.core import census, changing, events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import ACTIVE, COUNTER_MAX, QUEUED, Job
 
@@ -173,7 +173,7 @@ def redrive(broker: Broker, job: Job, to: bytes) -> bool:
     part.is_delayed = False
     part.start = job.attempt
     part.error = None
-    windows.move_end(job, broker.now_ms + part.ttl_ms)
+    changing.expire_at(broker, job, broker.now_ms + part.ttl_ms)
     is_paused = pausing.is_paused_in(broker, job)
     if name != source:
         code = event_format.MOVED_INVISIBLE if is_paused else event_format.MOVED

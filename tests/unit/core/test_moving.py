@@ -17,6 +17,7 @@ from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.queue_fields import QueueSettings
 from journaled import JournaledNode
 from spilled import SpillingNode
+from world import World
 
 
 def start():
@@ -229,3 +230,26 @@ def test_a_job_whose_body_is_on_disk_moves():
     node.settle()
     got = [node.answer("GETJOB", "FROM", "new")[0] for _ in spilled]
     assert {entry[1]: entry[2] for entry in got} == {job_id: node.bodies[job_id] for job_id in spilled}
+
+
+@pytest.mark.parametrize("command", ["ENQUEUE", "QREDRIVE"])
+def test_lost_copies_of_a_job_are_replaced_when_its_ttl_begins_anew(command):
+    """Spec RC1: a repair skips a job that is about to end."""
+    world = World("ab", repair_after=600)
+    world.join()
+    world.ask("a", "QUEUE", "SET", "q", "retention", "20s")
+    job_id = world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 60, "TTL", 120, "ATTEMPTS", 1)
+    world.ask("a", "GETJOB", "FROM", "q")
+    world.ask("a", "NACK", job_id)
+    world.run(world["a"].find(job_id).expire_at_ms - world["a"].now_ms - 8_000)
+    world.crash("b")
+    for name in "cd":
+        world.add(name)
+        world.meet("a", name)
+    world.run(500)
+    for name in "acd":
+        world.ask(name, "CLUSTER", "FORGET", (b"b" * 20).hex())
+    world.run(1_000)
+    world.ask("a", command, job_id if command == "ENQUEUE" else "q")
+    world.run(60_000)
+    assert sum(world[name].find(job_id) is not None for name in "acd") == 2
