@@ -164,7 +164,7 @@ def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> H
         mark_holders_dirty(broker, job)
         if job.terms.retry_ms:
             job.holders = sets.add(job.holders, node)
-            job.requeue_at_ms = broker.now_ms + job.terms.retry_ms + broker.jitter()
+            job.requeue_at_ms = max(broker.now_ms, due_ms) + job.terms.retry_ms + broker.jitter()
         else:
             job.requeue_at_ms = 0
         lifecycle.arm(broker, job)
@@ -267,11 +267,12 @@ def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
 def taken(broker: Broker, job: Job) -> None:
     """Turn our job into a copy, or forget it, because the other node has queued it."""
     assert job.state == ACTIVE
+    due_ms = job.work.due_ms if isinstance(job.work, Handover) else 0
     job.work = None
     job.was_queued = True  # The taker queues it for the first time.
     lifecycle.mark_dirty(broker, job)
     if job.terms.retry_ms:
-        until_ms = broker.now_ms + job.terms.retry_ms + broker.jitter()
+        until_ms = max(broker.now_ms, due_ms) + job.terms.retry_ms + broker.jitter()
         if until_ms > job.requeue_at_ms:
             lifecycle.postpone(broker, job, until_ms)
     else:

@@ -34,7 +34,7 @@ from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
-from disque_py.core.replication import KNOWN, MOVING, NEW_KEY, NO_ANSWER, REPAIRED, TIMER_AT, is_external
+from disque_py.core.replication import KNOWN, MOVING, NEW_KEY, NO_ANSWER, TIMED, TIMER_AT, is_external
 
 # The ack of a late copy is collected after this time, unless the node that sent the copy collects it before.
 COLLECT_MS: Final = 1_000
@@ -71,7 +71,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                 continue
         shard[job_id] = job
         wait_ms = job.terms.delay_ms + job.terms.retry_ms
-        if item[1] == REPAIRED and job.terms.retry_ms:
+        if item[1] == TIMED and job.terms.retry_ms:
             wait_ms = _timer_of(item[TIMER_AT])
         take_in(broker, job, wait_ms)
         if wants_answer:
@@ -210,7 +210,8 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
         if type(delay_ms) is not int or delay_ms >> SPAN_BITS:
             raise ValueError("a delay that is not a number")
         job = broker.find(job_id)
-        if job is None or job.state != ACTIVE or job.is_delivered or job.work is not None:
+        # A status means that another holder has queued or delivered the job, because its copies took longer than RETRY.
+        if job is None or job.state != ACTIVE or job.is_delivered or job.work is not None or job.status:
             broker.stats.ignored("enqueue of a job that is not waiting here")
             continue
         queue = broker.queues.get(job.terms.queue)

@@ -177,7 +177,9 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
     if not job.terms.retry_ms:
         _move_once(broker, drain, job, targets)
         return
-    if not job.was_queued and job.requeue_at_ms > broker.now_ms:
+    part = job.part
+    is_known = part is not None and part.is_delayed  # Every holder knows when it is over, and queues the job then.
+    if not job.was_queued and job.requeue_at_ms > broker.now_ms and not is_known:
         # The job's DELAY is not over, and only this node knows when it will be.
         _hand_on(broker, drain, job, targets)
         return
@@ -192,7 +194,7 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         drain.moving[job] = Move(more[0], broker.now_ms)
         job.holders = broker.sets.union(job.holders, broker.sets.of(more))
         mark_holders_dirty(broker, job)
-        broker.send(more, REPLJOB, (snapshot_of(broker, job), 0))
+        broker.send(more, REPLJOB, _copy_of(broker, job))
     elif any(node not in job.holders for node in refusing):
         drain.block(f"node {refusing[0].name.decode()} refuses to take the copy of a job")
     elif broker.sets.others(job.holders):
@@ -200,6 +202,11 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         tell_left(broker, job, move)
     else:
         drain.block("no node is free to take the copy of a job")
+
+
+def _copy_of(broker: Broker, job: Job) -> tuple[Any, ...]:
+    """Return the item of a REPLJOB. The timer of the new copy ends after ours, as that of a repaired copy does."""
+    return snapshot_of(broker, job), replication.TIMED, repair_turns.timer_ms(broker, job)
 
 
 def _read_back(broker: Broker, drain: Drain, job: Job) -> None:
@@ -280,9 +287,16 @@ def _ask_again(broker: Broker, drain: Drain) -> None:
             elif type(job.body) is Spilled:
                 del drain.moving[job]  # The move starts again, and reads the body back first.
             elif move.new is not None and move.new in broker.cluster.usable and move.new.is_linked:
-                broker.send(broker.sets.only(move.new), REPLJOB, (snapshot_of(broker, job), 0))
+                broker.send(broker.sets.only(move.new), REPLJOB, _copy_of(broker, job))
             else:
                 del drain.moving[job]
+
+
+def _lacks_copies(broker: Broker, job: Job) -> bool:
+    """Whether copies of forgotten nodes have not been replaced yet. The other holders may never hear of those nodes."""
+    others = broker.sets.others(job.holders)
+    left = [node for node in others if not node.flags & FORGOTTEN]
+    return len(left) < min(len(others), job.terms.replicate)
 
 
 def _drop_if_answered(broker: Broker, job: Job, move: Move) -> None:
@@ -291,7 +305,7 @@ def _drop_if_answered(broker: Broker, job: Job, move: Move) -> None:
     broker.drain.moving.pop(job, None)
     if move.has_other:
         broker.stats.copies_missing_leaving += move.new is None
-        if move.is_short:
+        if move.is_short or _lacks_copies(broker, job):
             repair_turns.give_turn(broker, job)
         lifecycle.forget(broker, job)
     else:

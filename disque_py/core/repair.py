@@ -112,7 +112,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
 def _begin_anew(broker: Broker, node: Node) -> None:
     repairs = broker.repairs
     for job, turn in repairs.turns.items():
-        if node in job.holders:
+        if node in job.holders or node in turn.unanswered:
             repair_turns.wait(turn, broker.now_ms + TURN_MS * repair_turns.position(broker, job.holders))
 
 

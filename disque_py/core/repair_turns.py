@@ -31,7 +31,7 @@ from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import NodeSet
 from disque_py.core.repair_state import ASKING, COPYING, LIFE_MS_MIN, READY, WAITING, Question, Repairs, Turn
-from disque_py.core.replication import COPY_KNOWN, COPY_TAKEN, REPAIRED
+from disque_py.core.replication import COPY_KNOWN, COPY_TAKEN, TIMED
 from disque_py.core.spilled import Spilled
 from disque_py.core.versions import REPAIR
 
@@ -362,10 +362,10 @@ def _copy(broker: Broker, job: Job, turn: Turn) -> None:
         return
     turn.asked += 1
     nodes = broker.sets.others(broker.sets.of(turn.targets))
-    broker.send(nodes, REPLJOB, (snapshot_of(broker, job), REPAIRED, _timer_ms(broker, job)))
+    broker.send(nodes, REPLJOB, (snapshot_of(broker, job), TIMED, timer_ms(broker, job)))
 
 
-def _timer_ms(broker: Broker, job: Job) -> int:
+def timer_ms(broker: Broker, job: Job) -> int:
     """Return the milliseconds until a new copy's timer fires: later than ours, and so after any lease known here."""
     if job.state == QUEUED or not job.requeue_at_ms:
         return job.terms.retry_ms

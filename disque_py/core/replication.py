@@ -33,7 +33,7 @@ from disque_py import event_format
 from disque_py.core import events, lifecycle, producer_waits, zones
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.job import WAIT_REPL, Handover, Job, Replication, Wanted, terms_of
+from disque_py.core.job import CTIMES_PER_MS, WAIT_REPL, Handover, Job, Replication, Wanted, terms_of
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.node_sets import NodeSet
@@ -53,8 +53,8 @@ COPY_KNOWN: Final = -2
 # Flags of REPLJOB.
 NO_ANSWER: Final = 1  # Best effort: the receiver does not confirm.
 NEW_KEY: Final = 2  # A new job with a key: the receiver refuses it if another job uses the key (keying.py).
-REPAIRED: Final = 4  # The copy replaces a lost one (repair_turns.py).
-TIMER_AT: Final = 2  # With REPAIRED, the index of the milliseconds until the copy's timer fires.
+TIMED: Final = 4  # The copy replaces one that was lost, or whose node leaves. The time until its timer fires follows.
+TIMER_AT: Final = 2  # With TIMED, the index of the milliseconds until the copy's timer fires.
 
 # Second field of GOTJOB: the sender had a copy before, and
 KNOWN: Final = 1  # keeps it;
@@ -285,6 +285,8 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
     reply = b"+" + job.id + b"\r\n"
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
+        if broker.wall_ms - job.ctime // CTIMES_PER_MS >= job.terms.retry_ms // 2 > 0:
+            first = work.confirmed[0]  # The copies' timers may have fired. A node with a later copy may not know that.
         broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.terms.delay_ms))
         events.added(broker, job, event_format.ADDED_INVISIBLE)
         broker.stats.jobs_added += 1

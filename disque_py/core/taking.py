@@ -67,7 +67,7 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
         _taken_back(broker, known)
         known = broker.find(job.id)
     if known is None:
-        if job.id in broker.tombstones:
+        if job.id in broker.tombstones or job.id in broker.acks.not_held:
             holding.hold_ack(broker, job)
             broker.send(broker.sets.only(sender), SETACK, (job.id, broker.sets.pack(job.holders)))
             return REFUSED_DONE

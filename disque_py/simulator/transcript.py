@@ -31,14 +31,14 @@ from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY, STANDING
 from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.queue_settings import QUEUE, SCHEDULE, split_key
 from disque_py.core.recurring import PROGRESS, SPEC, unpack_definition, unpack_progress
-from disque_py.core.replication import CREATION_ABORTED, MOVING, NEW_KEY, NO_ANSWER, REPAIRED
+from disque_py.core.replication import CREATION_ABORTED, MOVING, NEW_KEY, NO_ANSWER, TIMED
 from disque_py.core.shared_copies import split_ids
 
 REASONS = {0: "taken"} | {
     value: name.removeprefix("REFUSED_").lower() for name, value in vars(m).items() if name.startswith("REFUSED_")
 }
 QUEUED_FLAGS = {0: "", m.QUEUED_RELEASED: " released", m.QUEUED_WAITING: " waiting"}
-REPLJOB_FLAGS = {0: "", NO_ANSWER: " unanswered", NEW_KEY: " keyed", REPAIRED: " repaired"}
+REPLJOB_FLAGS = {0: "", NO_ANSWER: " unanswered", NEW_KEY: " keyed", TIMED: " timed"}
 NEEDJOBS_WORDS = {ANSWERS_HINT: "hinted", RETRIED_ONLY: "retried only", STANDING: "standing"}
 NEEDJOBS_FLAGS = {
     flags: "".join(" " + ", ".join(word for bit, word in NEEDJOBS_WORDS.items() if flags & bit)).rstrip()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, PAUSE, REPLJOB, REPLMANY, SETACK, YOURJOBS
 from disque_py.core.job import ACKED, WAIT_REPL, Job
-from disque_py.core.replication import REPAIRED
+from disque_py.core.replication import TIMED
 from disque_py.core.shared_copies import split_ids
 from disque_py.simulator.checks.cluster_invariants import may_have_died
 from disque_py.simulator.checks.pauses import Pauses
@@ -65,7 +65,7 @@ class CollectionChecker:
             kind = run[0]
             if kind == REPLJOB:
                 for item in run[1:]:
-                    if item[1] == REPAIRED:
+                    if item[1] == TIMED:
                         self._world.later(0, self.repairs.copied, machine, item[0][0])
             if kind == LEFT:
                 for item in run[1:]:

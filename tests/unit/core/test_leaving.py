@@ -25,7 +25,7 @@ from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED
 from disque_py.core.leaving import HAS, HAS_ACK, HAS_NOT
 from disque_py.core.replication import KNOWN
 from disque_py.node import dispatch
-from world import World
+from world import World, joined
 
 
 def make_leaver(count=2):
@@ -97,7 +97,7 @@ def test_a_copy_goes_to_a_node_that_has_none_and_is_dropped_when_all_holders_hav
     """Spec V2."""
     broker, b, c = make_leaver()
     job = hold(broker, b)
-    ((receivers, kind, (job_snapshot, _)),) = step(broker)
+    ((receivers, kind, (job_snapshot, *_)),) = step(broker)
     assert (receivers, kind, job_snapshot[4]) == ((c,), REPLJOB, pack(broker.me, b, c))
     say(broker, c, GOTJOB, job.id)
     assert sent(broker) == [((b, c), LEFT, (job.id, broker.me.id, c.id, pack(broker.me, b, c), job.version))]
@@ -221,7 +221,7 @@ def test_an_unanswered_request_for_a_copy_is_made_again():
     first = step(broker)
     assert step(broker) == []
     pass_time(broker, 1000)
-    ((receivers, kind, (job_snapshot, _)),) = step(broker)
+    ((receivers, kind, (job_snapshot, *_)),) = step(broker)
     assert (receivers, kind, job_snapshot[0]) == ((c,), REPLJOB, job.id)
     assert [nodes for nodes, _, _ in first] == [(c,)]
 
@@ -498,3 +498,82 @@ def test_a_copy_that_leaves_goes_to_a_zone_without_one():
         sent(broker)
         leaving.step(broker)
         assert [receivers for receivers, kind, _ in sent(broker) if kind == REPLJOB] == [(nodes[2],)]
+
+
+# -- delays -------------------------------------------------------------------------------------------------
+
+
+def delayed(*options, names="abc"):
+    """A delayed job of node a, and clients of the other nodes that wait for it."""
+    world = joined(names)
+    job_id = world.ask("a", "ADDJOB", "q", "x", 0, "RETRY", 30, *options)
+    workers = [world.client(name) for name in names[1:]]
+    for worker in workers:
+        worker.say("GETJOB", "FROM", "q")
+    world.run(1_000)
+    return world, job_id, workers
+
+
+@pytest.mark.parametrize("is_rescheduled", [False, True])
+def test_a_delayed_job_is_delivered_at_its_time_although_a_holder_does_not_answer_the_leaver(is_rescheduled):
+    """Spec V1. A hand-over ended after RETRY, and the takers queued the job then."""
+    world, job_id, workers = delayed("REPLICATE", 3, "DELAY", 100)
+    if is_rescheduled:
+        world.ask("a", "RESCHEDULE", job_id, "DELAY", 99)
+    world.cut("a", "c")
+    world.run(1_000)
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.run(90_000)
+    assert not any(worker.replies for worker in workers)
+    world.run(15_000)
+    assert sum(len(worker.replies) for worker in workers) == 1
+
+
+@pytest.mark.parametrize("replicate", [2, 3])
+def test_a_rescheduled_job_leaves_with_its_node(replicate):
+    """Its holders know its time. They refuse to take it, so it moves as a copy does."""
+    world, job_id, workers = delayed("REPLICATE", replicate, "DELAY", 3_600)
+    world.ask("a", "RESCHEDULE", job_id, "DELAY", 1_800)
+    world.run(1_000)
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.run(40_000)
+    assert world["a"].find(job_id) is None
+    assert sum(world[name].find(job_id) is not None for name in "bc") == 2
+    assert not any(worker.replies for worker in workers)
+
+
+def test_a_moved_copy_does_not_wait_for_a_delay_that_is_over():
+    """Its timer ends a moment after that of the copy that it replaces."""
+    world = joined("ab")
+    job_id = world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 2, "DELAY", 400, "RETRY", 20)
+    world.add("c")
+    world.meet("a", "c")
+    world.run(430_000)
+    world.ask("b", "CLUSTER", "LEAVING", "yes")
+    world.run(3_000)
+    world.crash("a")
+    world.crash("b")
+    world.run(60_000)
+    assert world["c"].find(job_id).state == QUEUED
+
+
+# -- copies that are missing --------------------------------------------------------------------------------
+
+
+def test_copies_that_were_lost_before_are_replaced_although_the_last_holder_leaves():
+    """Spec V2, RC3."""
+    world = World("ab", repair_after=600)
+    world.join()
+    job_id = world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 60)
+    world.ask("a", "DEQUEUE", job_id)
+    for name in "cde":
+        world.add(name)
+        world.meet("a", name)
+    world.run(15_000)
+    world.crash("b")
+    for name in "acde":
+        world.ask(name, "CLUSTER", "FORGET", (b"b" * 20).hex())
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.run(60_000)
+    assert world["a"].find(job_id) is None
+    assert sum(world[name].find(job_id) is not None for name in "cde") == 2

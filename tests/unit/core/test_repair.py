@@ -343,3 +343,32 @@ def test_a_node_that_joins_takes_missing_copies():
     world.ask("e", "CLUSTER", "MEET", "a", 7711)
     world.run(12_000)
     assert copies_in(world) == [3]
+
+
+def test_a_turn_goes_on_although_a_node_that_it_asked_has_left():
+    """The node could not answer, because its disk was full."""
+    world = World("ac", repair_after=600)
+    world.add("b", journal="everysec")
+    world.join()
+    job_id = world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 60)
+    world.ask("a", "DEQUEUE", job_id)
+    for name in "de":
+        world.add(name)
+        world.meet("a", name)
+    world.run(30_000)
+    world.machines["b"].journal_storage.folder.fail("write sync create write_synced sync_window prepare", 28, times=-1)
+    for command in ("NACK", "DEQUEUE"):
+        world.client("b").say(command, job_id)
+        world.run(3_000)
+    assert world["b"].journal.disk_level
+    world.crash("c")
+    for name in "abde":
+        world.ask(name, "CLUSTER", "FORGET", (b"c" * 20).hex())
+    world.run(5_000)
+    world.ask("b", "CLUSTER", "LEAVING", "yes")
+    world.run(90_000)
+    world.crash("b")
+    for name in "ade":
+        world.ask(name, "CLUSTER", "FORGET", (b"b" * 20).hex())
+    world.run(120_000)
+    assert [name for name in "ade" if world[name].find(job_id)] == ["a", "d", "e"]

@@ -21,7 +21,7 @@ from copies import advance, hold, hold_queued, make_id, pack, say, sent, sent_of
 from disque_py.core import changing, lifecycle
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.repair_turns import HAS, HAS_CREATION, HAS_DONE, HAS_NONE, HAS_PASSIVE
-from disque_py.core.replication import MOVING, REPAIRED
+from disque_py.core.replication import MOVING, TIMED
 from disque_py.node import dispatch
 from disque_py.simulator.checks.cluster_invariants import jobs_of
 from lost_copies import SECOND, answer, forget, go_on, make_cluster, make_missing
@@ -220,7 +220,7 @@ def test_a_new_node_is_named_before_it_gets_its_copy():
     assert sent_of(broker, REPLJOB) == []
     answer(broker, second)
     [(nodes, item)] = sent_of(broker, REPLJOB)
-    assert (nodes, item[0][0], item[1]) == ((third,), job.id, REPAIRED)
+    assert (nodes, item[0][0], item[1]) == ((third,), job.id, TIMED)
 
 
 def test_a_copy_that_is_taken_ends_the_turn():
@@ -303,7 +303,7 @@ def test_the_timer_of_a_repaired_copy_is_the_one_that_was_sent():
     """Spec RC9."""
     broker, second, _, _ = make_cluster()
     copy = snapshot(broker, second, broker.me)
-    say(broker, second, REPLJOB, (copy, REPAIRED, 400 * SECOND))
+    say(broker, second, REPLJOB, (copy, TIMED, 400 * SECOND))
     assert abs(broker.find(copy[0]).requeue_at_ms - broker.now_ms - 400 * SECOND) <= 250
 
 

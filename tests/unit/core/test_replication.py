@@ -29,7 +29,7 @@ from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL
 from disque_py.core.replication import EXTEND_MS, KNOWN, MOVING
 from disque_py.event_format import RUNNING as RUNNING_EVENT
 from disque_py.node import dispatch
-from world import World
+from world import World, joined
 
 # -- the creator ----------------------------------------------------------------------------------------
 
@@ -414,3 +414,25 @@ def test_suspected_nodes_get_no_copies():
     broker.cluster.refresh()
     _, job = add_waiting(broker, 0, "REPLICATE", 2)
     assert job.holders == {broker.me, c}
+
+
+@pytest.mark.parametrize("lost", [GOTJOB, REPLJOB])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_creator_without_a_copy_does_not_queue_a_job_that_a_holder_has_queued_meanwhile(seed, lost):
+    """Spec L2, L6. The copies took longer than RETRY."""
+    world = joined("abcd", seed=seed)
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.run(1_000)
+    world.drop = lambda sender, receiver, kind, _: kind == lost and "d" in (sender, receiver)
+    producer = world.client("a")
+    producer.say("ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 2)
+    workers = [world.client(name) for name in "bcd"]
+    for worker in workers:
+        worker.say("GETJOB", "FROM", "q")
+    world.until(lambda: any(worker.replies for worker in workers), 20_000)
+    world.run(300)
+    assert not producer.replies
+    world.drop = None
+    world.until(lambda: bool(producer.replies), 1_500)
+    world.run(100)
+    assert sum(len(worker.replies) for worker in workers) == 1

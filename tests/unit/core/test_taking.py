@@ -23,7 +23,7 @@ from disque_py.core.handover import TAKEN, exchange
 from disque_py.core.job import ACKED, ACTIVE, QUEUED
 from disque_py.core.job_snapshot import snapshot_of
 from handovers import TOOK_IT, fill, give_one, make_pair, take
-from world import World
+from world import World, joined
 
 
 def test_a_handed_over_job_is_queued_and_the_taker_becomes_a_holder():
@@ -238,3 +238,18 @@ def test_make_job_is_the_job_that_snapshot_sends():
     """Both helpers of these tests give the same job."""
     broker, node = make_pair()
     assert snapshot(broker, node) == snapshot_of(broker, make_job(broker, node, is_mine=False))
+
+
+def test_a_hand_over_that_comes_after_the_ack_is_refused():
+    """Spec A6: the taker has answered that it is no holder."""
+    world = joined("abcd")
+    job_id = world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 1, "RETRY", 60)
+    world.cut("a", "c", both=False, silently=True)
+    waiting = world.client("c")
+    waiting.say("GETJOB", "FROM", "q")
+    world.run(100)
+    world.client("d").say("ACKJOB", job_id)
+    world.until(lambda: job_id in world["c"].acks.not_held, 5_000)
+    world.heal()
+    world.run(3_000)
+    assert not waiting.replies
