@@ -135,7 +135,8 @@ def held_job(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
         raise CommandError("NOJOB Job not known in the context of this node.")
     exclusive.refuse_fenced(job, fence)
     if job.state == ACKED:
-        exclusive.end_heard(broker, job, job_id, fence)
+        if client_acks.ends_claim(broker, job_id, attempt):
+            exclusive.end_heard(broker, job, job_id, fence)
         if isinstance(job.work, Cancellation):
             raise CommandError("CANCELED The job was canceled")
         raise CommandError("NOJOB Job already acknowledged.")
@@ -253,14 +254,11 @@ def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int
         exclusive.end_over(broker, job_id, how.fence)
         if job is not None:
             exclusive.learn_fence(broker, job, how.fence)
-    elif broker.exclusive.running and (count or _is_over(broker, job_id)):
-        exclusive.end(broker, job_id)
+    elif broker.exclusive.running:
+        attempt = how.attempt if how is not None else 0
+        if count or client_acks.ends_claim(broker, job_id, attempt):
+            exclusive.end(broker, job_id)
     return count
-
-
-def _is_over(broker: Broker, job_id: bytes) -> bool:
-    job = broker.find(job_id)
-    return job is None or job.state == ACKED
 
 
 def _nack_one(broker: Broker, job_id: bytes, how: NackWords | None) -> int:

@@ -64,7 +64,7 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         count = client_acks.ack_with_result(broker, job_id, attempt, result)
     else:
         count = client_acks.ack_attempt(broker, job_id, attempt)
-    if count:
+    if count or client_acks.ends_claim(broker, job_id, attempt):
         exclusive.end(broker, job_id)
     return integer(count)
 

@@ -12,7 +12,7 @@ from typing import Final
 from disque_py.commands.attempts import NACKTOKEN_WORDS, nack_one, read_nack_words
 from disque_py.commands.ending import ack_one
 from disque_py.commands.options import LEASE_ERROR, options_at, read_lease
-from disque_py.core import exclusive, incremental, lifecycle, requeue, stalling, versions
+from disque_py.core import claim_stamps, exclusive, incremental, lifecycle, requeue, stalling, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.incremental import PART
@@ -53,7 +53,7 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
     def extend(broker: Broker, job: Job) -> int:
         if job.is_half_over(broker.now_ms, broker.wall_ms):
             return 0  # WORKING refuses it, too (spec L7).
-        if job.id in broker.exclusive.running:
+        if job.id in broker.exclusive.running and claim_stamps.stamp_of(job) is not None:
             claimed.append(job)
             return 0
         lifecycle.extend(broker, job, lease_ms)
@@ -72,6 +72,7 @@ def _extend_all(
         exclusive.refuse_long(broker, lease_ms)
     total = yield from _counted(broker, names, extend)
     renewals: list[tuple[Job, exclusive.Renewal]] = []
+    claimed = [job for job in claimed if claim_stamps.stamp_of(job) is not None]  # Others have moved meanwhile.
     left = [len(claimed)]
 
     def renewed() -> None:

@@ -342,6 +342,7 @@ class Broker:
         queue.is_dropped = True
         if queue.parking is not None:
             self.exclusive.queues.pop(queue, None)
+            self.exclusive.held.pop(queue, None)
         if queue.filters is not None:
             queue.filters.dropped()
         if queue.patterns is not None:

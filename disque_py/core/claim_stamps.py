@@ -203,10 +203,11 @@ def _value_of(broker: Broker, job: Job) -> bytes | None:
     key = value_key(job, stamp)
     if stamp.flags & HAS_VALUE:
         return key
-    if key in busy:
-        return key
-    key = job_key(job, stamp)
-    return key if key in busy else None
+    for own in (key, job_key(job, stamp)):
+        if own in busy:
+            busy[own] = job.terms.queue  # The job may have moved here meanwhile, so `free` must look here.
+            return own
+    return None
 
 
 def _room_of(broker: Broker, key: bytes) -> int:

@@ -133,6 +133,12 @@ def is_stale(job: Job, attempt: int) -> bool:
     return job.attempt > attempt
 
 
+def ends_claim(broker: Broker, job_id: bytes, attempt: int) -> bool:
+    """Whether a command that counted 0 ends the claim here: its job is over, and it names no older delivery."""
+    job = broker.find(job_id)
+    return job is None or (job.state == ACKED and not (attempt and is_stale(job, attempt)))
+
+
 def on_ackattempt(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Acknowledge deliveries that clients named to a node without the jobs."""
     for job_id, attempt, *more in items:

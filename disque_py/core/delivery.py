@@ -379,6 +379,8 @@ def _claim_for_line(broker: Broker, queue: Queue, job: Job, stamp: Stamp, client
         lifecycle.undo_fetch(broker, queue, job)
         if exclusive.is_closed(broker):
             exclusive.await_opening(broker)
+        else:
+            state.held[queue] = None
         return False
     state.lines[client] = None
     if exclusive.begin(broker, queue, job, stamp, client, client.options, partial(_line_decided, broker)) is None:
@@ -398,15 +400,23 @@ def _line_decided(broker: Broker, pick: Pick) -> None:
     broker.exclusive.lines.pop(client, None)
     if pick.outcome == exclusive_state.GRANTED:
         taker: Client | None = client
-        if not _takes(client, queue, pick.job):
+        if not _takes_pick(client, pick):
             clients = islice(_by_arrival(queue), LINE_CLAIMS_MAX)
-            taker = next((each for each in clients if _takes(each, queue, pick.job)), None)
+            taker = next((each for each in clients if _takes_pick(each, pick)), None)
         if taker is None:
             exclusive.give_back(broker, pick)
         else:
             serve_claimed(broker, pick, taker)
-    if not queue.is_dropped:
-        broker.wake(queue)
+    held, broker.exclusive.held = broker.exclusive.held, {}
+    for each in (queue, *held):
+        if not each.is_dropped:
+            broker.wake(each)
+
+
+def _takes_pick(client: Client, pick: Pick) -> bool:
+    """Whether a client waits, and would take this claimed job with the lease for which it was claimed."""
+    lease_ms = client.options.lease_ms or pick.job.terms.retry_ms
+    return lease_ms == pick.lease_ms and _takes(client, pick.queue, pick.job)
 
 
 def _takes(client: Client, queue: Queue, job: Job) -> bool:

@@ -215,7 +215,7 @@ def _refused(broker: Broker, pick: Pick, key: bytes, left_ms: int) -> None:
                 lifecycle.take_aside(pick.queue, pick.job)
                 lifecycle.set_aside(pick.queue, pick.job, key)
             free(broker, other, pick.holder)
-    state.busy[key] = pick.queue.name
+    state.busy.setdefault(key, pick.queue.name)  # The job may have moved meanwhile.
     state.holders.pop(key, None)
     wait(broker, key, left_ms)
     _decide(broker, pick, REFUSED)
@@ -355,6 +355,15 @@ def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:
     broker.schedule.call_at(until_ms, partial(_lapse, broker, job.id, running))
 
 
+def resume(broker: Broker, job: Job) -> None:
+    """Note the claim of a delivery that this node made before it was started again. So an ack can end it."""
+    stamp = claim_stamps.stamp_of(job)
+    if stamp is not None and stamp.holder[:ID_BYTES] == broker.me.id and job.requeue_at_ms > broker.now_ms:
+        _run(broker, job, stamp, job.requeue_at_ms)
+        running = broker.exclusive.running[job.id]
+        running.is_shared = running.is_elsewhere = True  # Another node may have renewed it, and clocks may have jumped.
+
+
 def _lapse(broker: Broker, job_id: bytes, running: Running) -> None:
     """End a claim whose lease is over. It is not released, because another node may have renewed it."""
     state = broker.exclusive
@@ -459,19 +468,15 @@ def end_fenced(broker: Broker, job_id: bytes, fence: int) -> None:
         return
     job = broker.find(job_id)
     stamp = claim_stamps.stamp_of(job) if job is not None else None
-    node = None
     if stamp is not None:
         if stamp.fence > fence:
             return
         if job is not None and stamp.fence == fence and stamp.holder:
             for key, each in _claims_of(job, stamp):
                 _release(broker, key, stamp.holder, each)
-            node = broker.cluster.find(stamp.holder[:ID_BYTES])
     elif job is not None and job.state != ACKED:
         return
-    if node is not None and node.is_linked:
-        broker.send(broker.sets.only(node), CLAIM_ENDED, (job_id, fence))
-    elif broker.cluster.linked:
+    if broker.cluster.linked:
         # The job is gone here, or this node has not heard of the delivery yet. All nodes hear of the end, and the node
         # that made the delivery compares the fence.
         broker.send(broker.cluster.linked, CLAIM_ENDED, (job_id, fence))
@@ -567,7 +572,8 @@ def renewable(broker: Broker, job: Job, fence: int) -> tuple[list[tuple[bytes, i
     Raise CommandError if no claim has this fence, or if no fence is given and the claim is not of this node.
     """
     stamp = claim_stamps.stamp_of(job)
-    assert stamp is not None
+    if stamp is None:  # The job has moved, so that its claim is over.
+        raise CommandError(NO_CLAIM)
     is_mine = stamp.holder[:ID_BYTES] == broker.me.id
     if not stamp.holder or not (fence == stamp.fence or (not fence and is_mine)):
         raise CommandError(NO_CLAIM)

@@ -80,7 +80,7 @@ class Running:
 
     until_ms       the end of the lease, at which the claim lapses; monotonic
     is_shared      whether another node has this claim, too, because one node delivered the job and the other renewed it
-    is_elsewhere   whether another node was the last to renew it
+    is_elsewhere   whether another node was the last to renew it, or this node before it was started again
     """
 
     __slots__ = (
@@ -132,6 +132,7 @@ class Exclusive:
     refused      busy key that another holder has -> when the claim on it was refused; monotonic
     picks        consumer -> its claims that are under way, or granted and not delivered yet
     lines        consumers that wait in a line and have a claim under way
+    held         queues with a job that no consumer could take, because each of them has a claim under way
     under_way    number of claims under way
     number       of the last delivery
     looked       how many jobs were set aside late since the last break, which lets other clients have their turn
@@ -148,6 +149,7 @@ class Exclusive:
         self.refused: dict[bytes, int] = {}
         self.picks: dict[Client, list[Pick]] = {}
         self.lines: dict[Client, None] = {}
+        self.held: dict[Queue, None] = {}
         self.under_way = 0
         self.number = 0
         self.looked = 0

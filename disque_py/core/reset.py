@@ -114,6 +114,7 @@ def _drop_queues(broker: Broker) -> None:
         broker.consumers.filter_due,
         broker.consumers.filter_hints,
         broker.exclusive.queues,
+        broker.exclusive.held,
         broker.upkeep.sweeps,
         broker.pauses.versions,
         broker.errored_ids.by_queue,

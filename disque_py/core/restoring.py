@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from cluster_bus.node import ID_BYTES
 from disque_py import event_format
-from disque_py.core import claim_stamps, events, lifecycle, pausing, requeue, windows
+from disque_py.core import claim_stamps, events, exclusive, lifecycle, pausing, requeue, windows
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
 from disque_py.core.id_sets import ENTRY_BYTES
@@ -453,6 +453,8 @@ class Restoring:
             self.waiting += 1
             lifecycle.rest(broker, job)
             return
+        if job.is_leased_here and job.attributes is not None:
+            exclusive.resume(broker, job)
         is_mine = job.holders is broker.sets.mine
         now_ms = broker.now_ms
         if was_in_queue and wants_queues:

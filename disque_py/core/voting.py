@@ -257,6 +257,8 @@ def on_claim(broker: Broker, sender: Node, items: list[Any]) -> None:
         record = grants.records.get(key)
         running = grants.running(key, broker.now_ms)
         left_ms = 0 if running is None else min(running.until_ms - broker.now_ms, running.lease_ms)
+        if record is not None:
+            left_ms = max(left_ms, record.blocked_until_ms - broker.now_ms)
         attempts = 0 if record is None else record.attempts_at(broker.now_ms)
         said = (0, b"") if running is None else (running.fence, running.holder)
         highest = grants.highest(key)

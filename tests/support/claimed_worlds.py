@@ -66,3 +66,12 @@ def stat(world: World, name: str) -> dict[bytes, Any]:
     """Return QSTAT of the queue."""
     reply = world.ask(name, "QSTAT", "q")
     return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def ids_within(world: World, talker: Talker, within_ms: int) -> list[bytes]:
+    """Return the ids of the jobs that a waiting GETJOB got; none if it got none in this time."""
+    for _ in range(within_ms // 10):
+        if talker.replies:
+            break
+        world.run(10)
+    return [entry[1] for entry in talker.replies[0]] if talker.replies else []

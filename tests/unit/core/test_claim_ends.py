@@ -1,0 +1,94 @@
+"""core/exclusive.py: which commands and messages end the claim of a delivery, and which don't."""
+
+from __future__ import annotations
+
+import pytest
+
+from claimed_worlds import add, begin_get, exclusive, get, ids_within
+
+WORKERS_COMMANDS = (("ACKJOB",), ("ACKJOB", "ATTEMPT", 1), ("ACKJOB", "RESULT", "x"), ("NACK",), ("NACK", "ATTEMPT", 1))
+
+
+@pytest.mark.parametrize("words", WORKERS_COMMANDS)
+def test_the_claim_of_a_canceled_delivery_ends_with_the_workers_next_command(words):
+    """Spec EX5."""
+    world = exclusive()
+    first, second = add(world, "a", "ann", retry=60), add(world, "a", "ann", retry=60)
+    assert [each.id for each in get(world, "a")] == [first]
+    world.ask("a", "CANCELJOB", first)
+    waiting = begin_get(world, "a")
+    world.run(1_500)
+    assert not waiting.replies
+    assert world.ask("a", words[0], first, *words[1:]) == 0
+    assert ids_within(world, waiting, 2_000) == [second]
+
+
+@pytest.mark.parametrize("words", [("NACK",), ("WORKING",), ("PROGRESS", 50), ("ACKJOB",)])
+def test_an_older_worker_does_not_end_the_claim_of_a_canceled_delivery(words):
+    """Spec EX3, EX5, Y9: the worker of the second delivery goes on until it hears of the end."""
+    world = exclusive()
+    first = add(world, "a", "ann", retry=2)
+    add(world, "a", "ann", retry=2)
+    get(world, "a")
+    world.run(3_000)
+    ((job_id, attempt),) = [(each.id, each.attempt) for each in get(world, "a", "LEASE", 60)]
+    assert (job_id, attempt) == (first, 2)
+    world.ask("a", "CANCELJOB", first)
+    waiting = begin_get(world, "a")
+    world.ask("a", words[0], first, *words[1:], "ATTEMPT", 1)
+    world.run(3_000)
+    assert not waiting.replies
+
+
+def test_a_claim_that_was_renewed_elsewhere_ends_although_the_node_of_the_delivery_has_forgotten_it():
+    """Spec EX4: three nodes had a part in it, and one of them was started again."""
+    world = exclusive("abcd", "bcd")
+    job_id = add(world, "a", "ann", copies=3)
+    (delivery,) = get(world, "a")
+    world.run(300)
+    renewer, other = [name for name in "bcd" if world[name].find(job_id) is not None][:2]
+    assert world.ask(renewer, "WORKING", job_id, 60, "FENCE", delivery.fence) == 60
+    world.crash("a")
+    world.run(500)
+    world.restart("a")
+    world.run(3_000)
+    second = add(world, renewer, "ann", copies=1)
+    waiting = begin_get(world, renewer)
+    world.run(200)
+    assert not waiting.replies
+    assert world.ask(other, "ACKJOB", job_id, "FENCE", delivery.fence) == 1
+    assert ids_within(world, waiting, 1_000) == [second]
+
+
+def test_an_ack_at_the_node_of_the_delivery_ends_the_claim_after_a_restart():
+    """Spec EX5."""
+    world = exclusive()
+    world.add("d", journal="always")
+    world.meet("a", "d")
+    world.run(3_000)
+    first, second = add(world, "d", "ann", copies=1, retry=60), add(world, "b", "ann", copies=1, retry=60)
+    assert [each.id for each in get(world, "d")] == [first]
+    world.run(1_500)
+    world.crash("d")
+    world.restart("d")
+    world.run(3_000)
+    waiting = begin_get(world, "b")
+    world.run(100)
+    assert not waiting.replies
+    assert world.ask("d", "ACKJOB", first) == 1
+    assert ids_within(world, waiting, 2_000) == [second]
+
+
+def test_extendtoken_passes_over_a_job_that_has_moved_to_a_queue_without_claims():
+    world = exclusive()
+    job_id = add(world, "a", "ann", retry=5)
+    world.cut("a", "c")
+    world.cut("b", "c")
+    world.run(50)
+    assert world.ask("a", "GETJOB", "NOHANG", "TOKEN", "t", "LEASE", 60, "FROM", "q")
+    world.run(7_000)
+    world.ask("c", "QMOVE", "q", "z")
+    world.heal()
+    world.run(5_000)
+    assert world["a"].find(job_id).terms.queue == b"z"
+    assert world.ask("a", "EXTENDTOKEN", "t", 20) == 1
