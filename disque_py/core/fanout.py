@@ -318,11 +318,18 @@ def _commit(broker: Broker, fan: Fanout) -> None:
 
 def _answer(broker: Broker, fan: Fanout) -> None:
     """Answer the producer. If the jobs belong to a batch, wait first until a keeper of the batch has recorded them."""
+    if fan.client.waiting_jobs.get(fan.marker) is not fan.slot:
+        _end(broker, fan)
+        return
     for plan in fan.plans:
-        if plan.slot[0] is None:
+        reply = plan.slot[0]
+        if reply is None:
             broker.producers.fans[plan.job] = fan
             return
         broker.producers.fans.pop(plan.job, None)
+        if reply.startswith(b"-"):
+            _fail(broker, fan, plan, reply)
+            return
     producer_waits.answer(broker, fan.client, fan.marker, fan.slot, _reply_of(fan.made, is_listed=fan.is_listed))
 
 

@@ -55,6 +55,8 @@ from disque_py.resp.replies import error
 ASK_MS: Final = 1_000
 # A node waits this long for each node that ranks before it.
 TURN_MS: Final = 500
+# A node that has stood still for this long first hears which ticks others have fired meanwhile.
+STOPPED_MS: Final = 5_000
 # A tick that is late by less than this is never missed.
 LATE_MS: Final = 60_000
 # How long the ADDJOB waits for copies; after which span a failed try is repeated; the same for a late tick.
@@ -117,14 +119,18 @@ def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
 def step(broker: Broker) -> None:
     """Do the work that is due: handle replies of ADDJOBs, compute next ticks, fire ticks."""
     recurring = broker.recurring
+    if 0 < recurring.stepped_ms <= broker.now_ms - STOPPED_MS and broker.members():
+        recurring.wait_until_ms = broker.now_ms + settings_sync.START_MS
+    recurring.stepped_ms = broker.now_ms
     while recurring.answered:
         _on_answer(broker, recurring.answered.pop())
     if recurring.strange:
         _ask_for_definitions(broker)
     if not recurring.known:
         return
-    while recurring.fallen:
-        schedule = recurring.known.get(recurring.fallen.popitem()[0])
+    for name in [name for name in recurring.fallen if name not in recurring.strange]:
+        del recurring.fallen[name]  # The others are told when their definitions are asked for again.
+        schedule = recurring.known.get(name)
         if schedule is not None:
             _tell(broker, schedule)
     for name in list(recurring.unplanned)[:PLANNED_PER_STEP]:
@@ -174,6 +180,7 @@ def _may_fire(broker: Broker) -> bool:
         or broker.is_leaving
         or broker.journal.disk_level
         or broker.queue_settings.exchange.wait_until_ms > broker.now_ms
+        or broker.recurring.wait_until_ms > broker.now_ms
     )
 
 
@@ -229,6 +236,11 @@ def _consider(broker: Broker, schedule: Schedule) -> None:
     ticks = schedule.ticks
     if schedule.firing is not None or not schedule.next_ms or ticks is None:
         return  # It is planned again when the present firing is over.
+    if schedule.name in broker.recurring.unplanned:
+        # News has come since it was planned, and this step has not planned it again yet.
+        del broker.recurring.unplanned[schedule.name]
+        _plan(broker, schedule)
+        return
     if not schedule.has_waited:
         schedule.has_waited = True
         rank = rank_of(broker, schedule.name)

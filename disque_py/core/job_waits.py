@@ -421,6 +421,11 @@ def _ask_all(broker: Broker, ids: list[bytes]) -> None:
 def _ask(broker: Broker, nodes: tuple[Node, ...], ids: list[bytes]) -> None:
     """Register ids on nodes."""
     state = broker.job_waits
+    while state.asked:  # A node whose own link was not up yet could not answer. It says what it has on its next link.
+        number = next(iter(state.asked))
+        if any(job_id in state.waited for job_id in state.asked[number][0]):
+            break
+        del state.asked[number]
     for at in range(0, len(ids), IDS_PER_MESSAGE):
         state.number += 1
         part = ids[at : at + IDS_PER_MESSAGE]

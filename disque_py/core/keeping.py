@@ -76,7 +76,11 @@ def begin(broker: Broker, name: bytes) -> None:
     key = state_key(BATCH_STATE, name)
     keepers = chosen_keepers(broker, [broker.me])
     made = b"%d-%b" % (broker.wall_ms, broker.me.name[:8])
-    values = [(MADE, made), (KEEPERS, b"".join([node.id for node in keepers]))]
+    state = broker.queue_settings.states.get(key)
+    # A change that came at the same time as the DEL of an earlier batch may have outlived it.
+    left = state.fields if state is not None else {}
+    values = [(field, b"") for field, known in left.items() if known[0] and field not in (MADE, KEEPERS)]
+    values += [(MADE, made), (KEEPERS, b"".join([node.id for node in keepers]))]
     if len(broker.batches.by_name) >= BATCHES_MAX or not settings_sync.has_room(broker, key, values):
         raise CommandError(TOO_MANY)
     batch = broker.batches.get(name)
@@ -115,8 +119,10 @@ def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
         if known is not None:
             known.fields = {}
             known.keepers = ()
+            unreported = list(batches.noted.get(name, {}))
             batches.drop(known)
             _drop_reports(broker, name)
+            release(broker, unreported)
         wake(broker, name)
         return
     batch = batches.get(name)

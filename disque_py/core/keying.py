@@ -405,7 +405,8 @@ def _decide(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
     found = dict(search.named)
     if named:
         known = broker.find(named)
-        found[named] = known is not None and windows.is_delayed(broker, known)
+        is_delayed = known is not None and windows.is_delayed(broker, known)
+        found[named] = found.get(named, True) and is_delayed  # The creator knows it best.
         search.replaced.update(dict.fromkeys(windows.replaced_ids(known) if known is not None else []))
     found = {other: is_delayed for other, is_delayed in found.items() if other not in search.replaced}
     others = [other for other, is_delayed in found.items() if not is_delayed]

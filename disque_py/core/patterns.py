@@ -278,8 +278,7 @@ class Patterns:
             if groups is not None and group in groups:
                 continue
             if group.takes(queue.name):
-                if groups is None:
-                    groups = queue.patterns = []
+                groups = queue.patterns = [each for each in groups or () if not each.is_dropped]
                 groups.append(group)
                 if queue.length and queue.name not in group.listed:
                     self._list(group, queue)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 NAME_BYTES_MAX: Final = 512
 EVERY_MS_MIN: Final = 1_000
+# Wrong names of time zones are remembered up to this length, while this many names are known.
+ZONE_BYTES_MAX: Final = 64
+ZONES_MAX: Final = 1_000
 
 SPEC: Final = b"spec"
 PROGRESS: Final = b"progress"
@@ -241,6 +244,8 @@ class Recurring:
         self.clients: dict[Firing, Client] = {}
         self.firing_count = 0
         self.woken_ms = 0
+        self.stepped_ms = 0
+        self.wait_until_ms = 0
         self._serial = 0
 
     def zone(self, name: bytes, find: Callable[[str], Callable[[int], int] | None]) -> Zone | None:
@@ -248,6 +253,8 @@ class Recurring:
         if name not in self.zones:
             text = name.decode("ascii", "replace")
             offset_at = find(text)
+            if offset_at is None and (len(self.zones) >= ZONES_MAX or len(name) > ZONE_BYTES_MAX):
+                return None
             self.zones[name] = Zone(text, offset_at) if offset_at is not None else None
         return self.zones[name]
 

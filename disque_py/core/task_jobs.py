@@ -134,14 +134,14 @@ def is_wanted(broker: Broker, share: Share, job: Job) -> bool:
             return False
     elif not census.is_invisible(broker, job):
         return False
-    return _was_there(share, job) and (work.where is None or work.where.takes(job))
+    return _was_there(broker, share, job) and (work.where is None or work.where.takes(job))
 
 
-def _was_there(share: Share, job: Job) -> bool:
-    """Whether the job entered its state before the share began."""
+def _was_there(broker: Broker, share: Share, job: Job) -> bool:
+    """Whether the job entered its state before the share began. A wall clock may have been set back since."""
     since_ms = job.since_ms
     if since_ms != share.began_ms:
-        return since_ms < share.began_ms
+        return since_ms < share.began_ms or since_ms > broker.wall_ms
     return job.ctime <= share.mark or job.ctime // CTIMES_PER_MS < since_ms
 
 
@@ -151,9 +151,9 @@ def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
     if job.state != ACTIVE or work.status != PENDING or (work.command == REDRIVE and not moving.is_redrivable(job)):
         return False
     if isinstance(job.work, Handover):
-        is_taken = job.work.client is None and job.terms.retry_ms > 0 and _was_there(share, job)
+        is_taken = job.work.client is None and job.terms.retry_ms > 0 and _was_there(broker, share, job)
     else:
-        is_taken = census.is_running(broker, job) and not _was_there(share, job) and job.ctime <= share.mark
+        is_taken = census.is_running(broker, job) and not _was_there(broker, share, job) and job.ctime <= share.mark
     return is_taken and (work.where is None or work.where.takes(job))
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.core.job import ACKED, ACTIVE, CTIMES_PER_MS, Job
+from disque_py.core.job import ACKED, ACTIVE, Job
 from disque_py.core.job_attributes import WINDOW
+from disque_py.event_format import UNKNOWN
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -100,14 +101,17 @@ def move_end(job: Job, expire_at_ms: int) -> None:
 def is_delayed(broker: Broker, job: Job) -> bool:
     """Whether the job is still invisible because of its DELAY, as far as this node knows.
 
-    A node that only has a copy is not told when the creator queues the job. So it computes the end from the creation
-    time.
+    A node that only has a copy is not told when the creator queues the job. So it computes the end from its own timer,
+    because wall clocks differ.
     """
     if job.state != ACTIVE or not job.terms.delay_ms or job.attempt or job.is_delivered:
         return False
     part = job.part
     if part is not None and (part.is_errored or part.number):
         return part.is_delayed and part.due_ms > broker.now_ms
+    if not job.was_queued:
+        return job.requeue_at_ms > broker.now_ms  # It waits here.
     if job.id[2:10] == broker.me.name[:8]:
-        return not job.was_queued and job.requeue_at_ms > broker.now_ms
-    return broker.wall_ms - job.ctime // CTIMES_PER_MS < job.terms.delay_ms
+        return False
+    # The timer of a copy is DELAY plus RETRY plus jitter, until another node tells of the job.
+    return job.status == UNKNOWN and job.requeue_at_ms - job.terms.retry_ms > broker.now_ms

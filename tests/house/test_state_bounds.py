@@ -107,7 +107,7 @@ BOUNDS = {
         Census: figures
         Consumers: answered hint_due interest_due renewals rivals told_busy told_interest told_plain
         Exchange: standing
-        Exclusive: queues
+        Exclusive: held queues
         Upkeep: sweeps
     """,
     "clients": """

@@ -285,3 +285,18 @@ def test_both_sides_of_a_partition_publish_to_one_batch() -> None:
     world.heal()
     world.run(15_000)
     assert [counts(world, name)[:2] for name in "abcd"] == [(6, 6)] * 4
+
+
+def test_a_new_batch_is_open_although_an_earlier_one_was_closed_while_it_was_deleted() -> None:
+    """Both changes have the same version. The node with the higher id wins, and DEL leaves its field there."""
+    world = joined("ab")
+    add(world, "a")
+    world.run(3_000)
+    deleter, closer = world.client("a"), world.client("b")
+    deleter.say("BATCH", "DEL", "b")
+    closer.say("BATCH", "CLOSE", "b", "CALLBACK", "called", "x")
+    world.run(5_000)
+    add(world, "a")
+    add(world, "a")
+    assert shown(world, "a")["closed"] == 0
+    assert "callback-queue" not in shown(world, "a")

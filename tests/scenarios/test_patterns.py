@@ -87,3 +87,15 @@ def test_a_link_that_comes_back_gets_the_patterns() -> None:
     world.heal()
     world.until(lambda: bool(waiting.replies), 30_000)
     assert waiting.replies[0][0][1] == job
+
+
+def test_a_queue_forgets_groups_of_patterns_that_nobody_uses_any_more() -> None:
+    world = joined("a")
+    world.ask("a", "ADDJOB", "x1", "body", 0)
+    world.ask("a", "PAUSE", "x1", "out")
+    for number in range(50):
+        world.ask("a", "GETJOB", "NOHANG", "FROMMATCH", "x*", f"worker-{number}-*")
+    world.run(200_000)
+    assert not world["a"].patterns.groups
+    world.ask("a", "GETJOB", "NOHANG", "FROMMATCH", "x*")
+    assert len(world["a"].queues[b"x1"].patterns or ()) == 1

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from disque_py.core import firing, recurring
+from disque_py.core.job import QUEUED
 from disque_py.core.queue_settings import SCHEDULE, state_key
 from world import World
 
@@ -157,3 +158,75 @@ def test_the_other_nodes_of_a_new_definition_write_no_progress_of_it():
     counter = version(world, "a")
     world.run(500)
     assert [version(world, name) for name in "ab"] == [counter] * 2
+
+
+def ticks_of(world: World) -> dict[tuple[bytes, int], dict[bytes, None]]:
+    """Return the ids of all queued jobs of schedules, by schedule and tick."""
+    found: dict[tuple[bytes, int], dict[bytes, None]] = {}
+    for machine in world.running():
+        for shard in machine.broker.shards:
+            for job in shard.values():
+                if job.state != QUEUED:
+                    continue  # Its ADDJOB may have failed, and then another node fires the tick.
+                meta = dict(zip(job.meta[::2], job.meta[1::2], strict=True))
+                found.setdefault((meta[b"x-disque-schedule"], int(meta[b"x-disque-tick"])), {})[job.id] = None
+    return found
+
+
+@pytest.mark.parametrize("catchup", ["none", "last", "all"])
+def test_a_node_that_was_down_fires_no_tick_from_an_old_plan_of_many_schedules(catchup: str) -> None:
+    """It hears of all progress in one turn, and plans only some of the schedules in a step."""
+    world = World("")
+    for name in "ab":
+        world.add(name, journal="always")
+    world.join()
+    for number in range(83):
+        words = ("EVERY", "60s", "CATCHUP", catchup, "QUEUE", "q", "REPLICATE", 1)
+        assert world.ask("a", "SCHEDULE", "SET", f"s{number}", *words) == b"OK"
+    world.run(2_000)
+    world.crash("b")
+    world.run(300_000)
+    world.pause("a")
+    world.restart("b")
+    world.run(500)
+    world.resume("a")
+    world.run(10_000)
+    found = ticks_of(world)
+    assert found
+    assert all(tick and tick % 60_000 == 0 and tick <= world["a"].wall_ms for _, tick in found)
+    assert all(len(ids) == 1 for ids in found.values())
+
+
+def test_a_tick_has_one_job_although_a_node_stood_still_for_longer_than_its_ttl() -> None:
+    world = World("abc")
+    world.join()
+    for number in range(5):
+        words = ("EVERY", "60s", "QUEUE", "q", "TTL", 30)
+        assert world.ask("a", "SCHEDULE", "SET", f"s{number}", *words) == b"OK"
+    world.run(60_000 - world["a"].wall_ms % 60_000 - 5_000)
+    world.pause("b")
+    found: dict[tuple[bytes, int], dict[bytes, None]] = {}
+    for second in range(120):
+        world.run(SECOND)
+        if second == 100:
+            world.resume("b")
+        for tick, ids in ticks_of(world).items():
+            found.setdefault(tick, {}).update(ids)
+    assert found
+    assert all(len(ids) == 1 for ids in found.values())
+
+
+def test_a_node_without_room_for_a_definition_does_not_repeat_its_progress_all_the_time() -> None:
+    world = World("ab")
+    world.join()
+    words = ("EVERY", "1s", "QUEUE", "q")
+    world.ask("a", "SCHEDULE", "SET", "s", *words)
+    world.run(5_000)
+    table = world["b"].queue_settings
+    has_room = table.has_room
+    table.has_room = lambda name, fields, size: size < 300 and has_room(name, fields, size)  # type: ignore[method-assign]
+    world.ask("a", "SCHEDULE", "SET", "s", *words, "BODY", "x" * 300)
+    world.run(3_000)
+    before = world["a"].queue_settings.number
+    world.run(10_000)
+    assert world["a"].queue_settings.number - before < 100

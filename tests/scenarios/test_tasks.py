@@ -446,3 +446,14 @@ def test_a_job_that_a_worker_took_meanwhile_has_failed() -> None:
     world.run(8_000)
     shown = pairs(world.ask("a", "QTASK", "SHOW", task))
     assert (shown["jobs"], shown["failed"], shown["state"]) == (17, 3, b"done")
+
+
+def test_a_task_acts_on_the_jobs_that_are_there_although_the_wall_clock_was_set_back() -> None:
+    """Spec T1."""
+    world = joined("a")
+    world.ask("a", "ADDJOB", "q", "x", 0)
+    world.run(1_000)
+    world.machines["a"].wall_offset_ms -= 600_000
+    world.run(1_000)
+    world.ask("a", "QPURGE", "q")
+    assert world.ask("a", "QLEN", "q") == 0

@@ -76,3 +76,24 @@ def test_a_replacement_after_a_partition_takes_the_places_of_the_jobs_of_both_si
     world.run(40_000)
     got = [world.ask(name, "GETJOB", "NOHANG", "COUNT", 5, "FROM", "q") or [] for name in "abcd"]
     assert [job[1] for jobs in got for job in jobs] == [last]
+
+
+def test_a_pending_job_is_not_replaced_by_a_node_whose_clock_is_behind() -> None:
+    """Spec TP6: its creator says that it does not wait for its DELAY any more."""
+    world = joined("ab")
+    world.machines["b"].wall_offset_ms -= 5_000
+    world.run(200)
+    first = world.ask("a", "ADDJOB", "q", "x", 0, "KEY", "k", "DELAY", 2, "TTL", 600)
+    world.run(3_500)
+    assert world.ask("b", "ADDJOB", "q", "y", 0, "KEY", "k", "DELAY", 2, "TTL", 600, "REPLACE") == first
+    assert world.ask("a", "QLEN", "q") == 1
+
+
+def test_a_delayed_job_is_replaced_by_a_node_whose_clock_is_ahead() -> None:
+    """Spec TP6."""
+    world = joined("ab")
+    world.machines["b"].wall_offset_ms += 5_000
+    world.run(200)
+    first = world.ask("a", "ADDJOB", "q", "x", 0, "KEY", "k", "DELAY", 2, "TTL", 600)
+    world.run(500)
+    assert world.ask("b", "ADDJOB", "q", "y", 0, "KEY", "k", "DELAY", 2, "TTL", 600, "REPLACE") != first

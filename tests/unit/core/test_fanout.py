@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hiredis
+import pytest
+
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import GOTJOB, GOTMANY, LEFT, REFUSED, REFUSED_PAUSED, REPLJOB, REPLMANY
 from copies import advance, pack, say, sent, sent_of
@@ -9,7 +12,10 @@ from disque_py.core.job import QUEUED, WAIT_REPL
 from disque_py.core.job_snapshot import job_of, snapshot_of
 from disque_py.core.shared_copies import split_ids
 from disque_py.node import dispatch
+from disque_py.simulator.clients.connection import words
 from journaled import JournaledNode
+from simulated import ask as tell
+from simulated import asker, joined
 
 
 def start():
@@ -186,3 +192,36 @@ def test_the_topic_of_a_job_survives_a_restart_a_copy_and_another_queue():
     other = job.terms.of_queue(node.broker.terms, b"other")
     assert (job.terms.topic, copy.terms.topic, other.queue, other.topic) == (b"t", b"t", b"other", b"t")
     assert (job.attributes, copy.attributes) == (None, None)
+
+
+def begin_batch(name, wait_ms):
+    """A client that adds jobs of a new batch to a topic or a queue. Messages take 20 ms."""
+    world = joined("abc", delay_ms=(20, 20))
+    world.run(500)
+    for queue in ("q1", "q2"):
+        tell(world, "a", "TOPIC", "BIND", "t", queue)
+    client = asker(world, "a")
+    client.send([words("ADDJOB", name, "x", 0, "REPLICATE", 1, "BATCH", "b")])
+    world.run(wait_ms)
+    assert not client.replies
+    return world, client
+
+
+def test_a_fan_out_whose_client_has_gone_is_forgotten():
+    """No keeper has confirmed its jobs yet."""
+    world, client = begin_batch("t", 0)
+    fans = world["a"].producers.fans
+    world.until(lambda: bool(fans) and all(fan.is_going for fan in fans.values()))
+    client.hang_up()
+    world.run(10_000)
+    assert fans == {}
+
+
+@pytest.mark.parametrize("name", ["q1", "t"])
+def test_a_producer_hears_that_its_jobs_of_a_batch_were_flushed(name):
+    """Spec BT1."""
+    world, client = begin_batch(name, 3)
+    asker(world, "a").send([words("DEBUG", "FLUSHALL")])
+    world.run(5_000)
+    ((reply),) = client.replies
+    assert isinstance(reply, hiredis.ReplyError)

@@ -294,3 +294,12 @@ def test_malformed_states_are_not_schedules(broker):
         broker.queue_settings.merge((key, b"spec", value, number + 1, b"o" * 20))
         run(broker, 100)
         assert broker.recurring.known == {}
+
+
+def test_few_wrong_names_of_time_zones_are_remembered():
+    broker = make_broker()
+    client = make_client(broker)
+    for name in [*[f"No/Zone{number}" for number in range(1_200)], "x" * 100_000]:
+        ask(broker, client, "SCHEDULE", "SET", "s", "CRON", "* * * * *", "TZ", name, "QUEUE", "q")
+    assert len(broker.recurring.zones) == 1_000
+    assert max(len(name) for name in broker.recurring.zones) < 64

@@ -28,7 +28,10 @@ from disque_py.core.queue_settings import BATCH, state_key
 from disque_py.event_format import COMPLETED
 from disque_py.node import dispatch
 from disque_py.node.dispatch import MalformedMessageError
+from disque_py.simulator.clients.connection import words
 from kept_batches import ENTRY, KEY, add, start
+from simulated import ask as tell
+from simulated import asker, joined
 
 
 def test_a_producer_is_answered_when_a_keeper_has_recorded_the_job():
@@ -352,3 +355,28 @@ def test_a_node_with_a_report_of_a_batch_that_it_never_heard_of_asks_for_the_set
         advance(broker, 1_000)
         asked.append(len(sent_of(broker, ASKSETTINGS)))
     assert sum(asked) == 3
+
+
+def test_a_producer_is_answered_although_another_client_deletes_the_batch_in_the_same_turn():
+    world = joined("a", is_prompt=False)
+    world.run(500)
+    tell(world, "a", "ADDJOB", "q", "x", 0, "BATCH", "b")
+    world.run(3_000)
+    producer, other = asker(world, "a"), asker(world, "a")
+    producer.send([words("ADDJOB", "q", "x", 0, "BATCH", "b")])
+    other.send([words("BATCH", "DEL", "b")])
+    world.run(5_000)
+    assert len(producer.replies) == 1
+    assert world["a"].batches.held == {}
+
+
+def test_an_acknowledged_job_is_collected_although_its_batch_is_deleted_in_the_same_turn():
+    world = joined("a")
+    world.run(500)
+    tell(world, "a", "ADDJOB", "q", "x", 0, "BATCH", "b")
+    world.run(3_000)
+    ((_, job_id, _),) = tell(world, "a", "GETJOB", "FROM", "q")
+    asker(world, "a").send([words("ACKJOB", job_id), words("BATCH", "DEL", "b")])
+    world.run(5_000)
+    assert world["a"].find(job_id) is None
+    assert world["a"].batches.collecting == {}
