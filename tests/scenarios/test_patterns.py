@@ -89,7 +89,7 @@ def test_a_link_that_comes_back_gets_the_patterns() -> None:
     assert waiting.replies[0][0][1] == job
 
 
-def test_a_queue_forgets_groups_of_patterns_that_nobody_uses_any_more() -> None:
+def test_a_queue_forgets_groups_of_patterns_that_were_dropped() -> None:
     world = joined("a")
     world.ask("a", "ADDJOB", "x1", "body", 0)
     world.ask("a", "PAUSE", "x1", "out")
