@@ -37,8 +37,10 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_address(words: str) -> Address:
+def parse_address(words: str, default_port: int = DEFAULT_PORT) -> Address:
     """Return the address that a text names. Raises ValueError with the text if it can't be read.
+
+    `default_port` is the port of an address that names none; 7711 by default.
 
     The error about a URL does not quote it, because it may contain a password.
     """
@@ -62,7 +64,7 @@ def parse_address(words: str) -> Address:
         host, _, port = words.partition(":")
     if not host:
         raise ValueError(f"no host in {words!r}")
-    return Address(host=host, port=_port(port, words) if port else DEFAULT_PORT)
+    return Address(host=host, port=_port(port, words) if port else default_port)
 
 
 def _port(digits: str, words: str) -> int:

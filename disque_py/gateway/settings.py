@@ -19,13 +19,18 @@ from urllib.parse import urlsplit
 from disque_py.client.address import Address, parse_address
 
 ENVIRONMENT: Final = "DISQUE_GATEWAY_"
+HTTP_PORT: Final = 8711
+GRPC_PORT: Final = 8712
 
 
-def _address(text: str) -> Address | None:
-    found = parse_address(text) if text else None
-    if found is not None and found.path:
-        raise ValueError("must be host:port, not a socket")
-    return found
+def _address(default_port: int) -> Callable[[str], Address | None]:
+    def read(text: str) -> Address | None:
+        found = parse_address(text, default_port) if text else None
+        if found is not None and found.path:
+            raise ValueError("must be host:port, not a socket")
+        return found
+
+    return read
 
 
 def _flag(text: str) -> bool:
@@ -94,8 +99,13 @@ class Setting:
 
 
 TABLE: Final = (
-    Setting("listen", "127.0.0.1:8711", _address, "address of HTTP and the console"),
-    Setting("grpc-listen", "127.0.0.1:8712", _address, "address of gRPC and of KEDA's scaler; empty: none"),
+    Setting("listen", f"127.0.0.1:{HTTP_PORT}", _address(HTTP_PORT), "address of HTTP and the console"),
+    Setting(
+        "grpc-listen",
+        f"127.0.0.1:{GRPC_PORT}",
+        _address(GRPC_PORT),
+        "address of gRPC and of KEDA's scaler; empty: none",
+    ),
     Setting(
         "url",
         "disque://127.0.0.1:7711",

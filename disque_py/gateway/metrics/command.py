@@ -26,15 +26,24 @@ from disque_py.gateway.metrics.selection import LIMIT_DEFAULT, Selection
 from disque_py.gateway.metrics.watching import Watchers
 
 PROGRAM: Final = "disque-exporter"
-LISTEN_DEFAULT: Final = "127.0.0.1:9711"
+LISTEN_PORT: Final = 9711
+LISTEN_DEFAULT: Final = f"127.0.0.1:{LISTEN_PORT}"
 TIMEOUT_DEFAULT_S: Final = 1.0
 CLIENT_NAME: Final = PROGRAM
 
 
-def _address(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+def _nodes(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[Address, ...]:
     """Return addresses. Raises click's usage error for any other text."""
     try:
-        return tuple(map(parse_address, value)) if isinstance(value, tuple) else parse_address(value)
+        return tuple(map(parse_address, value))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+
+
+def _listen(ctx: click.Context, param: click.Parameter, value: str) -> Address:
+    """Return the address to serve. Raises click's usage error for any other text."""
+    try:
+        return parse_address(value, LISTEN_PORT)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
 
@@ -53,7 +62,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
     "-n",
     "--node",
     multiple=True,
-    callback=_address,
+    callback=_nodes,
     metavar="HOST:PORT",
     help="A node to ask; may be repeated.  [default: 127.0.0.1:7711]",
 )
@@ -64,7 +73,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
     "--listen",
     default=LISTEN_DEFAULT,
     show_default=True,
-    callback=_address,
+    callback=_listen,
     metavar="HOST:PORT",
     help="Address of the HTTP server.",
 )

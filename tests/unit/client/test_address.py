@@ -26,6 +26,11 @@ def test_an_address_is_read_as_it_is_written(words, address):
     assert parse_address(words) == address
 
 
+@pytest.mark.parametrize("words", ["h", "[::1]", "::1", "h:9"])
+def test_a_program_that_listens_has_its_own_default_port(words):
+    assert parse_address(words, 9711).port == (9 if words == "h:9" else 9711)
+
+
 @pytest.mark.parametrize("words", ["", ":7711", "a:0", "a:65536", "a:x", "[::1", "[::1]7711", "unix:", "a:+1"])
 def test_a_text_that_is_not_an_address_is_refused(words):
     """Otherwise the mistake would only show up as an unreachable node."""

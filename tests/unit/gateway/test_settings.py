@@ -19,6 +19,14 @@ def test_options_win_over_the_environment_and_that_over_the_file(tmp_path):
     assert (found.body_max, found.rate, found.streams_max) == (3, 2, 1)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_an_address_without_a_port_has_the_gateways_port(host):
+    """Not the port of a node: the gateway would then connect to itself."""
+    found = Settings({"listen": host, "grpc-listen": host})
+    assert found.grpc_listen is not None
+    assert (str(found.listen), str(found.grpc_listen)) == (f"{host}:8711", f"{host}:8712")
+
+
 @pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
 def test_every_default_can_be_read(setting):
     assert getattr(Settings({setting.name: setting.default}), setting.field) == setting.read(setting.default)

@@ -48,6 +48,13 @@ def test_a_port_that_is_taken_is_one_line():
     assert result.output.startswith("Error: can't listen on 203.0.113.1:1: ")
 
 
+@pytest.mark.parametrize("host", ["203.0.113.1", "[2001:db8::1]"])
+def test_without_a_port_the_exporter_has_its_own(host):
+    """Port 7711 is that of nodes."""
+    pytest.importorskip("prometheus_client", reason="the extra disque-py[metrics] is not installed")
+    assert f"can't listen on {host}:9711: " in CliRunner().invoke(main, ["--listen", host]).output
+
+
 def test_nodes_come_from_options_and_the_url():
     words = {**WORDS, "node": (Address("a", 1),), "url": "disque://eve:secret@b:2,c"}
     named, options = connection_of(words)
