@@ -198,6 +198,8 @@ class Worker:
         match: Sequence[str | bytes] | None = None,
         hooks: WorkerHooks | None = None,
     ) -> None:
+        if not isinstance(client, AsyncDisque):
+            raise TypeError(f"a Worker needs an AsyncDisque, not a {type(client).__name__}")
         if isinstance(queues, (str, bytes)):
             raise TypeError("queues is a list of names, not one name")
         if whole("concurrency", concurrency) < 1:

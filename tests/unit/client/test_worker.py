@@ -18,6 +18,7 @@ from disque_py.client import (
     AttemptsSpentError,
     AuthError,
     Backoff,
+    Disque,
     Fail,
     ReplyError,
     Retry,
@@ -47,6 +48,12 @@ class Queue(Node):
     def ids_of(self, name):
         """Return all ids that came with commands of that name, sorted."""
         return sorted(word.decode() for words in self.named(name) for word in words[1:])
+
+
+def test_a_worker_refuses_the_blocking_client():
+    """Its calls would block the event loop, and with it the signal handlers."""
+    with pytest.raises(TypeError, match="a Worker needs an AsyncDisque, not a Disque"):
+        Worker(Disque("127.0.0.1:1"), ["q"], print)
 
 
 class RecordingHooks(WorkerHooks):
