@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from disque_py.client import ClientOptions
+from disque_py.client import AuthError, ClientOptions, ReplyError
 from disque_py.client.results import QueueStat
 from disque_py.gateway.metrics.selection import Selection
 from disque_py.gateway.metrics.watching import Seen, Watch, Watchers
+from disque_py.gateway.problems import RefusedError, refusal_of
 
 LOOK_S: Final = 2.0
 HISTORY: Final = 60
 QUEUES_MAX: Final = 100_000
 SHARE: Final = 20
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -125,6 +129,51 @@ class Picture:
         known = max((len(look.hello.nodes) for look in up if look.hello is not None), default=len(self.nodes))
         return bool(up) and 2 * len(up) > known
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether a node answered."""
+        return any(seen.look is not None for seen in self.nodes)
+
+    def check(self) -> None:
+        """Refuse to show the picture if no node answered: it would look like an empty cluster. Raises RefusedError."""
+        if self.has_answer:
+            return
+        for seen in self.nodes:
+            if isinstance(seen.cause, ReplyError):
+                refused = refusal_of(seen.cause)
+                if isinstance(seen.cause, AuthError):
+                    raise RefusedError(refused.code, f"the nodes refuse the gateway's login: {refused.text}")
+                raise refused
+        raise RefusedError("NONODE", f"no node answers: {self.reasons()}")
+
+    def reasons(self) -> str:
+        """Return the addresses of the nodes that did not answer, with the reasons."""
+        return "; ".join(f"{seen.address}: {seen.error}" for seen in self.nodes if seen.look is None)
+
+
+class Report:
+    """The log of changes: nodes that refuse the gateway's login, and whether any node answers."""
+
+    def __init__(self) -> None:
+        self._has_answer = True
+        self._refusals: dict[str, str] = {}
+
+    def write(self, picture: Picture) -> None:
+        """Log the differences from the previous picture."""
+        for seen in picture.nodes:
+            address = str(seen.address)
+            if isinstance(seen.cause, AuthError):
+                if self._refusals.get(address) != seen.error:
+                    _log.error("%s refuses the gateway's login: %s", address, seen.cause)
+                self._refusals[address] = seen.error
+            elif seen.look is not None and self._refusals.pop(address, None) is not None:
+                _log.info("%s accepts the gateway's login again", address)
+        if picture.has_answer and not self._has_answer:
+            _log.info("nodes answer again")
+        elif self._has_answer and not picture.has_answer and not self._refusals:
+            _log.error("no node answers: %s", picture.reasons())
+        self._has_answer = picture.has_answer
+
 
 class Board:
     """The picture of a cluster, for any number of viewers.
@@ -137,6 +186,7 @@ class Board:
         self._watchers = Watchers(options.seeds, options, Selection(limit=QUEUES_MAX), discovers=options.discover)
         self._poll_s = poll_s
         self._picture = Picture()
+        self._report = Report()
         self._look: asyncio.Task[Picture] | None = None
         self._loop_task: asyncio.Task[None] | None = None
         self.totals: deque[tuple[int, float, float, int]] = deque(maxlen=HISTORY)
@@ -192,6 +242,7 @@ class Board:
             set_rates(picture, self._picture)
             self._picture = picture
             self._remember(picture)
+            self._report.write(picture)
             return picture
         finally:
             self._look = None

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from disque_py import testing
 from gateways import Reply
 
 
@@ -219,6 +220,25 @@ def test_without_nodes_the_gateway_is_alive_but_not_ready(make_gateway):
     assert [gateway.get(path).status for path in ("/livez", "/readyz")] == [200, 503]
     reply: Reply = gateway.get("/v1/jobs/D-015ef0ef-djnn-iAXoyTWuipD8+yjDbcJ-05a1")
     assert (reply.status, reply.json["code"], "retry-after" in reply.headers) == (503, "NONODE", True)
+
+
+def test_lists_of_a_cluster_that_does_not_answer_are_refused(make_gateway):
+    """An empty list would be wrong."""
+    gateway = make_gateway(url="disque://127.0.0.1:1/?patience=0.2")
+    replies = [gateway.get(f"/v1/{path}") for path in ("queues", "queues/q", "queues/q/jobs", "locks", "operations")]
+    assert [(reply.status, reply.json["code"]) for reply in replies] == 5 * [(503, "NONODE")]
+    assert "refused" in replies[0].json["detail"]
+    [node] = gateway.get("/v1/nodes").json["nodes"]
+    assert (node["is_up"], "refused" in node["error"]) == (False, True)
+
+
+def test_lists_are_refused_if_the_nodes_refuse_the_gateways_login(make_gateway, caplog):
+    with testing.node(requirepass="open sesame") as node:
+        gateway = make_gateway(url=f"disque://:wrong@{node.address}")
+        for path in ("queues", "queues/q", "locks"):
+            reply = gateway.get(f"/v1/{path}")
+            assert (reply.status, reply.json["code"]) == (401, "WRONGPASS")
+        assert f"{node.address} refuses the gateway's login: " in caplog.text
 
 
 def test_metrics_include_those_of_the_nodes_and_of_the_gateway(gateway, queue):

@@ -374,3 +374,21 @@ def test_the_console_can_be_left_out(make_gateway):
 
 def test_the_first_path_leads_to_the_console(gateway):
     assert gateway.get("/").headers["location"] == "/console/"
+
+
+def test_a_cluster_that_does_not_answer_does_not_look_healthy(make_gateway):
+    visitor = Visitor(make_gateway(url="disque://127.0.0.1:1/?patience=0.2"))
+    text = visitor.get().text
+    assert "No answer from 1 of 1 nodes: 127.0.0.1:1" in text
+    assert "healthy" not in text
+    assert "No queue has jobs" not in text
+    assert visitor.get("queues").status == 503
+
+
+def test_a_login_of_the_gateway_that_nodes_refuse_is_an_error_page(make_gateway):
+    """A visitor can't mend it with another login."""
+    with testing.node(requirepass="open sesame") as node:
+        visitor = Visitor(make_gateway(url=f"disque://:wrong@{node.address}"))
+        assert "refuses" not in visitor.get().text
+        reply = visitor.get("queues")
+    assert (reply.status, "refuse the gateway" in reply.text) == (401, True)

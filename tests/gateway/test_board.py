@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
+import pytest
+
+from disque_py.client.errors import NotConnectedError, ReplyTimeoutError, from_reply
 from disque_py.client.options import make_options
 from disque_py.client.results import Hello, NodeInfo, QueueStat
-from disque_py.gateway.board import SHARE, Board, Picture, QueueRow, queues_of, set_rates
+from disque_py.gateway.board import SHARE, Board, Picture, QueueRow, Report, queues_of, set_rates
 from disque_py.gateway.metrics.look import Look
 from disque_py.gateway.metrics.watching import Seen
+from disque_py.gateway.problems import RefusedError
 
 
 def stat(name, length, **words):
@@ -36,6 +41,39 @@ def test_the_gateway_is_ready_with_a_majority_of_the_nodes():
     assert Picture(nodes=[seen(), seen(), Seen("h:3", None)]).is_ready
     assert not Picture(nodes=[seen(), Seen("h:2", None), Seen("h:3", None)]).is_ready
     assert not Picture().is_ready
+
+
+@pytest.mark.parametrize(
+    ("cause", "code"),
+    [
+        (None, "NONODE"),
+        (NotConnectedError("refused"), "NONODE"),
+        (ReplyTimeoutError("silent", sent=True), "NONODE"),
+        (from_reply("ERR invalid password"), "WRONGPASS"),
+        (from_reply("NOAUTH log in"), "NOAUTH"),
+        (from_reply("LOADING wait"), "LOADING"),
+    ],
+)
+def test_a_picture_without_an_answer_is_refused_with_the_reason(cause, code):
+    """Otherwise a cluster that can't be reached looks like an empty one."""
+    with pytest.raises(RefusedError) as caught:
+        Picture(nodes=[Seen("h:1", None, "why", cause)]).check()
+    assert caught.value.code == code
+    Picture(nodes=[seen(), Seen("h:2", None, "why", cause)]).check()
+
+
+def test_changes_of_the_nodes_answers_are_logged_once(caplog):
+    report = Report()
+    gone, wrong = Seen("h:1", None, "refused"), Seen("h:1", None, "why", from_reply("WRONGPASS why"))
+    with caplog.at_level(logging.INFO):
+        for nodes in ([seen()], [gone], [gone], [wrong], [wrong], [seen()]):
+            report.write(Picture(nodes=nodes))
+    assert [record.getMessage() for record in caplog.records] == [
+        "no node answers: h:1: refused",
+        "h:1 refuses the gateway's login: WRONGPASS why",
+        "h:1 accepts the gateway's login again",
+        "nodes answer again",
+    ]
 
 
 def test_one_round_of_questions_serves_all_viewers(nodes):

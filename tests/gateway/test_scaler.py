@@ -38,6 +38,16 @@ def test_the_figure_is_the_number_of_jobs_in_the_queue(gateway, keda, queue):
     assert value.metricValue == 0
 
 
+@pytest.mark.parametrize("words", [{"queue": "q"}, {"match": "q*"}])
+def test_without_an_answer_of_the_nodes_there_is_no_figure(make_gateway, words):
+    """With 0 KEDA would stop all consumers."""
+    client = RpcClient(make_gateway(url="disque://127.0.0.1:1/?patience=0.2"), SCALER)
+    with pytest.raises(grpc.RpcError) as caught:
+        client("IsActive", scalerMetadata=words)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    client.close()
+
+
 def test_the_jobs_of_all_queues_that_match_are_summed(gateway, keda, queue):
     for name in ("a", "b"):
         gateway.post(f"/v1/queues/{queue}-{name}/jobs", {"body": "b"})

@@ -57,6 +57,7 @@ async def list_queues(call: Call) -> Any:
     check_known(call.principal)
     start, limit = page_of(call.args, 100)
     picture = await call.board.picture()
+    picture.check()
     rows = chosen_rows(list(picture.queues.values()), call.principal, call.args)
     page = rows[start : start + limit]
     return {

@@ -119,6 +119,16 @@ class Console:
         authorization = exchange.headers.get("authorization") or session.authorization
         principal = await self._service.login(authorization, exchange.address, INTERFACE, exchange.certificate)
         view = View(self._service, principal, exchange.address, query, lists)
+        try:
+            return await self._served(exchange, rest, session, view)
+        except RefusedError as error:
+            # The nodes refuse the gateway's own login, so another login of the visitor would not help.
+            if error.row.http == 401 and not principal.asks_broker:
+                return self._error(exchange, session, error)
+            raise
+
+    async def _served(self, exchange: Exchange, rest: str, session: Session, view: View) -> Answer:
+        """Answer a request of a visitor who is logged in."""
         if exchange.verb == "POST":
             return await self._post(exchange, rest, session, view)
         if rest not in PAGES:

@@ -29,17 +29,23 @@ from disque_py.gateway.metrics.selection import Selection
 
 # Each scrape waits at least this long for a late node, even if all others have answered.
 LATE_CHANCE_S: Final = 0.05
+# The reply to AUTH of a node whose default user has no password.
+NO_PASSWORD: Final = "ERR Client sent AUTH"
 # The most nodes that discovery adds.
 NODES_MAX: Final = 200
 
 
 @dataclass(slots=True)
 class Seen:
-    """One node in one scrape: its address, and its look or the reason why there is none."""
+    """One node in one scrape: its address, and its look or the reason why there is none.
+
+    cause   the exception behind the reason; None: the node did not answer in time
+    """
 
     address: Address
     look: Look | None
     error: str = ""
+    cause: Exception | None = None
 
 
 class Watch:
@@ -122,7 +128,9 @@ def connected(address: Address, options: ClientOptions) -> OneNode:
     """Return a connection. If the node refuses the login because it has no password, connect without one."""
     try:
         return OneNode(address, options)
-    except AuthError:
+    except AuthError as error:
+        if not error.text.startswith(NO_PASSWORD):
+            raise
         return OneNode(address, replace(options, username=None, password=None))
 
 
@@ -216,4 +224,4 @@ def _seen(watch: Watch, pending: Future[Look], deadline: float) -> Seen:
         watch.is_late = True
         return Seen(watch.address, None, str(error) or "no answer in time")
     except Exception as error:  # Another server at this address may send anything. It must not break the scrape.
-        return Seen(watch.address, None, str(error))
+        return Seen(watch.address, None, str(error), error)

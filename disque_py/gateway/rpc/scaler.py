@@ -78,6 +78,7 @@ async def figures(caller: Caller, trigger: Trigger) -> tuple[int, int]:
         oldest_ms = row.oldest_ms if row is not None else None
         return sum(found[state] for state in trigger.states), (oldest_ms or 0) // 1000
     check_known(caller.principal)
+    picture.check()
     chosen = [
         row for row in rows.values() if fnmatchcase(row.name, trigger.match) and caller.principal.may("read", row.name)
     ]

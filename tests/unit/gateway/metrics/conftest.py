@@ -19,10 +19,10 @@ def made(scripted):
 
     watchers = []
 
-    def make(*nodes, limit=1000, timeout=2.0, **settings):
+    def make(*nodes, limit=1000, timeout=2.0, password=None, **settings):
         found = [scripted({**ANSWERS, **answers}) for answers in nodes or ({},)]
         named = [Address("127.0.0.1", node.port) for node in found]
-        options = make_options((), {"timeout": timeout, "connect_timeout": timeout})
+        options = make_options((), {"timeout": timeout, "connect_timeout": timeout, "password": password})
         watchers.append(Watchers(named, options, Selection(limit=limit), **settings))
         return watchers[-1]
 

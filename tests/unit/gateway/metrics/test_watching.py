@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from disque_py.client import Address
+from disque_py.client import Address, AuthError
 from disque_py.client.options import make_options
 from disque_py.gateway.metrics.selection import Selection
 from disque_py.gateway.metrics.watching import LATE_CHANCE_S, Watchers
@@ -117,5 +117,14 @@ def test_known_nodes_are_kept_when_no_node_answers(made):
 
 
 def test_a_password_that_a_node_does_not_want_is_left_out(made):
-    watchers = made({"AUTH": b"-ERR Client sent AUTH, but no password is set\r\n"})
+    sent = iter([b"-ERR Client sent AUTH, but no password is set\r\n"])
+    watchers = made({"AUTH": lambda words: next(sent)}, password="secret")
     assert watchers.scrape(2)[0].error == ""
+    assert next(sent, None) is None
+
+
+@pytest.mark.parametrize("refusal", ["ERR invalid password", "WRONGPASS invalid username-password pair"])
+def test_a_wrong_password_is_the_reason(made, refusal):
+    """Not the NOAUTH that a second try without a password would get."""
+    [seen] = made({"AUTH": b"-%b\r\n" % refusal.encode()}, password="secret").scrape(2)
+    assert (seen.error, isinstance(seen.cause, AuthError)) == (refusal, True)
