@@ -95,6 +95,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def reason_of(error: OSError | UnicodeError) -> str:
+    """Return the reason of a failed attempt to connect, for people."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLError | socket.gaierror | UnicodeError):
+        return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    # asyncio's own text only says which call failed.
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
 def source_address(binds: Sequence[str], target: str) -> str | None:
     """Return the address from which to dial `target` (numeric): our first bind address that reaches it.
 
@@ -397,7 +407,9 @@ class Bus:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._connect(node, host, port, token)
+            node.dial_error = ""
         except (OSError, UnicodeError) as error:  # refused, unreachable, timed out, TLS; not a host name
+            node.dial_error = reason_of(error)
             if isinstance(error, ssl.SSLError):
                 self._reject("tls", f"{host}:{port}: {error}")
         finally:

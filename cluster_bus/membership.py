@@ -422,7 +422,7 @@ class Membership:
 
     def _tend_handshake(self, node: Node) -> None:
         if self.admission.is_over(node, self.node_timeout_ms):
-            self.tray.note("handshake-failed", node)
+            self.tray.note("handshake-failed", node, node.dial_error or "no node answers there")
             self.admission.expel(node)
         elif not node.is_dialing and self.table.now_ms >= node.dial_at_ms:
             self.links.dial(node)

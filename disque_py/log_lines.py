@@ -270,7 +270,7 @@ SECTIONS: Final = (
             Message(
                 "handshake-failed",
                 NOTICE,
-                "no handshake with {address} (bus {bus_port}) in time, given up",
+                "no handshake with {address} (bus {bus_port}) in time, given up: {reason}",
                 "CLUSTER MEET, or gossip, named an address where no node answers.",
                 "Check that the bus port is open, and that the `cluster-secret` is the same.",
             ),

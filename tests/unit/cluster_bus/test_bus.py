@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import ssl
 from collections.abc import Awaitable, Callable
@@ -323,6 +324,8 @@ def test_an_address_that_refuses_and_an_unknown_host_name_are_reported():
         bus.dial(nameless)
         await until(lambda: len(reports) == 2)
         assert {node.id for node in reports} == {refusing.id, nameless.id}
+        assert refusing.dial_error == os.strerror(errno.ECONNREFUSED)
+        assert nameless.dial_error
 
     run(story, {})
 

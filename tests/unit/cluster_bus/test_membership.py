@@ -103,6 +103,17 @@ def test_an_unanswered_handshake_ends_after_the_node_time_out():
     assert any(name == "handshake-failed" for name, _ in exchange.peer(node).notices)
 
 
+def test_a_failed_handshake_has_the_reason_of_the_last_attempt_to_connect():
+    exchange = Exchange()
+    node = exchange.start(7001)
+    node.meet("10.0.0.9", 7009)
+    [tried] = dialed(node)
+    tried.dial_error = "Connection refused"
+    exchange.run(2200)
+    [fields] = [fields for name, fields in exchange.peer(node).notices if name == "handshake-failed"]
+    assert fields["reason"] == "Connection refused"
+
+
 def test_a_second_meeting_gives_a_handshake_the_whole_time_again():
     """Spec N4. An operator may repeat MEET when the network works again. The first attempt must not shorten it."""
     exchange = Exchange()
