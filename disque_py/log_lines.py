@@ -338,14 +338,14 @@ SECTIONS: Final = (
             Message(
                 "repair-started",
                 NOTICE,
-                "copies are missing, and are replaced: {nodes}; {jobs} jobs name these nodes",
+                "copies are missing, and are replaced: {nodes}; jobs that name these nodes: {jobs}",
                 "Copies of jobs were lost with a node, and their holders replace them.",
                 "INFO jobs shows the progress in repair_jobs_waiting.",
             ),
             Message(
                 "repair-finished",
                 NOTICE,
-                "lost copies are replaced: {nodes}; {made} copies made here, {missing} missing",
+                "lost copies are replaced: {nodes}; copies made here: {made}, still missing: {missing}",
                 "The jobs that this node is responsible for were checked. For missing copies there is no node that"
                 " can take them.",
                 "If copies are missing, add a node: the repair continues by itself.",
@@ -353,7 +353,7 @@ SECTIONS: Final = (
             Message(
                 "cluster-reset",
                 WARNING,
-                "CLUSTER RESET {how} by client {client}: {jobs} jobs removed",
+                "CLUSTER RESET {how} by client {client}; jobs removed: {jobs}",
                 "The node forgot its jobs and its cluster.",
                 NOTHING,
             ),
@@ -446,7 +446,7 @@ SECTIONS: Final = (
             Message(
                 "voter-mute",
                 WARNING,
-                "this voter does not remember its grants and is mute for {seconds} seconds",
+                "this voter does not remember its grants and is mute for {seconds} s",
                 "The file of grants was lost, was repaired, or is not the one that the list of voters names.",
                 "Wait, or remove this node from the list and add it again: CLUSTER VOTERS REMOVE, then ADD.",
             ),
@@ -460,7 +460,7 @@ SECTIONS: Final = (
             Message(
                 "voters-changed",
                 NOTICE,
-                "the list of voters has epoch {epoch} now, with {voters} voters",
+                "the list of voters has epoch {epoch} now; number of voters: {voters}",
                 "An operator changed the list on this node or another.",
                 NOTHING,
             ),
@@ -486,7 +486,7 @@ SECTIONS: Final = (
             Message(
                 "memory-refused",
                 WARNING,
-                "{count} commands refused for memory: {used} of {maxmemory} bytes are used",
+                "commands refused for memory: {count}; {used} of {maxmemory} bytes are used",
                 "`maxmemory` is reached, and commands that need memory get -OOM.",
                 "Add consumers, nodes or memory, or set `maxmemory-spill yes`.",
             ),
@@ -508,14 +508,14 @@ SECTIONS: Final = (
             Message(
                 "clients-refused",
                 WARNING,
-                "{count} clients refused: maxclients is {maxclients}",
+                "clients refused: {count}; maxclients is {maxclients}",
                 "There are as many connections as `maxclients` allows.",
                 "Look for clients that don't close connections (CLIENT LIST), or raise `maxclients`.",
             ),
             Message(
                 "foreign-refused",
                 WARNING,
-                "{count} clients of other machines refused by protected mode, the last from {client}",
+                "clients of other machines refused by protected mode: {count}, the last from {client}",
                 "The node has neither a password nor `bind`, so it serves its own machine only.",
                 "If these clients are yours, set `requirepass`, or name the addresses with `bind`."
                 " Otherwise close the port to them.",
@@ -523,7 +523,7 @@ SECTIONS: Final = (
             Message(
                 "wrong-password",
                 WARNING,
-                "{count} wrong passwords, the last from {client}",
+                "wrong passwords: {count}, the last from {client}",
                 "AUTH or HELLO … AUTH was refused.",
                 "Correct the program's password. If the address is unknown to you, close the port to it.",
             ),
@@ -544,14 +544,14 @@ SECTIONS: Final = (
             Message(
                 "access-refused",
                 WARNING,
-                "{count} commands were refused for their users' permissions",
+                "commands refused for their users' permissions: {count}",
                 "Users sent commands, or used names, that their rules do not allow. ACL LOG shows them.",
                 "Correct the program, or the rules of its user.",
             ),
             Message(
                 "limit-refused",
                 WARNING,
-                "{count} commands or logins were refused for their users' limits",
+                "commands and logins refused for their users' limits: {count}",
                 "Users reached their limit of connections, queues or commands on this node.",
                 "Look for a program that sends too many commands, or raise the user's limit.",
             ),
@@ -579,7 +579,7 @@ SECTIONS: Final = (
             Message(
                 "flushall",
                 WARNING,
-                "DEBUG FLUSHALL by client {client}: {jobs} jobs removed",
+                "DEBUG FLUSHALL by client {client}; jobs removed: {jobs}",
                 "A client removed all jobs of this node.",
                 NOTHING,
             ),
@@ -628,15 +628,15 @@ SECTIONS: Final = (
             Message(
                 "figures",
                 DEBUG,
-                "{jobs} jobs, {queues} queues, {clients} clients, {memory} bytes; {commands} commands and"
-                " {messages} messages in {seconds} s",
+                "jobs: {jobs}, queues: {queues}, clients: {clients}, bytes: {memory};"
+                " in {seconds} s commands: {commands}, messages: {messages}",
                 "A summary of the node's figures, every ten seconds.",
                 NOTHING,
             ),
             Message(
                 "suppressed",
                 WARNING,
-                "{count} more lines of '{message}' were left out in {seconds} s",
+                "further lines of '{message}' left out in {seconds} s: {count}",
                 f"A message came more than {LINES_MAX} times in {SPAN_SECONDS} seconds; the rest was counted.",
                 "See the message with that name.",
             ),
@@ -755,7 +755,7 @@ SECTIONS: Final = (
             Message(
                 "backup",
                 NOTICE,
-                "Backup of the journal in {path}: {bytes} bytes in {files} files",
+                "Backup of the journal in {path}; files: {files}, bytes: {bytes}",
                 "JOURNAL BACKUP is done.",
                 NOTHING,
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 
 import pytest
@@ -31,6 +32,13 @@ def test_a_message_is_logged_through_the_host_with_its_level():
 def test_a_template_names_its_fields(message):
     """None is without a name, which `line` could not fill."""
     assert "" not in [name for _, name, _, _ in string.Formatter().parse(message.template)]
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=lambda message: message.name)
+def test_a_number_stands_behind_its_noun(message):
+    """So that "1 wrong passwords" can't be written."""
+    counts = r"\{(count|jobs|queues|clients|commands|messages|files|voters|made)\} (\w+ )?\w+s\b"
+    assert re.search(counts, message.template) is None
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_line_of_json_has_the_name_of_the_message_and_its_fields(settings):
     ours, theirs = map(json.loads, lines(settings))
     assert (ours["message"], ours["level"], ours["pid"]) == ("memory-refused", "warning", os.getpid())
     assert ours["fields"] == {"count": 3, "used": 20, "maxmemory": 10}
-    assert ours["text"] == "3 commands refused for memory: 20 of 10 bytes are used"
+    assert ours["text"] == "commands refused for memory: 3; 20 of 10 bytes are used"
     assert (theirs["message"], theirs["text"], theirs["fields"]) == ("other", "100% theirs", {})
     assert datetime.fromisoformat(ours["time"]).utcoffset() is not None
 
@@ -163,7 +163,7 @@ def test_a_flood_is_cut_short_and_counted(settings, monkeypatch):
     now_s[0] += log.SPAN_SECONDS
     log.flush()
     log.flush()
-    assert "# 7 more lines of 'leaving-began' were left out in 10 s" in lines(settings)[-1]
+    assert "# further lines of 'leaving-began' left out in 10 s: 7" in lines(settings)[-1]
     log.tell("leaving-began")
     assert len(lines(settings)) == log.LINES_MAX + 3
 
