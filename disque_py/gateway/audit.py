@@ -22,11 +22,16 @@ class Audit:
     """Lines about changes.
 
     path   the file; empty: standard error
+
+    Raises ValueError if the file can't be opened.
     """
 
     def __init__(self, path: str = "", stream: IO[bytes] | None = None) -> None:
         self._path = path
-        self._stream: IO[bytes] = stream or (Path(path).open("ab", buffering=0) if path else sys.stderr.buffer)  # noqa: SIM115  # closed by close()
+        try:
+            self._stream: IO[bytes] = stream or (Path(path).open("ab", buffering=0) if path else sys.stderr.buffer)  # noqa: SIM115  # closed by close()
+        except OSError as error:
+            raise ValueError(f"audit-log {path}: {error.strerror or error}") from error
         self.newest: deque[dict[str, Any]] = deque(maxlen=KEPT)
 
     def line(

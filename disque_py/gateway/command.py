@@ -10,6 +10,7 @@ Exit status: 0 ended by a signal, 1 can't listen or the extra `[gateway]` is mis
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -18,7 +19,7 @@ import click
 
 from disque_py import __version__
 from disque_py.gateway.access_file import new_secret, token_entry
-from disque_py.gateway.settings import TABLE, Settings, read_settings
+from disque_py.gateway.settings import TABLE, Settings, read_settings, unknown_variables
 
 PROGRAM: Final = "disque-gateway"
 
@@ -78,6 +79,8 @@ def _print_token(name: str, grants: tuple[str, ...], days: int | None) -> None:
 def _serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    for warning in unknown_variables(os.environ):
+        logging.warning(warning)
     try:
         from disque_py.gateway.server import StartError, serve
     except ModuleNotFoundError as error:

@@ -82,7 +82,7 @@ class Logins:
         self._everyone = Principal("local", ALL, self.client)
 
     def access(self) -> AccessFile:
-        """Return the current access file. Raises OSError or ValueError only when it is read for the first time."""
+        """Return the current access file. Raises ValueError only when it is read for the first time."""
         path = self._settings.access_file
         now = time.monotonic()
         if not path or (self._file_state is not None and now - self._file_checked < FILE_CHECK_S):
@@ -98,9 +98,10 @@ class Logins:
                 self._checked.clear()
                 self._certificates.clear()
                 self._users.clear()
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             if self._file_state is None:
-                raise  # At the start a mistake is an error. Later the last valid content stays in force.
+                # At the start a mistake is an error. Later the last valid content stays in force.
+                raise ValueError(f"access-file {path}: {getattr(error, 'strerror', None) or error}") from error
         return self._access
 
     async def principal(self, authorization: str, address: str, certificate: Certificate | None = None) -> Principal:

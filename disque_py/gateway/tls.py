@@ -21,6 +21,16 @@ def context_of(settings: Settings) -> ssl.SSLContext:
     """Return a context with the current files. Raises TlsError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    for name, path in (
+        ("tls-cert", settings.tls_cert),
+        ("tls-key", settings.tls_key),
+        ("tls-client-ca", settings.tls_client_ca),
+    ):
+        try:
+            if path:
+                os.stat(path)
+        except OSError as error:  # OpenSSL would not say which file is missing.
+            raise TlsError(f"{name} {path}: {error.strerror or error}") from error
     try:
         context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -55,6 +56,27 @@ def test_the_gateway_serves_until_it_gets_a_signal(nodes, tmp_path):
         assert "serving http://127.0.0.1:" in program.stderr.readline()
         program.send_signal(signal.SIGTERM)
         assert program.wait(10) == 0
+
+
+@pytest.mark.parametrize("name", ["access-file", "audit-log", "tls-cert"])
+def test_a_file_that_is_missing_is_reported_with_its_setting(name, tmp_path):
+    path = tmp_path / "no" / "file"
+    result = run(f"--{name}", str(path), "--listen", f"127.0.0.1:{free_port()}")
+    assert (result.exit_code, result.output) == (1, f"Error: {name} {path}: No such file or directory\n")
+
+
+def test_an_invalid_access_file_is_named(tmp_path):
+    path = tmp_path / "access.toml"
+    path.write_text("[[tokens]]\n")
+    result = run("--access-file", str(path), "--listen", f"127.0.0.1:{free_port()}")
+    assert f"Error: access-file {path}: the file has no field 'tokens'" in result.output
+
+
+def test_an_unknown_variable_is_a_warning_at_the_start(gateway):
+    words = [sys.executable, "-m", "disque_py.gateway.command", "--listen", f"127.0.0.1:{gateway.port}"]
+    environment = os.environ | {"DISQUE_GATEWAY_POLLMS": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20, env=environment)
+    assert "did you mean DISQUE_GATEWAY_POLL_MS?" in done.stderr
 
 
 def test_a_port_that_is_taken_is_an_error(nodes, gateway):
