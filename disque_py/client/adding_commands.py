@@ -57,4 +57,4 @@ def add_job(
 
         job_id = client.add_job("mail", "Dear Ada, ...", retry=60, delay=timedelta(minutes=5))
     """
-    return adding((b"ADDJOB", word(queue)), body, results.job_id, timeout_ms, retry_unsafe, **options)
+    return adding("add_job", (b"ADDJOB", word(queue)), body, results.job_id, timeout_ms, retry_unsafe, options)

@@ -238,4 +238,7 @@ def from_reply(text: str) -> ReplyError:
     kind = BY_CODE.get(text.partition(" ")[0])
     if kind is None:
         kind = AuthError if text.startswith(AUTH_TEXTS) else ReplyError
-    return kind(text)
+    error = kind(text)
+    if error.code == "NOAUTH":
+        error.add_note("Put the password into the URL, or pass password=")
+    return error

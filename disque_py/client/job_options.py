@@ -7,11 +7,12 @@ refuse other names. The docstring of each command explains its options.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias, TypedDict, TypeVar, Unpack
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar
 
 from disque_py.client.address import Address
 from disque_py.client.arguments import BackoffPolicy, Body, JobRef, Meta, Where
+from disque_py.client.options import check_words
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Lane, Repeat, Request
 from disque_py.client.results import Job
@@ -61,6 +62,10 @@ class AddOptions(CopyOptions, total=False):
     """The options of ADDJOB."""
 
     batch: str | bytes | None
+
+
+# For suggestions, with the parameters that the commands have besides their options.
+OPTION_NAMES: Final = frozenset((*AddOptions.__annotations__, "timeout_ms", "retry_unsafe"))
 
 
 class FetchOptions(TypedDict, total=False):
@@ -129,6 +134,15 @@ def add_options(
     return tuple(options)
 
 
+def option_words(command: str, options: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """Return the words of a command's options. Raises TypeError for an unknown option, with the name of the command."""
+    try:
+        return add_options(**options)
+    except TypeError:  # Checked only now, so that a correct call costs nothing more.
+        check_words(options, OPTION_NAMES, f"an option of {command}")
+        raise
+
+
 def of_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None) -> tuple[bytes, ...]:
     """Return the words that name one delivery. A single `Job` under a claim brings its own fence."""
     words: tuple[bytes, ...] = ()
@@ -144,16 +158,17 @@ def of_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None
 
 
 def adding(
+    command: str,
     start: tuple[bytes, ...],
     body: Body,
     read: Callable[[Reply], T],
     timeout_ms: Milliseconds,
     retry_unsafe: bool | None,
-    **options: Unpack[AddOptions],
+    options: AddOptions,
 ) -> Request[T]:
     """Return a command that adds a body. `start` are the words before it, `read` reads the answer."""
     timeout = milliseconds("timeout_ms", timeout_ms)
-    argv = (*start, word(body), b"%d" % timeout, *add_options(**options))
+    argv = (*start, word(body), b"%d" % timeout, *option_words(command, options))
     if options.get("key") is not None and options.get("window") is None:
         repeat = Repeat.SAFE
     elif retry_unsafe is None:

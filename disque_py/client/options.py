@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Final, TypedDict, cast
@@ -103,9 +103,12 @@ SPANS: Final = ("timeout", "connect_timeout", "patience")
 
 def make_options(nodes: tuple[str | Address, ...], settings: ClientSettings) -> ClientOptions:
     """Return the options of a client's arguments. Raises ValueError, or TypeError for an unknown setting."""
+    for node in nodes:
+        if not isinstance(node, str | Address):
+            raise TypeError(f"a node is a text such as 'host:7711', or an Address, not a {type(node).__name__}")
     seeds = tuple(node if isinstance(node, Address) else parse_address(node) for node in nodes)
     values: dict[str, Any] = dict(settings)
-    check_words(values, ClientSettings.__annotations__, "setting of a client")
+    check_words(values, ClientSettings.__annotations__, "a setting of a client")
     for name in SPANS:
         if name in values:
             values[name] = float_seconds(name, values[name])
@@ -121,12 +124,17 @@ def make_options(nodes: tuple[str | Address, ...], settings: ClientSettings) -> 
     return options
 
 
-def check_words(words: Mapping[str, object], known: Mapping[str, object], kind: str) -> None:
+# Names that other libraries have for options.
+OTHER_NAMES: Final = {"retries": "attempts", "max_retries": "attempts", "countdown": "delay", "expires": "ttl"}
+
+
+def check_words(words: Iterable[str], known: Collection[str], kind: str) -> None:
     """Raise TypeError for an unknown word, with the word that was probably meant."""
     for word in words:
         if word not in known:
-            near = get_close_matches(word, known, 1)
-            raise TypeError(f"{word!r} is not a {kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            same = OTHER_NAMES.get(word)
+            near = [same] if same in known else get_close_matches(word, known, 1)
+            raise TypeError(f"{word!r} is not {kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 def settings_of_url(url: str) -> tuple[tuple[Address, ...], ClientSettings]:

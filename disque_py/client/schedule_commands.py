@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, Unpack
 
 from disque_py.client.arguments import ADD_TIMEOUT_MS, QUEUE_SET_MS, Body
-from disque_py.client.job_options import Copies, JobOptions, add_options
+from disque_py.client.job_options import Copies, JobOptions, option_words
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Repeat, Request
 from disque_py.client.spans import SECOND, Seconds, milliseconds, seconds, whole
@@ -119,7 +119,7 @@ def schedule(
         if value is not None:
             argv += (option, word(value))
     argv += (b"QUEUE", word(queue), b"BODY", word(body))
-    argv += add_options(replicate=replicate, zones=zones, batch=batch, **options)
+    argv += option_words("schedule", {"replicate": replicate, "zones": zones, "batch": batch, **options})
     return Request(tuple(argv), text, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
 
 

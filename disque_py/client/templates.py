@@ -14,7 +14,7 @@ from disque_py.client.adding_commands import add_job
 from disque_py.client.arguments import ADD_TIMEOUT_MS, Body, Meta
 from disque_py.client.bulk import Bulk
 from disque_py.client.errors import BatchError, NotConnectedError
-from disque_py.client.job_options import AddOptions, LifeOptions, add_options
+from disque_py.client.job_options import AddOptions, LifeOptions, add_options, option_words
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
 from disque_py.client.spans import Milliseconds, milliseconds
@@ -193,12 +193,18 @@ def add_jobs(
             raise ValueError(f"give as many keys as bodies: there are {len(listed)} keys for {len(bodies)} bodies")
         keys = iter(listed)
         per_job.append(lambda _: add_options(key=next(keys)))
+    named = {
+        "replicate": replicate,
+        "zones": zones,
+        "async_": async_,
+        "priority": priority,
+        "meta": meta,
+        "batch": batch,
+    }
     template = AddTemplate(
         queue,
         timeout_ms=milliseconds("timeout_ms", timeout_ms),
-        options=add_options(
-            replicate=replicate, zones=zones, async_=async_, priority=priority, meta=meta, batch=batch, **options
-        ),
+        options=option_words("add_jobs", named | dict(options)),
         retry_unsafe=retry_unsafe,
         awaits_nodes=replicate is None,
         is_keyed=key is not None,

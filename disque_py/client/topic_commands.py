@@ -106,7 +106,7 @@ def publish(
             print(queue, job_id)
     """
     start = (b"TOPIC", b"PUBLISH", word(topic))
-    return adding(start, body, _published, timeout_ms, retry_unsafe, **options)
+    return adding("publish", start, body, _published, timeout_ms, retry_unsafe, options)
 
 
 def _is_ok(reply: Reply) -> bool:

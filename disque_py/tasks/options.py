@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypedDict
 
 from disque_py.client.arguments import BackoffPolicy
+from disque_py.client.options import check_words
 from disque_py.client.spans import Span, float_seconds
 
 # The default of `attempts`. A worker that stops costs one attempt, so one is too few.
@@ -69,9 +70,7 @@ _SAME: Final = ("priority", "attempts", "backoff", "key", "replace", "replicate"
 
 def checked(options: AddOptions) -> AddOptions:
     """Return the options if they are valid. Raises TypeError for unknown names, ValueError for invalid values."""
-    unknown = sorted(set(options) - NAMES)
-    if unknown:
-        raise TypeError(f"unknown options: {', '.join(unknown)}")
+    check_words(options, NAMES, "an option of tasks")
     if "delay" in options and "eta" in options:
         raise ValueError("a task has either a delay or an eta, not both")
     eta = options.get("eta")

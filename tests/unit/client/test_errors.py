@@ -29,6 +29,12 @@ def test_errors_of_auth_are_auth_errors(text):
     assert isinstance(from_reply(text), errors.AuthError)
 
 
+def test_a_missing_password_comes_with_the_way_to_give_one():
+    """As a note, which tracebacks show."""
+    assert from_reply("NOAUTH log in").__notes__ == ["Put the password into the URL, or pass password="]
+    assert not hasattr(from_reply("WRONGPASS why"), "__notes__")
+
+
 def test_connection_errors_are_builtin_connection_errors_too():
     """Code that knows only network errors catches them."""
     assert issubclass(errors.NotConnectedError, ConnectionError)

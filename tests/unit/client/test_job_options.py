@@ -52,3 +52,25 @@ def test_a_method_shows_each_option_and_refuses_others(method):
 def test_an_unknown_option_is_a_type_error():
     with pytest.raises(TypeError, match="rety"):
         add_options(rety=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong", "meant"),
+    [
+        ("add_job", "rety", "retry"),
+        ("add_job", "retries", "attempts"),
+        ("add_job", "timeout", "timeout_ms"),
+        ("add_job", "start", ""),
+        ("publish", "dealy", "delay"),
+        ("add_jobs", "dealy", "delay"),
+        ("schedule", "dealy", "delay"),
+    ],
+)
+def test_an_unknown_option_names_the_command_and_the_similar_option(command, wrong, meant):
+    """Not the function behind it."""
+    arguments = {"add_jobs": ("q", [b""]), "schedule": ("s", "q", b"")}.get(command, ("q", b""))
+    more = {"cron": "* * * * *"} if command == "schedule" else {}
+    with pytest.raises(TypeError) as caught:
+        getattr(Disque("127.0.0.1:1"), command)(*arguments, **more, **{wrong: 1})
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    assert str(caught.value).startswith(f"{wrong!r} is not an option of {command}{hint}")

@@ -44,6 +44,12 @@ def test_an_unknown_setting_is_a_type_error():
         make_options((), {"time_out": 1})
 
 
+@pytest.mark.parametrize("node", [["h"], ("h", 7711), b"h", 7711])
+def test_a_node_of_another_type_is_a_type_error_that_says_what_is_accepted(node):
+    with pytest.raises(TypeError, match="a node is a text such as 'host:7711', or an Address, not a"):
+        Disque(node)
+
+
 def test_a_url_carries_settings():
     """Numbers and flags are converted."""
     nodes, settings = settings_of_url("disque://:pw@h:1/?timeout=2.5&pool_size=3&discover=no&name=me&decode=utf-8")

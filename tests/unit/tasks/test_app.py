@@ -82,5 +82,7 @@ def test_the_nodes_come_from_the_environment(monkeypatch):
 
 
 def test_unknown_options_are_refused():
-    with pytest.raises(TypeError, match="lese"):
+    with pytest.raises(TypeError, match="'lese' is not an option of tasks; did you mean 'lease'"):
         App(lese=1)
+    with pytest.raises(TypeError, match="did you mean 'queue'"):
+        App(queues=["mail"])

@@ -71,6 +71,6 @@ def test_a_thread_has_no_time_limit(app):
 
 
 def test_a_function_with_an_unknown_option_is_not_a_task(app):
-    with pytest.raises(TypeError, match="retries"):
+    with pytest.raises(TypeError, match="'retries' is not an option of tasks; did you mean 'attempts'"):
         app.task(retries=5)(lambda: None)
     assert app.tasks == {}
