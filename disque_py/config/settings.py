@@ -224,7 +224,13 @@ class Settings:
 
 def close_name(name: str) -> str:
     """Return the directive that `name` seems to misspell, or an empty text."""
-    found = get_close_matches(name.lower(), BY_NAME, 1, SLIP_RATIO) if len(name) <= SLIP_CHARS_MAX else []
+    if len(name) > SLIP_CHARS_MAX:
+        return ""
+    name = name.lower()
+    letters = sorted(name)
+    found = get_close_matches(name, BY_NAME, 1, SLIP_RATIO)
+    # In a short name, two swapped letters are too great a difference for the ratio.
+    found += [each for each in BY_NAME if sorted(each) == letters]
     return found[0] if found else ""
 
 

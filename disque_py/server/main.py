@@ -35,8 +35,8 @@ Usage: disque-server [<config file> | -] [--<directive> <value> ...]
 
 Runs a node of disque-py. `-` reads the configuration from standard input. The environment overrides the
 file, and the command line overrides both: DISQUE_TCP_BACKLOG=100 is --tcp-backlog 100. conf/disque.conf
-explains all directives. --test-config starts no node. It prints the errors that a start would end with and
-exits with status 1, or says that there are none and exits with status 0.
+explains all directives. --test-config may stand anywhere, and starts no node. It prints the errors that a start
+would end with and exits with status 1, or says that there are none and exits with status 0.
 
   disque-server                               all defaults: port 7711, nodes.conf in this directory
   disque-server /etc/disque/disque.conf
@@ -63,9 +63,9 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(_version())
         return 0
     start_directory = os.getcwd()
-    is_trial = arguments[:1] == [TEST_CONFIG]
+    is_trial = TEST_CONFIG in arguments
     try:
-        configuration = settings_file.load(arguments[is_trial:])
+        configuration = settings_file.load([word for word in arguments if word != TEST_CONFIG])
     except ConfigError as error:
         sys.stderr.write(error.report())
         return FAILURE

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from disque_py.config.conf_file import ConfigError, ConfigReader, Problem
+from disque_py.config.directives import BY_NAME
 from disque_py.config.rewriting import rewrite
-from disque_py.config.settings import Settings
+from disque_py.config.settings import HIDDEN, Settings, close_name
 from disque_py.server import renames
 from persistence.files import sync_directory
 
@@ -57,7 +58,7 @@ def load(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> C
             reader.read_text(_decoded(sys.stdin.buffer.read()), "standard input")
         else:
             configuration.path = os.path.abspath(source)
-            reader.read_text(_read_main(source), source)
+            reader.read_text(_read_main(source, options), source)
     count = reader.read_environment(environ)
     reader.read_options(options)
     reader.finish(renames.conflicts(configuration.settings.rename_command))
@@ -115,12 +116,24 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _read_main(path: str) -> str:
+def _read_main(path: str, options: Sequence[str]) -> str:
     try:
         return _read(path)
     except OSError as error:
         reason = (
             f"can't open config file '{path}': {error.strerror or error}. Give the path of a file that the node's user"
-            " may read, or directives as --name value"
+            f" may read, or directives as --name value{_meant(path, options)}"
         )
         raise ConfigError([Problem(path, 0, "", reason)]) from None
+
+
+def _meant(source: str, options: Sequence[str]) -> str:
+    """Return a suggestion if the first word is an option with one dash, such as -p; else an empty text."""
+    word = source.lstrip("-")
+    name = "port" if word == "p" else close_name(word)
+    if not source.startswith("-") or not name:
+        return ""
+    value = options[0] if options and not options[0].startswith("--") else ""
+    if value and BY_NAME[name].is_secret:
+        value = HIDDEN
+    return f". Did you mean --{name} {value}".rstrip() + "?"

@@ -41,6 +41,7 @@ def test_config_set_tells_fixed_directives_from_unknown_ones(settings):
 def test_the_error_for_a_misspelt_name_in_a_file_suggests_the_right_one(settings):
     text = "Bad directive or wrong number of arguments: there is no directive 'requirepas'. Did you mean 'requirepass'?"
     assert refusal(settings, "requirepas", "x", source="file") == text
+    assert refusal(settings, "prot", "1", source="file").endswith("'prot'. Did you mean 'port'?")  # swapped letters
     assert refusal(settings, "x" * 100_000, "1", source="file").endswith(": there is no directive of this name")
 
 

@@ -45,6 +45,29 @@ def test_an_unreadable_file_is_named(tmp_path):
     assert f"can't open config file '{tmp_path}/nix': No such file or directory" in caught.value.report()
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["-p", "27711"], "--port 27711"),
+        (["-port", "27711", "--dir", "."], "--port 27711"),
+        (["-maxmemry", "1gb"], "--maxmemory 1gb"),
+        (["-requirepass", "secret"], "--requirepass (hidden)"),
+        (["-p"], "--port"),
+    ],
+)
+def test_an_option_with_one_dash_suggests_the_directive(words, meant):
+    with pytest.raises(ConfigError) as caught:
+        load(words)
+    assert f"can't open config file '{words[0]}'" in caught.value.report()
+    assert f". Did you mean {meant}?" in caught.value.report()
+
+
+def test_a_file_whose_name_begins_with_a_dash_is_named_without_a_suggestion():
+    with pytest.raises(ConfigError) as caught:
+        load(["-x.conf"])
+    assert "Did you mean" not in caught.value.report()
+
+
 def test_an_include_with_a_nul_byte_is_reported_like_other_wrong_lines(tmp_path):
     (tmp_path / "a.conf").write_text('include "a\\x00b"\n')
     with pytest.raises(ConfigError) as caught:

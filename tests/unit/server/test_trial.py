@@ -40,6 +40,14 @@ def test_a_valid_configuration_is_reported_as_valid(conf, capsys, tmp_path):
     assert (os.listdir(tmp_path), os.getcwd()) == (["disque.conf"], before)
 
 
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_the_option_may_stand_anywhere(conf, capsys, place):
+    words = [conf(), "--port", "7712"]
+    words.insert(place, "--test-config")
+    assert main(words) == 0
+    assert capsys.readouterr().out == "disque-server: the configuration can be used\n"
+
+
 def test_wrong_lines_are_reported_with_their_numbers(conf, capsys):
     assert main(["--test-config", conf("port x", "rename-command NOSUCH x")]) == 1
     output, errors = capsys.readouterr()
