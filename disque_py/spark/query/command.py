@@ -115,9 +115,7 @@ def _complete(ctx: click.Context, param: click.Parameter, value: str | None) -> 
         ctx.exit()
 
 
-@click.group(
-    cls=Program, context_settings=SETTINGS, no_args_is_help=False, subcommand_metavar="[OPTIONS] QUESTION [ARGS]..."
-)
+@click.group(cls=Program, context_settings=SETTINGS, no_args_is_help=False, subcommand_metavar="QUESTION [ARGS]...")
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.option(
     "--completion", type=click.Choice(SHELLS), is_eager=True, expose_value=False, callback=_complete,
@@ -129,7 +127,7 @@ def _complete(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 def main(ctx: click.Context, path: str) -> None:
     """Query the tables that `disque-pipeline index` keeps. It needs no Spark.
 
-    PATH is the folder or URI of an index.
+    PATH is the folder or URI of an index. --storage, --format and --timing may also follow PATH or QUESTION.
     """
     ctx.ensure_object(Shared).path = path
 

@@ -36,6 +36,13 @@ def test_every_question_has_an_answer(path, capsys):
         assert capsys.readouterr().out
 
 
+def test_help_names_the_options_once_and_says_where_they_may_stand(capsys):
+    assert run("--help") == 0
+    output = " ".join(capsys.readouterr().out.split())
+    assert "Usage: disque-query [OPTIONS] PATH QUESTION [ARGS]... Query" in output
+    assert "--storage, --format and --timing may also follow PATH or QUESTION." in output
+
+
 def test_a_trace_that_ends_pending_says_that_the_node_may_be_down(path, tmp_path, capsys):
     """The killed node wrote the last event. No other node writes one until it queues the job again."""
     assert run(path, "trace", "a") == 0
