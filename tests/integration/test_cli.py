@@ -436,6 +436,28 @@ def test_a_node_is_removed_when_its_jobs_are_elsewhere(make_cluster):
     assert b.command("GETJOB", "TIMEOUT", 8000, "FROM", "leased")[0][2] == b"x"
 
 
+def test_removed_voters_leave_the_list_of_voters(make_cluster):
+    """Locks stay available after two of four nodes are gone, both of them voters."""
+    cluster = make_cluster(4)
+    a, b, c, d = cluster.servers
+    ids = [server.node_id for server in cluster.servers]
+    a.command("CLUSTER", "VOTERS", "INIT", *ids[:3])
+    lines = run(CLUSTER, "remove-node", address(c), "--shutdown").splitlines()
+    assert lines[0].endswith("is no longer a voter. Voters left: 2")
+    b.kill()
+    output = run(CLUSTER, "remove-node", ids[1], "--via", address(a), "--dead", status=1)
+    assert "RESET FORCE" in output  # One voter of two is no majority.
+    b.restart()
+    until(lambda: a.sees_well(3))
+    until(lambda: b.sees_well(3))
+    lines = run(CLUSTER, "remove-node", address(b)).splitlines()
+    assert lines[0].endswith("is no longer a voter. Voters left: 1")
+    assert d.command("LOCK", "ACQUIRE", "lock", "me", 10)
+    until(lambda: a.sees_well(2) and d.sees_well(2))
+    assert "The voter" not in run(CLUSTER, "check", address(a))
+    assert f"CLUSTER VOTERS ADD {ids[3]}" in run(CLUSTER, "remove-node", address(a), status=1)
+
+
 def test_a_removal_that_takes_too_long_can_be_taken_up_again(make_cluster):
     """The time limit leaves the node leaving; the next call goes on."""
     a, b = make_cluster(2).servers

@@ -35,7 +35,7 @@ from disque_py.cli.cluster.view import (
     patient,
     wait_until_whole,
 )
-from disque_py.cli.cluster.voters import VotersView, first_voters, set_voters
+from disque_py.cli.cluster.voters import VoterStaysError, VotersView, first_voters, remove_voter, set_voters
 from disque_py.cli.cluster.zones import Zone, option_words, read_zones, set_zones
 from disque_py.cli.connection import ConnectError
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
@@ -53,7 +53,7 @@ class Program(click.Group):
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
-        except (LocalError, ConnectError, ReplyError, draining.HiddenJobsError) as error:
+        except (LocalError, ConnectError, ReplyError, VoterStaysError, draining.HiddenJobsError) as error:
             raise click.ClickException(str(error)) from error
         except ConnectionLostError as error:
             raise click.ClickException(f"The connection broke: {error}") from error
@@ -335,9 +335,9 @@ def remove_node(
 ) -> None:
     """Remove NODE (host:port, or the beginning of its id) from its cluster without losing a copy.
 
-    The node moves its jobs to the other nodes. When it has none, the other nodes forget it. If you interrupt the
-    command, the node stays in the leaving state: run the command again, or cancel the removal with
-    `disque-cli … CLUSTER LEAVING no`.
+    A voter leaves the list of voters first. The node moves its jobs to the other nodes. When it has none, the other
+    nodes forget it. If you interrupt the command, the node stays in the leaving state: run the command again, or
+    cancel the removal with `disque-cli … CLUSTER LEAVING no`.
     """
     cluster, leaver = _find(access, node, via, directory)
     if dead != bool(leaver.error):
@@ -348,6 +348,9 @@ def remove_node(
         )
     if len(cluster.nodes) == 1:
         raise click.ClickException(f"{leaver.name} is the only node of its cluster")
+    if VotersView(cluster).role_of(leaver) in ("voter", "mute"):
+        left = remove_voter(cluster, leaver, access)
+        click.echo(f"{leaver.name} is no longer a voter. Voters left: {left}")
     if not dead:
         _drain(access.at(leaver.address), leaver, timeout_s)
     if shutdown and not dead:

@@ -1,7 +1,8 @@
 """The voters of a cluster, as its nodes describe them, and whether they can vote.
 
 `create` and `start` make the first list of voters. Later the operator changes it with CLUSTER VOTERS, because only the
-operator knows which nodes should grant claims. Spec CL4, CL6, CL7.
+operator knows which nodes should grant claims. `remove-node` takes the node off the list, because a list that names
+unknown nodes loses its majority. Spec CL4, CL6, CL7.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any, Final
 
 from disque_py.cli.address import Target
 from disque_py.cli.cluster.view import ClusterView, NodeView, patient
-from disque_py.client import UnreachableError, commands
+from disque_py.cli.connection import ConnectError
+from disque_py.client import DisqueError, ReplyError, UnreachableError, commands
 from disque_py.client.results import Voters
 
 # With three voters, one may fail.
@@ -22,6 +24,14 @@ CHANGING: Final = "changing"
 # In a complete mesh some links may have been made only a moment ago.
 INIT_TRIES: Final = 10
 INIT_PAUSE_S: Final = 0.3
+# A change of the list takes a few seconds, and another change may be under way.
+CHANGE_TIMEOUT_S: Final = 15.0
+CHANGE_PAUSE_S: Final = 0.2
+# The longest time in which a node answers a change of the list.
+CHANGE_MS: Final = 10_000
+READY: Final = "ready"
+# Errors that go away by themselves. The first is that of a list which was decided and is not in effect yet.
+PASSING_ERRORS: Final = ("NOQUORUM the voters are changing", "BUSY", "UNREACHABLE")
 
 
 class VotersView:
@@ -169,3 +179,57 @@ def set_voters(target: Target, node_ids: Sequence[str]) -> None:
             time.sleep(INIT_PAUSE_S)
         else:
             return
+
+
+class VoterStaysError(Exception):
+    """A node can't be removed from the list of voters; the text gives the reason and the next step."""
+
+
+def remove_voter(cluster: ClusterView, leaver: NodeView, access: Target) -> int:
+    """Remove a node from the list of voters. Return the number of voters that are left.
+
+    Wait until the list is in effect, and until the node itself knows it. Raises VoterStaysError.
+    """
+    others = [node for node in cluster.nodes if node is not leaver and not node.error and node.voters is not None]
+    others.sort(key=lambda node: node.voters.epoch if node.voters is not None else 0, reverse=True)
+    askers = [access.at(node.address) for node in (*others[:1], *([] if leaver.error else [leaver]))]
+    deadline = time.monotonic() + CHANGE_TIMEOUT_S
+    while True:
+        try:
+            left = [_voters_without(asker, leaver.id, removes=at == 0) for at, asker in enumerate(askers)]
+            if all(left):
+                return left[0]
+            reason = "the other voters have not copied all grants yet"
+        except (ConnectError, DisqueError) as error:
+            reason = str(error)
+            if isinstance(error, ReplyError) and not reason.startswith(PASSING_ERRORS):
+                break
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(CHANGE_PAUSE_S)
+    raise VoterStaysError(
+        f"{leaver.name} is a voter and stays in the cluster: {reason}. {_advice(cluster, leaver, reason)}"
+    )
+
+
+def _voters_without(asker: Target, node_id: str, *, removes: bool) -> int:
+    """Return the number of voters of a list in effect that does not name the node; 0 while there is none."""
+    with patient(asker) as node:
+        told = node.run(commands.cluster_voters())
+        if removes and node_id in told.voters:
+            node.run(commands.execute("CLUSTER", "VOTERS", "REMOVE", node_id, wait_ms=CHANGE_MS))
+            told = node.run(commands.cluster_voters())
+    return len(told.voters) if told.state == READY and node_id not in told.voters else 0
+
+
+def _advice(cluster: ClusterView, leaver: NodeView, reason: str) -> str:
+    """Return the next step after a list of voters that could not be changed."""
+    if "last voter" in reason:
+        candidate = next((node.id for node in cluster.nodes if node is not leaver and not node.error), "node-id")
+        return f"Make another node a voter first: CLUSTER VOTERS ADD {candidate}"
+    if reason.startswith("NOQUORUM no majority"):
+        return (
+            "Start the voters that don't answer (`disque-cluster check` names them). If most voters are gone for good,"
+            " see CLUSTER VOTERS RESET FORCE in docs/locks.md"
+        )
+    return f"Run this again, or send CLUSTER VOTERS REMOVE {leaver.id} to another node first"

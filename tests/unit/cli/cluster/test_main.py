@@ -185,6 +185,44 @@ def test_remove_node_drains_and_lets_the_others_forget(pair, by_id):
     assert "its process still runs" in result.output
 
 
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_remove_node_takes_a_voter_off_the_list_first(pair, bulk_reply, is_dead):
+    """A list that names unknown nodes loses its majority."""
+    a, b = pair(flags_of_b="fail" if is_dead else "noflags")
+    voters = [A, B]
+    for node in (a, b):
+        node.answers["CLUSTER VOTERS"] = lambda words: voters_reply(*voters, bulk_reply=bulk_reply)
+    a.answers["CLUSTER VOTERS REMOVE"] = lambda words: voters.remove(words[3].decode()) or b"+OK\r\n"
+    a.answers["CLUSTER FORGET"] = lambda words: b"-ERR a voter\r\n" if B in voters else b"+OK\r\n"
+    b.answers["CLUSTER LEAVING YES"] = lambda words: b"-ERR a voter\r\n" if B in voters else b"+OK\r\n"
+    if is_dead:
+        b.close()
+    result = run("remove-node", B[:8], "--via", place(a), *(["--dead"] if is_dead else []))
+    assert result.exit_code == 0, result.output
+    assert f"{place(b)} (bbbbbbbb) is no longer a voter. Voters left: 1\n" in result.output
+
+
+@pytest.mark.parametrize(
+    ("refusal", "advice"),
+    [
+        ("NOQUORUM no majority of the voters answered", "CLUSTER VOTERS RESET FORCE in docs/locks.md"),
+        ("ERR the last voter cannot be removed", f"Make another node a voter first: CLUSTER VOTERS ADD {A}"),
+        ("ERR not while node x runs an older version", f"send CLUSTER VOTERS REMOVE {B} to another node"),
+    ],
+)
+def test_a_voter_that_cannot_leave_the_list_is_not_removed(pair, bulk_reply, refusal, advice):
+    a, b = pair()
+    for node in (a, b):
+        node.answers["CLUSTER VOTERS"] = voters_reply(B, bulk_reply=bulk_reply)
+    a.answers["CLUSTER VOTERS REMOVE"] = f"-{refusal}\r\n".encode()
+    result = run("remove-node", place(b))
+    assert result.exit_code == 1
+    assert f"(bbbbbbbb) is a voter and stays in the cluster: {refusal}. " in result.output
+    assert advice in result.output
+    assert [b"CLUSTER", b"LEAVING", b"yes"] not in b.requests
+    assert [b"CLUSTER", b"FORGET", B.encode()] not in a.requests
+
+
 def test_remove_node_may_stop_it_too(pair):
     _, b = pair(jobs_of_b=(0,))
     assert run("remove-node", place(b), "--shutdown").exit_code == 0

@@ -123,6 +123,27 @@ def test_the_first_list_is_asked_for_until_all_links_are_up(scripted, bulk_reply
         set_voters(target, IDS[:1])
 
 
+def test_a_voter_is_removed_when_another_change_is_over(scripted, bulk_reply, monkeypatch):
+    """BUSY is retried. A list that was decided counts when it is in effect."""
+    monkeypatch.setattr(voters, "CHANGE_PAUSE_S", 0.0)
+    listed, states = list(IDS[:3]), ["ready", "ready", "changing", "changing", "ready"]
+    busy = [b"-BUSY a change of voters is under way\r\n"]
+
+    def shown(words):
+        reply = b"*2\r\n" + bulk_reply("voters") + b"*%d\r\n" % len(listed) + b"".join(map(bulk_reply, listed))
+        return b"*6" + reply[2:] + bulk_reply("state") + bulk_reply(states.pop(0)) + bulk_reply("epoch") + b":1\r\n"
+
+    def remove(words):
+        return busy.pop() if busy else listed.remove(words[3].decode()) or b"+OK\r\n"
+
+    hello = b"*2\r\n:1\r\n" + bulk_reply(IDS[1])
+    node = scripted({"HELLO": hello, "CLUSTER VOTERS": shown, "CLUSTER VOTERS REMOVE": remove})
+    found = cluster(told(*IDS[:3]), told(*IDS[:3]), error="Connection refused")
+    found.nodes[1].address = Address("127.0.0.1", node.port)
+    assert voters.remove_voter(found, found.nodes[0], Target()) == 2
+    assert (busy, listed, states) == ([], IDS[1:3], [])
+
+
 def test_an_older_server_reports_no_voters():
     view = VotersView(cluster(None, None))
     assert (view.summary(), view.problems(), view.hints(), view.state) == ("", [], [], "none")
