@@ -29,6 +29,19 @@ class Tls:
     key_file: str = ""
     is_insecure: bool = False
 
+    def over(self, url: Tls | None) -> Tls:
+        """Return these settings of the command line, each one that is missing taken from the URL."""
+        if url is None:
+            return self
+        # A key belongs to its certificate.
+        pair = self if self.cert_file else url
+        return Tls(
+            self.ca_file or url.ca_file,
+            pair.cert_file,
+            self.key_file or pair.key_file,
+            self.is_insecure or url.is_insecure,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -95,7 +95,7 @@ def target_of(words: dict[str, Any]) -> Target:
         base,
         user=words["user"] or base.user,
         password=words["password"] or base.password,
-        tls=(tls if words["tls"] or has_tls_files else base.tls) if is_tls else None,
+        tls=tls.over(base.tls) if is_tls else None,
         connect_timeout_s=words["timeout"],
     )
 

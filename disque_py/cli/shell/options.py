@@ -89,13 +89,14 @@ class ShellOptions:
         url = self.url or Target()
         address = url.address if self.url else Address(self.host, self.port, self.path)
         with_tls = self.tls or url.tls is not None
+        tls = Tls(self.ca_file, self.cert_file, self.key_file, self.insecure).over(url.tls)
         return Target(
             address=address,
             user=self.user or url.user,
             password=self.password or url.password,
             protocol=self.protocol or (3 if self.format is JSON else 2),
             protocol_is_wish=self.protocol is None,
-            tls=Tls(self.ca_file, self.cert_file, self.key_file, self.insecure) if with_tls else None,
+            tls=tls if with_tls else None,
             connect_timeout_s=self.timeout_s,
         )
 

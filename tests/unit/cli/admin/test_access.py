@@ -6,7 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from disque_py.cli.admin.access import ADVICE, advised, complete_queue
+from disque_py.cli.address import Tls
+from disque_py.cli.admin.access import ADVICE, OPTION_DEFAULTS, advised, complete_queue, target_of
 from disque_py.cli.admin.main import main
 from disque_py.client.errors import from_reply
 from scripted_queues import answers
@@ -44,3 +45,9 @@ def test_tab_completes_names_of_queues(scripted):
     assert names(scripted(answers()).port, "ma") == ["mail"]
     assert names(scripted(answers()).port, "x") == []
     assert names(1, "") == []
+
+
+def test_options_of_tls_in_a_url_stay_when_the_command_line_names_others():
+    words = {**OPTION_DEFAULTS, "url": "disques://node:9/?ca=ca.pem&cert=c.pem&key=k.pem"}
+    assert target_of(words).tls == Tls("ca.pem", "c.pem", "k.pem")
+    assert target_of({**words, "insecure": True}).tls == Tls("ca.pem", "c.pem", "k.pem", is_insecure=True)

@@ -48,6 +48,14 @@ def test_a_url_names_the_server_and_user_and_options_the_certificates():
     assert target.tls == Tls(ca_file="ca.pem")
 
 
+def test_options_of_tls_in_a_url_are_used_and_the_command_line_wins():
+    url = "disques://node:9/?ca=ca.pem&cert=c.pem&key=k.pem&verify=no"
+    assert parse_options(["-u", url], {}).target().tls == Tls("ca.pem", "c.pem", "k.pem", is_insecure=True)
+    assert parse_options(["-u", url, "--cacert", "mine.pem", "--cert", "both.pem"], {}).target().tls == Tls(
+        "mine.pem", "both.pem", "", is_insecure=True
+    )
+
+
 def test_repetition_and_pause():
     options = parse_options(["-r", "-1", "-i", "0.5", "PING"], {})
     assert (options.repeat, options.interval_s) == (-1, 0.5)
