@@ -258,7 +258,12 @@ def test_a_job_is_added_shown_peeked_at_and_canceled(three):
     assert "3 of 3 left" in run(second, "job", "show", job_id)
     assert "tenant=a" in run(second, "job", "peek", "worked")
     assert run(second, "job", "cancel", job_id) == "1 of 1 jobs canceled\n"
-    assert run(first, "job", "wait", job_id, "--timeout", "5s", status=None).strip() in ("gone", "canceled")
+    assert run(first, "job", "wait", job_id, "--timeout", "5s", status=1) == "canceled\n"
+    job_id = run(first, "job", "add", "worked", "Dear Bob").strip()
+    assert run(second, "job", "wait", job_id, "--timeout", "50ms", status=1).endswith("is not over: pending\n")
+    assert three[0].command("GETJOB", "FROM", "worked")
+    three[0].command("ACKJOB", job_id, "RESULT", "12 pages")
+    assert run(second, "job", "wait", job_id, "--timeout", "5s") == "completed: 12 pages\n"
 
 
 def test_bash_completes_names_of_queues(node):

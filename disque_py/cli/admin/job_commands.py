@@ -21,8 +21,9 @@ from disque_py.cli.admin.display import (
 )
 from disque_py.cli.admin.queue_commands import JSON, WHERE
 from disque_py.cli.admin.values import pairs_of, read_span
-from disque_py.client import commands
-from disque_py.client.waiting import Waiting
+from disque_py.client import Outcome, ReplyError, commands
+from disque_py.client.one_node import OneNode
+from disque_py.client.waiting import Waiting, is_older, outcome_of
 from disque_py.event_format import JOB_STATUSES, JobStatus
 
 ID = click.argument("job_id", metavar="ID")
@@ -92,7 +93,8 @@ def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
         info = node.run(commands.show(job_id, cluster=True))
     if info is None:
         raise click.ClickException(
-            f"No linked node knows the job {job_id}.\nIt was acknowledged or its TTL is over; "
+            f"No linked node has the job {job_id}.\nIt was acknowledged or its TTL is over: "
+            f"`disque-admin job wait {job_id}` prints its end while nodes remember it; "
             "`disque-cli events --follow` and disque-query show the past of jobs."
         )
     if as_json:
@@ -213,18 +215,32 @@ def move(ctx: click.Context, ids: Sequence[str], to: str) -> None:
 @click.option("--timeout", callback=read_span, help="Give up after this time: 30s, 5m.")
 @click.pass_context
 def wait(ctx: click.Context, job_id: str, timeout: timedelta | None) -> None:
-    """Wait until a job is over, and print its end: completed, canceled, errored or gone.
+    """Wait until a job is over, and print its end: completed, canceled, errored, expired or gone.
 
-    Nodes forget a job soon after it was acknowledged. So the end of a successful job is often `gone`. Exit status 1 if
-    the job is errored or canceled, or not over in time.
+    A result follows `completed`, and the error follows `errored`. `gone` means that no node knows the job: nodes forget
+    one without a result soon after its end. Exit status 1 if the job is errored, canceled or expired, or not over in
+    time.
     """
-    waiting = Waiting(job_id, timeout, time.monotonic())
     try:
         with open_node(ctx) as node:
-            while (found := waiting.outcome(node.run(commands.show(job_id, cluster=True)))) is None:
-                time.sleep(waiting.pause_s(time.monotonic()))
+            found = _outcome(node, job_id, timeout)
     except TimeoutError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(found.status + (f": {found.error}" if found.error else ""))
-    if found.status in ("errored", "canceled"):
+    detail = found.error or body_text(found.result, None)
+    click.echo(found.status + (f": {detail}" if detail else ""))
+    if found.status in ("errored", "canceled", "expired"):
         ctx.exit(1)
+
+
+def _outcome(node: OneNode, job_id: str, timeout: timedelta | None) -> Outcome:
+    """Return the end of a job. Raises TimeoutError; DisqueError."""
+    waiting = Waiting(job_id, timeout, time.monotonic())
+    try:
+        ends = node.run(commands.wait_jobs(job_id, timeout=timeout))
+        return outcome_of(ends[0], waiting.left_s(time.monotonic()))
+    except ReplyError as error:
+        if not is_older(error):
+            raise
+    while (found := waiting.outcome(node.run(commands.show(job_id, cluster=True)))) is None:
+        time.sleep(waiting.pause_s(time.monotonic()))
+    return found

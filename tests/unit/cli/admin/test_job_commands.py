@@ -33,7 +33,8 @@ def test_show_asks_the_whole_cluster(admin):
 
 def test_a_job_that_no_node_knows_is_an_error(admin):
     result = admin(f"job show {JOB_ID}", SHOW=NIL)
-    assert (result.exit_code, "No linked node knows the job" in result.output) == (1, True)
+    assert (result.exit_code, "No linked node has the job" in result.output) == (1, True)
+    assert f"`disque-admin job wait {JOB_ID}` prints its end" in result.output
 
 
 def test_peek_shows_jobs_with_their_metadata(admin):
@@ -52,13 +53,34 @@ def test_the_exit_status_tells_whether_all_jobs_were_changed(admin, command, wor
     assert result.output.startswith(f"{count} of 1 jobs")
 
 
+@pytest.mark.parametrize(
+    ("end", "code", "text"),
+    [
+        (["completed", "12 pages", None], 0, "completed: 12 pages"),
+        (["completed", None, None], 0, "completed"),
+        (["unknown", None, None], 0, "gone"),
+        (["errored", None, "ValueError: no"], 1, "errored: ValueError: no"),
+        (["canceled", None, None], 1, "canceled"),
+        (["expired", None, None], 1, "expired"),
+    ],
+)
+def test_wait_prints_the_end_of_a_job_that_no_node_has_any_more(admin, end, code, text):
+    """The nodes know the end of a job for longer than the job."""
+    result = admin(f"job wait {JOB_ID}", SHOW=NIL, WAITJOB=reply([[JOB_ID, *end]]))
+    assert (result.exit_code, result.output) == (code, f"{text}\n")
+
+
 @pytest.mark.parametrize(("status", "code"), [("completed", 0), ("errored", 1), ("canceled", 1)])
-def test_wait_prints_the_end_of_a_job(admin, status, code):
+def test_wait_polls_a_server_without_waitjob(admin, status, code):
     result = admin(f"job wait {JOB_ID}", SHOW=reply({**JOB, "status": status}))
     assert (result.exit_code, result.output) == (code, f"{status}: ValueError: no\n")
 
 
 def test_wait_ends_after_its_timeout(admin):
+    running = reply([[JOB_ID, "running", None, None]])
+    result = admin(f"job wait {JOB_ID} --timeout 50ms", WAITJOB=running)
+    assert result.node.requests[-1] == [b"WAITJOB", JOB_ID.encode(), b"TIMEOUT", b"50"]
+    assert (result.exit_code, "is not over: running" in result.output) == (1, True)
     result = admin(f"job wait {JOB_ID} --timeout 50ms", SHOW=reply(JOB))
     assert (result.exit_code, "is not over: running" in result.output) == (1, True)
 
