@@ -9,6 +9,7 @@ usage.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ from disque_py.cli.cluster.view import (
 from disque_py.cli.cluster.voters import VoterStaysError, VotersView, first_voters, remove_voter, set_voters
 from disque_py.cli.cluster.zones import Zone, option_words, read_zones, set_zones
 from disque_py.cli.connection import ConnectError
+from disque_py.cli.counting import counted, counted_of
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 
 JOIN_TIMEOUT_S: Final = 30.0
@@ -137,11 +139,11 @@ def start(
     before = local_nodes.load_nodes(directory)
     running = [node for node in before if node.is_alive]
     if before and len(running) == len(before):
-        raise click.ClickException(f"Nodes of {directory} are running already; see `disque-cluster status`")
+        raise click.ClickException(f"Nodes of {directory} are running already; see {_command('status', directory)}")
     if before and (count not in (None, len(before)) or port not in (None, before[0].port)):
         raise click.ClickException(
-            f"{directory} has a stopped cluster of {len(before)} nodes from port {before[0].port} on. Start it "
-            "without -n and --port, remove it with `disque-cluster stop --remove`, or choose another --dir"
+            f"{directory} has a stopped cluster of {counted(len(before), 'node')} from port {before[0].port} on. Start"
+            f" it without -n and --port, remove it with {_command('stop --remove', directory)}, or choose another --dir"
         )
     base = before[0].port if before else port
     ports = [node.port for node in before] if running else local_nodes.choose_ports(base, len(before) or count or 3)
@@ -178,8 +180,16 @@ def start(
             f"The node on port {node.port} (process {node.pid}) is running but does not answer: {reason}", err=True
         )
     if silent:
-        raise click.ClickException("Not all nodes answer. The started nodes keep running; see `disque-cluster status`")
+        raise click.ClickException(
+            f"Not all nodes answer. The started nodes keep running; see {_command('status', directory)}"
+        )
     click.echo(f"\nConnect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
+
+
+def _command(words: str, directory: Path) -> str:
+    """Return a command for this directory, as the user may copy it. The default directory needs no --dir."""
+    place = "" if directory == local_nodes.default_directory() else f" --dir {shlex.quote(str(directory))}"
+    return f"`disque-cluster {words}{place}`"
 
 
 def _with_password_of(access: Target, server_options: Sequence[str]) -> Target:
@@ -232,16 +242,20 @@ def stop(directory: Path, remove: bool) -> None:
     killed = local_nodes.stop_nodes(nodes)
     for node in killed:
         click.echo(f"The node on port {node.port} did not stop and was killed", err=True)
-    click.echo(
-        f"Stopped {len(alive)} of {len(nodes)} nodes"
-        + ("; the others were not running" if len(alive) < len(nodes) else "")
-    )
+    click.echo(_stopped_text(len(alive), len(nodes)))
     if remove:
         for node in nodes:
             shutil.rmtree(local_nodes.node_directory(directory, node.port), ignore_errors=True)
         (directory / local_nodes.STATE_FILE).unlink()
     if killed:
         sys.exit(1)
+
+
+def _stopped_text(stopped: int, total: int) -> str:
+    if not stopped:
+        return "The node was not running" if total == 1 else f"None of the {total} nodes was running"
+    others = "the other node was" if total - stopped == 1 else "the others were"
+    return f"Stopped {counted_of(stopped, total, 'node')}" + (f"; {others} not running" if stopped < total else "")
 
 
 @main.command(short_help="Show the nodes of a cluster.")
@@ -286,7 +300,8 @@ def check(access: Target, node: Address | None, directory: Path) -> None:
         click.echo(f"Note: {note}")
     if problems:
         sys.exit(1)
-    click.echo(f"OK: {len(cluster.nodes)} nodes, each linked to every other")
+    count = len(cluster.nodes)
+    click.echo(f"OK: {count} nodes, each linked to every other" if count > 1 else "OK: 1 node")
 
 
 @main.command(short_help="Join running nodes into one cluster.")
@@ -379,7 +394,7 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
         if len(cluster.nodes) == 1 and cluster.nodes[0].error:
             raise click.ClickException(f"{cluster.nodes[0].error}. Name another node of the cluster with --via")
     if len(found) != 1:
-        raise click.ClickException(f"'{node}' names {len(found)} of the {len(cluster.nodes)} nodes that were found")
+        raise click.ClickException(f"'{node}' names {len(found)} of the {counted(len(cluster.nodes), 'node')} found")
     if not found[0].id:
         raise click.ClickException(f"No node of the cluster knows '{node}'")
     return cluster, found[0]

@@ -15,6 +15,7 @@ from typing import Final
 
 from disque_py.cli.address import Target
 from disque_py.cli.connection import ConnectError, reason_of, reason_to_hang_up, tls_context
+from disque_py.cli.counting import counted
 from disque_py.client import (
     Address,
     AuthError,
@@ -139,10 +140,10 @@ class ClusterView:
         ]
         handshakes = sum("handshake" in row.flags for row in node.table)
         if handshakes:
-            found.append(f"{node.name} has {handshakes} handshakes under way")
+            found.append(f"{node.name} has {counted(handshakes, 'handshake')} under way")
         size = node.cluster_info.get("cluster_size")
         if isinstance(size, int) and size != len(self.nodes):
-            found.append(f"{node.name} counts {size} nodes, but {len(self.nodes)} were found")
+            found.append(f"{node.name} counts {counted(size, 'node')}, but {len(self.nodes)} were found")
         return found
 
 

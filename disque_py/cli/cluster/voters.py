@@ -135,7 +135,7 @@ class VotersView:
         if count == 1 and len(self._cluster.nodes) >= FIRST_VOTERS:
             found.append("there is one voter: if it fails, no claim is granted. Three voters tolerate one failure")
         elif count % 2 == 0:
-            found.append(f"there are {count} voters, an even number: with {count - 1} as many may fail")
+            found.append(f"there are {count} voters, an even number: one voter fewer tolerates as many failures")
         if newest.recovered and not _is_stuck(newest):
             found.append(
                 f"{len(newest.recovered)} of {count} voters lost their votes. They grant claims again, but take no"

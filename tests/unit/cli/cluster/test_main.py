@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from disque_py.cli.cluster import draining
 from disque_py.cli.cluster import main as cluster_main
-from disque_py.cli.cluster.local_nodes import LocalNode, load_nodes, save_nodes
+from disque_py.cli.cluster.local_nodes import LocalNode, default_directory, load_nodes, save_nodes
 from disque_py.cli.cluster.main import main
 from disque_py.loopback_ports import PORTS
 
@@ -283,7 +283,17 @@ def test_start_keeps_to_the_size_of_a_stopped_cluster(tmp_path):
     save_nodes(tmp_path, [LocalNode(1, 2**22 + 1, "")])
     result = run("start", "-n", 3, "--dir", tmp_path)
     assert result.exit_code == 1
-    assert "has a stopped cluster of 1 nodes" in result.output
+    assert "has a stopped cluster of 1 node from port 1 on" in result.output
+
+
+def test_advice_names_a_directory_that_is_not_the_default(tmp_path):
+    """Without --dir, `stop --remove` would delete the cluster in the default directory."""
+    for directory in (tmp_path / "my nodes", default_directory()):
+        directory.mkdir(parents=True)
+        save_nodes(directory, [LocalNode(1, 2**22 + 1, "")])
+    result = run("start", "-n", 3, "--dir", tmp_path / "my nodes")
+    assert f"`disque-cluster stop --remove --dir '{tmp_path}/my nodes'`" in result.output
+    assert "`disque-cluster stop --remove`, or" in run("start", "-n", 3).output
 
 
 def test_stop_may_remove_everything_it_knows(tmp_path):
@@ -291,8 +301,14 @@ def test_stop_may_remove_everything_it_knows(tmp_path):
     (tmp_path / "node-1").mkdir()
     (tmp_path / "mine").touch()
     result = run("stop", "--dir", tmp_path, "--remove")
-    assert (result.exit_code, result.output) == (0, "Stopped 0 of 1 nodes; the others were not running\n")
+    assert (result.exit_code, result.output) == (0, "The node was not running\n")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_stop_says_that_no_node_was_running(tmp_path):
+    save_nodes(tmp_path, [LocalNode(port, 2**22 + 1, "") for port in (1, 2, 3)])
+    assert run("stop", "--dir", tmp_path).output == "None of the 3 nodes was running\n"
+    assert cluster_main._stopped_text(2, 3) == "Stopped 2 of 3 nodes; the other node was not running"
 
 
 def test_a_password_goes_to_every_node(pair):

@@ -90,7 +90,9 @@ def test_two_first_lists_are_a_conflict():
 
 def test_an_even_number_and_a_single_voter_are_hints():
     """In a cluster of two nodes a second voter would not help, so a single voter is no hint there."""
-    assert "2 voters, an even number: with 1 as many may fail" in VotersView(cluster(told(*IDS[:2]))).hints()[0]
+    assert (
+        "2 voters, an even number: one voter fewer tolerates as many" in VotersView(cluster(told(*IDS[:2]))).hints()[0]
+    )
     assert "one voter" in VotersView(cluster(*[told(IDS[0])] * 3)).hints()[0]
     assert VotersView(cluster(*[told(IDS[0])] * 2)).hints() == []
     assert VotersView(cluster(*[told(*IDS[:3])] * 3)).hints() == []
