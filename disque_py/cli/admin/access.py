@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Target, Tls, parse_target
-from disque_py.cli.cluster.view import patient
+from disque_py.cli.cluster.view import LoginError, patient
 from disque_py.cli.connection import ConnectError
 from disque_py.cli.queue_view import ANSWER_S
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
@@ -67,6 +67,8 @@ class Program(click.Group):
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
+        except LoginError as error:
+            raise click.ClickException(f"{error}.") from error
         except ConnectError as error:
             raise click.ClickException(f"{error}\nName a node with -h and -p, or -u disque://host:port.") from error
         except ReplyError as error:

@@ -176,9 +176,8 @@ def start(
         raise
     print_table(cluster)
     for node, reason in silent.items():
-        click.echo(
-            f"The node on port {node.port} (process {node.pid}) is running but does not answer: {reason}", err=True
-        )
+        failure = reason if " login: " in reason else f"does not answer: {reason}"
+        click.echo(f"The node on port {node.port} (process {node.pid}) is running but {failure}", err=True)
     if silent:
         raise click.ClickException(
             f"Not all nodes answer. The started nodes keep running; see {_command('status', directory)}"
@@ -355,6 +354,8 @@ def remove_node(
     cancel the removal with `disque-cli … CLUSTER LEAVING no`.
     """
     cluster, leaver = _find(access, node, via, directory)
+    if leaver.needs_login:
+        raise click.ClickException(leaver.error)
     if dead != bool(leaver.error):
         raise click.ClickException(
             f"{leaver.name} answers, so remove it without --dead"
@@ -391,8 +392,10 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
             raise click.UsageError(f"{error}, and it is not the beginning of an id") from error
         cluster = look_around([access.at(address)] if via is None else [access.at(via), access.at(address)])
         found = [view for view in cluster.nodes if view.address == address]
-        if len(cluster.nodes) == 1 and cluster.nodes[0].error:
-            raise click.ClickException(f"{cluster.nodes[0].error}. Name another node of the cluster with --via")
+        first = cluster.nodes[0]
+        if len(cluster.nodes) == 1 and first.error:
+            advice = "" if first.needs_login else ". Name another node of the cluster with --via"
+            raise click.ClickException(first.error + advice)
     if len(found) != 1:
         raise click.ClickException(f"'{node}' names {len(found)} of the {counted(len(cluster.nodes), 'node')} found")
     if not found[0].id:

@@ -44,6 +44,10 @@ InfoFields = dict[str, str | int | float]
 BAD_FLAGS: Final = ("fail", "fail?", "handshake", "noaddr")
 
 
+class LoginError(ConnectError):
+    """The node answers and does not accept the login; the text ends with the next step."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableRow:
     """One line of a node's CLUSTER NODES: a node that it knows, with its flags."""
@@ -66,11 +70,15 @@ class TableRow:
 
 @dataclass(slots=True)
 class NodeView:
-    """One node's description of itself and the others; `error` is the reason if it gave none."""
+    """One node's description of itself and the others; `error` is the reason if it gave none.
+
+    needs_login   the node answers and does not accept the login. It is not dead
+    """
 
     address: Address
     id: str = ""
     error: str = ""
+    needs_login: bool = False
     info: InfoFields = field(default_factory=dict)
     cluster_info: InfoFields = field(default_factory=dict)
     table: list[TableRow] = field(default_factory=list)
@@ -104,7 +112,7 @@ class ClusterView:
         """Return the node's state: ok, leaving, unreachable, and the bad flags that others give it."""
         words = []
         if node.error:
-            words.append("no login" if node.error.startswith(("NOAUTH", "WRONGPASS")) else "unreachable")
+            words.append("no login" if node.needs_login else "unreachable")
         words += ["leaving"] if node.is_leaving else []
         return ",".join([*words, *self.flags_of(node)]) or "ok"
 
@@ -119,7 +127,7 @@ class ClusterView:
 
     def _problems_of(self, node: NodeView) -> list[str]:
         if node.error:
-            return [f"{node.name} does not answer: {node.error}"]
+            return [node.error if node.needs_login else f"{node.name} does not answer: {node.error}"]
         found = []
         known = {row.id: row for row in node.table}
         for other in self.nodes:
@@ -175,18 +183,20 @@ def look_at(target: Target) -> NodeView:
             _ask(node, view)
     except (ConnectError, DisqueError) as error:
         view.error = str(error)
+        view.needs_login = isinstance(error, LoginError)
     except ValueError as error:
         view.error = f"CLUSTER NODES can't be read: {error}"
     return view
 
 
 def patient(target: Target, answer_s: float | None = None) -> OneNode:
-    """Return a connection for commands that don't wait, so that none can hang. Raises ConnectError, ReplyError.
+    """Return a connection for commands that don't wait, so that none can hang.
+
+    Raises ConnectError, which is a LoginError if the node answers and does not accept the login; ReplyError.
 
     answer_s   seconds of silence that mean a dead node; by default as for connecting
 
-    A node without a password refuses a login, but serves every client. So a refused login is repeated without one: a
-    node that requires another password says so itself.
+    A node without a password refuses a login, but serves every client. So a refused login is repeated without one.
     """
     patience_s = target.connect_timeout_s or PATIENCE_S
     options = ClientOptions(
@@ -199,10 +209,14 @@ def patient(target: Target, answer_s: float | None = None) -> OneNode:
     try:
         try:
             return OneNode(target.address, options)
-        except AuthError:
+        except AuthError as refusal:
+            login_error = _login_error(target, refusal)
             if options.password is None:
-                raise
+                raise login_error from refusal
+        try:
             return OneNode(target.address, replace(options, username=None, password=None))
+        except AuthError as refusal:
+            raise login_error from refusal
     except NotConnectedError as error:
         cause = error.__cause__
         if isinstance(cause, OSError) and not isinstance(cause, DisqueError):
@@ -212,6 +226,13 @@ def patient(target: Target, answer_s: float | None = None) -> OneNode:
             if type(cause) is ConnectionLostError:
                 reason += reason_to_hang_up(target.tls)
         raise ConnectError(f"Could not connect to Disque at {target.address}: {reason}") from error
+
+
+def _login_error(target: Target, refusal: AuthError) -> LoginError:
+    reason = str(refusal).rstrip(".")
+    if target.password:
+        return LoginError(f"{target.address} refused the login: {reason}. Check -a, --user and DISQUECLI_AUTH")
+    return LoginError(f"{target.address} requires a login: {reason}. Pass the password with -a, or in DISQUECLI_AUTH")
 
 
 def _ask(node: OneNode, view: NodeView) -> None:
@@ -274,7 +295,7 @@ def meet(target: Target, other: Address, bus_port: int | None = None) -> None:
 
     The other node is asked first, because a handshake with a dead address would stay in the tables for a while.
     """
-    with suppress(ReplyError):  # The node answers, and requires another password.
+    with suppress(ReplyError, LoginError):  # The node answers, and requires another password.
         patient(target.at(other)).close()
     with patient(target) as node:
         node.run(commands.cluster_meet(other.host, other.port, bus_port))

@@ -111,7 +111,7 @@ class VotersView:
                 found.append(f"The voter {node_id} is unknown. To replace it: {_replacing(node_id)}")
                 continue
             if node.error:
-                found.append(f"The voter {node.name} does not answer")
+                found.append(f"The voter {node.name} does not {'accept the login' if node.needs_login else 'answer'}")
             elif flags := self._cluster.flags_of(node):
                 found.append(f"The voter {node.name} is {','.join(flags)} for other nodes")
             if node.is_leaving:

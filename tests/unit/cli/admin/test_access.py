@@ -28,6 +28,13 @@ def test_an_unreachable_node_is_one_error():
     assert "Connection refused\nName a node with -h and -p" in result.output
 
 
+def test_a_wrong_password_is_not_reported_as_a_missing_one(scripted):
+    node = scripted({"HELLO": b"-NOAUTH Authentication required.\r\n", "AUTH": b"-ERR invalid password\r\n"})
+    result = CliRunner().invoke(main, ["-p", str(node.port), "-a", "wrong", "queue", "list"])
+    assert result.exit_code == 1
+    assert "refused the login: ERR invalid password. Check -a, --user and DISQUECLI_AUTH.\n" in result.output
+
+
 def test_a_command_may_have_been_executed_when_its_connection_breaks(admin):
     result = admin("queue resume mail", PAUSE=lambda words: None)
     assert "The command may have been executed" in result.output

@@ -246,6 +246,15 @@ def test_a_dead_node_is_forgotten_only_with_the_option_dead(pair):
     assert [b"CLUSTER", b"FORGET", B.encode()] in a.requests
 
 
+def test_a_node_that_refuses_the_login_is_not_taken_for_dead(pair):
+    """Its copies of jobs would be lost with it."""
+    a, b = pair()
+    b.answers = {"HELLO": b"-NOAUTH Authentication required.\r\n"}
+    result = run("remove-node", place(b), "--via", place(a), "--dead")
+    assert (result.exit_code, "requires a login" in result.output, "--dead" in result.output) == (1, True, False)
+    assert not any(request[1:2] == [b"FORGET"] for request in a.requests)
+
+
 def test_a_living_node_is_not_taken_for_dead(pair):
     a, b = pair()
     assert run("remove-node", place(b), "--via", place(a), "--dead").exit_code == 1

@@ -127,7 +127,15 @@ def test_leaving_is_a_state_and_not_a_problem(cluster_of):
 def test_a_node_that_refuses_is_reported_with_its_error(scripted):
     node = scripted({"HELLO": b"-NOAUTH Authentication required.\r\n"})
     cluster = look_around([target(node)])
-    assert cluster.nodes[0].error == "NOAUTH Authentication required."
+    assert "requires a login: NOAUTH Authentication required. Pass the password with -a" in cluster.nodes[0].error
+
+
+def test_a_wrong_password_is_not_reported_as_a_missing_one(scripted):
+    node = scripted({"HELLO": b"-NOAUTH Authentication required.\r\n", "AUTH": b"-ERR invalid password\r\n"})
+    cluster = look_around([Target(Address("127.0.0.1", node.port), password="wrong")])
+    advice = "refused the login: ERR invalid password. Check -a, --user and DISQUECLI_AUTH"
+    assert cluster.problems() == [f"127.0.0.1:{node.port} {advice}"]
+    assert cluster.state_of(cluster.nodes[0]) == "no login"
 
 
 def test_meet_sends_the_bus_port_if_it_is_known(cluster_of):
