@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from disque_py import __version__
 from disque_py.simulator.figures import COLUMNS, Figures
 from disque_py.simulator.plan import WEATHER, Keep, draw
 from disque_py.simulator.shrink import RUNS_MAX, shrink
@@ -87,6 +88,11 @@ def settle_in() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+def _counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 seed`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 class Report:
     """The output: a progress bar, each failure when it happens, and figures at the end; the same in a file."""
 
@@ -141,8 +147,8 @@ class Report:
         lines = [
             "",
             f"seed {order.seed}: {told(failure)}",
-            f"  {plan.nodes} nodes, weather {' '.join(plan.weather) or 'fair'}, journals {journals},"
-            f" {len(plan.clients)} clients, {len(plan.faults)} faults, at {failure.at_ms} ms",
+            f"  {_counted(plan.nodes, 'node')}, weather {' '.join(plan.weather) or 'fair'}, journals {journals},"
+            f" {_counted(len(plan.clients), 'client')}, {_counted(len(plan.faults), 'fault')}, at {failure.at_ms} ms",
             *failure.transcript,
             f"again: {order.command(str(plan.keep))}",
         ]
@@ -172,10 +178,11 @@ class Report:
             table.add_row(*row)
         console.print(table)
         console.print(
-            f"{total.get('seeds', 0)} seeds, {self.failed} failed; {total.get('virtual_ms', 0) / 1000:,.0f} virtual"
-            f" seconds in {seconds:,.0f} real ones; {self.figures.events():,} commands, messages and timers,"
-            f" {self.figures.events() / max(seconds, 0.001):,.0f} per second; {total.get('faults', 0):,} faults,"
-            f" {total.get('deaths', 0):,} deaths, {total.get('jobs', 0):,} jobs",
+            f"{_counted(total.get('seeds', 0), 'seed')}, {self.failed} failed;"
+            f" {total.get('virtual_ms', 0) / 1000:,.0f} virtual seconds in {seconds:,.0f} real ones; {self.figures.events():,} commands, messages and timers,"
+            f" {self.figures.events() / max(seconds, 0.001):,.0f} per second;"
+            f" {_counted(total.get('faults', 0), 'fault')},"
+            f" {_counted(total.get('deaths', 0), 'death')}, {_counted(total.get('jobs', 0), 'job')}",
             soft_wrap=True,
         )
         together = self.figures.together()
@@ -345,6 +352,7 @@ def seeds_of(text: str) -> range:
     type=click.IntRange(min=0),
     help=f"End after N seeds that failed; 0: never. By default {FAILURES_MAX}, and with --report 0.",
 )
+@click.version_option(__version__, message="disque-sim %(version)s")
 def main(
     seeds: str | None,
     minutes: float | None,

@@ -25,6 +25,7 @@ from click.shell_completion import get_completion_class
 import disque_py
 from disque_py import __version__
 from disque_py.client.errors import DisqueError
+from disque_py.client.options import settings_of_url
 from disque_py.tasks.app import App
 from disque_py.tasks.source_watch import SourceWatch
 from disque_py.tasks.supervisor import PARENT_VARIABLE, TICK_S, USAGE_STATUS, Supervisor
@@ -52,12 +53,21 @@ def load(target: str) -> App:
     except Exception as error:  # The program may raise anything.
         if not (isinstance(error, ModuleNotFoundError) and error.name == module_name):
             traceback.print_exc()
-        raise ProgramError(f"{module_name} can't be imported: {error}") from error
+        advice = f". Write {module_name.removesuffix('.py')}, without .py" if module_name.endswith(".py") else ""
+        raise ProgramError(f"{module_name} can't be imported: {error}{advice}") from error
     for part in (name or "app").split("."):
         found = getattr(found, part, None)
     if not isinstance(found, App):
         raise ProgramError(f"{module_name} has no App called {name or 'app'!r}")
     return found
+
+
+def _check_url(url: str, source: str) -> None:
+    """Raise ProgramError for a URL that no client takes."""
+    try:
+        settings_of_url(url)
+    except ValueError as error:
+        raise ProgramError(f"{source}: {error}") from error
 
 
 def _print_completion(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -109,6 +119,8 @@ def main(
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(process)d %(levelname)s %(message)s")
     if folders and not reloads:
         raise click.UsageError("--reload-dir needs --reload")
+    if url is not None:
+        _check_url(url, "--url")
     if processes > 1 or reloads:
         command = _worker_command(target, concurrency, queues, grace, url, schedules, prune, log_level)
         watch = SourceWatch(folders or [Path.cwd()]) if reloads else None
@@ -116,6 +128,7 @@ def main(
     app = load(target)
     if url is not None:
         app.url = url
+    _check_url(app.url, "The URL of the app")
     try:
         worker = AppWorker(app, queues=queues, concurrency=concurrency, grace_s=grace, schedules=schedules, prune=prune)
     except ValueError as error:

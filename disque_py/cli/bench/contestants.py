@@ -113,7 +113,7 @@ def chosen(all_of_them: Sequence[Contestant], names: Sequence[str], skipped: Seq
     """Return the named contestants (without names, all) except the skipped. Raises ChoiceError for unknown names."""
     known = [contestant.name for contestant in all_of_them]
     if doubled := sorted({name for name in known if known.count(name) > 1}):
-        raise ChoiceError(f"NAME {doubled[0]} is used twice; put another NAME= before a command")
+        raise ChoiceError(f"the name '{doubled[0]}' is used twice; put another NAME= before a command")
     if unknown := [name for name in (*names, *skipped) if name not in known]:
-        raise ChoiceError(f"NAME there is no contestant {unknown[0]} here; the contestants are {', '.join(known)}")
+        raise ChoiceError(f"there is no contestant '{unknown[0]}' here; the contestants are {', '.join(known)}")
     return [one for one in all_of_them if (not names or one.name in names) and one.name not in skipped]

@@ -28,7 +28,8 @@ from disque_py.cli.bench.contestants import ChoiceError, Contestant
 from disque_py.cli.bench.figures import Sample, lines_of
 from disque_py.cli.bench.load import LoadError
 from disque_py.cli.bench.measures import MEASURES, TESTS, Cell, Measure, Plan
-from disque_py.cli.bench.processes import Running, ServerError, Servers
+from disque_py.cli.bench.processes import Line, Running, ServerError, Servers
+from disque_py.cli.shell.suggestions import closest
 
 RUNS: Final = 3
 LIMIT_S: Final = 3600.0
@@ -156,7 +157,7 @@ def main(
     loopback ports, and stops them at the end. Redis and beanstalkd are measured if they are installed.
     """
     if unknown := [name for name in tests if name not in TESTS]:
-        raise click.UsageError(f"TEST there is no test {unknown[0]}; the tests are {', '.join(TESTS)}")
+        raise click.UsageError(f"there is no test '{unknown[0]}'.{_meant(unknown[0])} The tests are {', '.join(TESTS)}")
     try:
         if html_file is not None:
             page.matplotlib()
@@ -164,7 +165,8 @@ def main(
     except (ChoiceError, page.NoChartsError) as error:
         raise click.UsageError(str(error)) from error
     if reference is not None and reference not in [one.name for one in chosen]:
-        raise click.UsageError(f"NAME --reference {reference} is not one of the servers that are measured")
+        raise click.UsageError(f"--reference {reference} is not one of the servers that are measured")
+    _refuse_dead(chosen)
     plan = Plan().quick() if quick else Plan()
     given: dict[str, Any] = {
         "seconds": seconds,
@@ -193,6 +195,24 @@ def main(
     sys.exit(INTERRUPTED if is_interrupted else 1 if bench.has_failed else 0)
 
 
+def _meant(name: str) -> str:
+    found = closest(name, TESTS)
+    return f" Did you mean '{found}'?" if found else ""
+
+
+def _refuse_dead(chosen: Sequence[Contestant]) -> None:
+    """Raise ClickException for a running server that does not answer, before an hour is spent on the others."""
+    for one in chosen:
+        if not one.is_started:
+            try:
+                Line(one.port).sock.close()
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise click.ClickException(
+                    f"--connect: no server answers at port {one.port}: {reason}. Start it, or leave it out"
+                ) from error
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Do the same as Ctrl-C, which a running loop turns into an orderly end."""
     signal.raise_signal(signal.SIGINT)
@@ -212,7 +232,7 @@ def _contestants(
     ]
     chosen = contestants.chosen(everything, names, skipped)
     if not chosen:
-        raise ChoiceError("NAME no contestant is left; leave out a --without")
+        raise ChoiceError("no contestant is left; leave out a --without")
     notes = [f"Not measured, because not installed: {', '.join(missing)}."] if missing and not names else []
     return chosen, notes
 

@@ -80,6 +80,9 @@ def node_of_file(path: Path) -> bytes:
 def import_jobs(source: Path, directory: str, options: ImportOptions, progress: Progress) -> Moved:
     """Make a new journal in `directory` from `source`. Raises MovingError, OSError, and ValueError for a bad file."""
     wall_ms = time.time_ns() // 1_000_000
+    parent = Path(directory).absolute().parent
+    if not parent.exists():
+        raise MovingError(f"{parent} does not exist: create it")
     with Install(directory, moves_aside=options.moves_aside) as place:
         moved = Moved()
         if is_aof(source):

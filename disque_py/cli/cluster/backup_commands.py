@@ -136,6 +136,7 @@ def restore(
             f"{directory} is the journal's directory: give the directory that contains it, the node's `dir`"
         )
     try:
+        backups.refuse_missing(directory.absolute().parent)
         directory.mkdir(exist_ok=True)
         with Bar("Restoring") as bar, backups.opened(source, node) as (opened, description):
             restored = backups.restore(

@@ -77,11 +77,19 @@ def tar_mode(to: Path) -> str:
 
 
 def refuse_occupied(to: Path) -> None:
-    """Raise BackupError if there are files that would be mixed with the backup or overwritten."""
+    """Raise BackupError if there are files that would be mixed with the backup or overwritten, or no directory."""
+    refuse_missing(to.parent)
     if to.exists() and (tar_mode(to) or not to.is_dir() or any(to.iterdir())):
         raise BackupError(f"{to} exists already")
     if os.path.lexists(_fresh(to)):
         raise BackupError(f"{_fresh(to)} exists. If an interrupted backup left it, remove it")
+
+
+def refuse_missing(directory: Path) -> None:
+    """Raise BackupError if a directory does not exist. A program makes only the last part of a path by itself."""
+    if not directory.is_dir():
+        is_there = os.path.lexists(directory)
+        raise BackupError(f"{directory} " + ("is not a directory" if is_there else "does not exist: create it"))
 
 
 def _fresh(to: Path) -> Path:

@@ -47,5 +47,25 @@ def test_a_program_without_an_app_is_a_usage_error(invoke, tmp_path, source, tar
     assert words in found.output
 
 
+def test_a_file_instead_of_a_module_gets_advice(invoke, tmp_path):
+    (tmp_path / "shop_1.py").write_text("")
+    found = invoke("shop_1.py")
+    assert (found.exit_code, "Write shop_1, without .py\n" in found.output) == (2, True)
+
+
+@pytest.mark.parametrize("words", [[], ["--processes", "2"]])
+def test_a_wrong_url_is_a_usage_error(invoke, tmp_path, words):
+    found = invoke("shop_2", "--url", "http://:secret@10.0.0.1", *words)
+    assert (found.exit_code, "--url: a URL starts with disque://" in found.output) == (2, True)
+    assert "secret" not in found.output
+
+
+def test_a_wrong_url_of_the_app_is_a_usage_error(invoke, tmp_path):
+    (tmp_path / "shop_3.py").write_text("from disque_py.tasks import App\napp = App(url='disque://:secret@x/?a=1')\n")
+    found = invoke("shop_3")
+    assert (found.exit_code, "The URL of the app: unknown option" in found.output) == (2, True)
+    assert "secret" not in found.output
+
+
 def test_a_folder_needs_reload(invoke):
     assert "--reload-dir needs --reload" in invoke("shop:app", "--reload-dir", ".").output

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from disque_py.cli.bench.main import main
 from disque_py.cli.bench.measures import TESTS
+from disque_py.loopback_ports import free_port
 
 
 def run(*words, **environment):
@@ -25,17 +26,17 @@ def test_the_list_names_all_tests_and_the_contestants_that_are_here():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["pong"], "TEST there is no test pong; the tests are ping, add"),
+        (["pong"], "Error: there is no test 'pong'. Did you mean 'ping'? The tests are ping, add"),
         (["-P", "1,x"], "'1,x' is not a list of numbers from 1 to 1,000"),
         (["-c", "0"], "'0' is not a list of numbers from 1 to 20,000"),
-        (["--only", "x"], "NAME there is no contestant x here"),
+        (["--only", "x"], "there is no contestant 'x' here"),
         (["--server", "disque-server"], "needs {port}"),
         (["--connect", "10.0.0.1:7711"], "is not this machine"),
         (
             ["--only", "floor", "--reference", "disque-py"],
-            "NAME --reference disque-py is not one of the servers that are measured",
+            "--reference disque-py is not one of the servers that are measured",
         ),
-        (["--only", "floor", "--without", "floor"], "NAME no contestant is left"),
+        (["--only", "floor", "--without", "floor"], "no contestant is left"),
         (["--jobs", "10000001"], "is not in the range 100<=x<=10000000"),
     ],
 )
@@ -43,6 +44,14 @@ def test_bad_usage_is_reported_and_nothing_is_measured(words, message):
     status, output = run(*words)
     assert status == 2
     assert message in output.replace("\n", " ")
+
+
+def test_a_running_server_that_does_not_answer_ends_the_run_at_once(monkeypatch):
+    monkeypatch.setattr("disque_py.cli.bench.main.Bench.measure", lambda bench, tests: pytest.fail("measured"))
+    port = free_port()
+    status, output = run("ping", "--connect", f"127.0.0.1:{port}")
+    assert status == 1
+    assert f"no server answers at port {port}: Connection refused" in output
 
 
 def test_help_has_examples():

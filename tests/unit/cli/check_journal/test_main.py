@@ -170,6 +170,12 @@ def test_a_file_of_the_original_is_imported(tmp_path):
     assert "is now in" in run("import", aof, target, "--force")[1]
 
 
+def test_importing_into_a_missing_directory_says_what_to_do(tmp_path):
+    (tmp_path / "disque.aof").write_bytes(loadjob(1, expire=LATE // 1000))
+    status, text = run("import", tmp_path / "disque.aof", tmp_path / "imp" / "disque.aof.d")
+    assert (status, text) == (1, f"Error: {tmp_path}/imp does not exist: create it\n")
+
+
 def test_importing_a_file_of_several_nodes_needs_an_option(tmp_path):
     aof = tmp_path / "disque.aof"
     aof.write_bytes(loadjob(1, expire=LATE // 1000, holders=(ME, OTHER)))

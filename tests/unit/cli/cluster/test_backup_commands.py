@@ -88,6 +88,14 @@ def test_without_keep_the_copies_on_the_nodes_are_removed(node, tmp_path):
     assert os.listdir(tmp_path / "all") == [ME.hex()]
 
 
+@pytest.mark.parametrize("name", ["all", "all.tar.gz"])
+def test_no_copy_is_made_for_a_directory_that_does_not_exist(node, tmp_path, name):
+    """The copies would stay beside the journals, and nothing would remove them."""
+    status, text = run("backup", f"127.0.0.1:{node.port}", "--to", tmp_path / "no" / name)
+    assert (status, text) == (1, f"Error: {tmp_path}/no does not exist: create it\n")
+    assert [b"JOURNAL", b"BACKUP"] not in [words[:2] for words in node.requests]
+
+
 def test_the_working_directory_may_be_where_backups_are_gathered(node, tmp_path, monkeypatch):
     (tmp_path / "all").mkdir()
     monkeypatch.chdir(tmp_path / "all")
@@ -131,7 +139,7 @@ def test_a_file_that_is_not_a_backup_is_refused_in_one_line(tmp_path):
     assert status == 1
     assert text.count("\n") == 1
     status, text = run("restore", tmp_path / "letter", tmp_path / "no" / "home")
-    assert (status, "No such file" in text) == (1, True)
+    assert (status, text) == (1, f"Error: {tmp_path}/no does not exist: create it\n")
 
 
 @pytest.mark.parametrize("command", ["backup", "restore"])
