@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 RECEIVE_BYTES: Final = 1 << 18
 
 
+# Reasons of failed TLS handshakes, as OpenSSL names them, and what may help.
+NOT_TLS: Final = "WRONG_VERSION_NUMBER"
+NOT_TRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
+# OpenSSL's codes for a certificate whose authority is not trusted. Others are names that don't match, or dates.
+UNKNOWN_AUTHORITY: Final = range(18, 22)
+
+
 class ConnectError(Exception):
     """There is no connection; the text is the whole line to print."""
 
@@ -31,7 +38,16 @@ def reason_of(error: OSError) -> str:
     """Return the system's words for an error, without its number."""
     if isinstance(error, TimeoutError):
         return "timed out"
-    return error.strerror or str(error)
+    return (error.strerror or str(error)) + _tls_advice(error)
+
+
+def _tls_advice(error: OSError) -> str:
+    reason = getattr(error, "reason", None)  # Only errors of TLS have it.
+    if reason == NOT_TLS:
+        return " (the port may not speak TLS)"
+    if reason == NOT_TRUSTED and getattr(error, "verify_code", 0) in UNKNOWN_AUTHORITY:
+        return " (name the authority of its certificate with --cacert)"
+    return ""
 
 
 def reason_to_hang_up(tls: Tls | None) -> str:

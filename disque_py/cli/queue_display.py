@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from disque_py.cli.counting import counted
 from disque_py.cli.queue_view import Look, QueueRow
 
 COLUMNS: Final = (
@@ -106,7 +107,9 @@ def footer(look: Look, rows_max: int | None = None) -> str:
     if look.left_out:
         parts.append(f"queues left out: {look.left_out} (use a pattern)")
     if look.missing:
-        parts.append(f"without {len(look.missing)} nodes that did not answer: {' '.join(n[:8] for n in look.missing)}")
+        parts.append(
+            f"without {counted(len(look.missing), 'node')} that did not answer: {' '.join(n[:8] for n in look.missing)}"
+        )
     return " · ".join(parts)
 
 

@@ -179,7 +179,8 @@ class Report:
         console.print(table)
         console.print(
             f"{_counted(total.get('seeds', 0), 'seed')}, {self.failed} failed;"
-            f" {total.get('virtual_ms', 0) / 1000:,.0f} virtual seconds in {seconds:,.0f} real ones; {self.figures.events():,} commands, messages and timers,"
+            f" {total.get('virtual_ms', 0) / 1000:,.0f} virtual seconds in {seconds:,.0f} real ones;"
+            f" {self.figures.events():,} commands, messages and timers,"
             f" {self.figures.events() / max(seconds, 0.001):,.0f} per second;"
             f" {_counted(total.get('faults', 0), 'fault')},"
             f" {_counted(total.get('deaths', 0), 'death')}, {_counted(total.get('jobs', 0), 'job')}",

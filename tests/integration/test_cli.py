@@ -257,7 +257,7 @@ def test_a_job_is_added_shown_peeked_at_and_canceled(three):
     job_id = run(first, "job", "add", "worked", "Dear Ada", "--meta", "tenant=a", "--attempts", "3").strip()
     assert "3 of 3 left" in run(second, "job", "show", job_id)
     assert "tenant=a" in run(second, "job", "peek", "worked")
-    assert run(second, "job", "cancel", job_id) == "1 of 1 jobs canceled\n"
+    assert run(second, "job", "cancel", job_id) == "1 of 1 job canceled\n"
     assert run(first, "job", "wait", job_id, "--timeout", "5s", status=1) == "canceled\n"
     job_id = run(first, "job", "add", "worked", "Dear Bob").strip()
     assert run(second, "job", "wait", job_id, "--timeout", "50ms", status=1).endswith("is not over: pending\n")

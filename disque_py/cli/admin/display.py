@@ -64,6 +64,8 @@ def job_fields(info: JobInfo) -> dict[str, object]:
     if info.attempts:
         attempts += f", {info.attempts_left} of {info.attempts} left"
     requeue = None if info.next_requeue_within is None else f"in {age_text(info.next_requeue_within)}"
+    # A job that was never delivered has waited for its delay only.
+    is_first = info.status == "invisible" and not info.attempt
     return {
         "id": info.id,
         "queue": info.queue,
@@ -73,10 +75,12 @@ def job_fields(info: JobInfo) -> dict[str, object]:
         "backoff": info.backoff,
         "priority": info.priority,
         "meta": pairs_text(info.meta),
-        "delay": _span(info.delay_ms, info.delay),
+        # RESCHEDULE changes the moment at which the job is queued, and not the delay that it was added with.
+        "delay when added": _span(info.delay_ms, info.delay),
         "retry": _span(info.retry_ms, info.retry) if info.retry or info.retry_ms else "0 (at most once)",
         "expires in": _span(info.ttl_ms, info.ttl),
-        "queued again": requeue if info.status in ("running", "invisible") else None,
+        "queued": requeue if is_first else None,
+        "queued again": requeue if not is_first and info.status in ("running", "invisible") else None,
         "copies requested": info.repl,
         "holders": " ".join(node[:8] for node in info.nodes_delivered),
         "progress": None if info.progress is None else f"{info.progress} % {info.progress_text or ''}".rstrip(),

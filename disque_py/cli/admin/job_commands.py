@@ -21,6 +21,7 @@ from disque_py.cli.admin.display import (
 )
 from disque_py.cli.admin.queue_commands import JSON, WHERE
 from disque_py.cli.admin.values import pairs_of, read_span
+from disque_py.cli.counting import counted_of
 from disque_py.client import Outcome, ReplyError, commands
 from disque_py.client.one_node import OneNode
 from disque_py.client.waiting import Waiting, is_older, outcome_of
@@ -142,7 +143,8 @@ def cancel(ctx: click.Context, ids: Sequence[str]) -> None:
     with open_node(ctx) as node:
         count = node.run(commands.cancel(*ids))
     click.echo(
-        f"{count} of {len(ids)} jobs canceled" + ("" if count == len(ids) else "; the others were over, or unknown")
+        f"{counted_of(count, len(ids), 'job')} canceled"
+        + ("" if count == len(ids) else "; the others were over, or unknown")
     )
     if count < len(ids):
         ctx.exit(1)
@@ -157,7 +159,7 @@ def retry(ctx: click.Context, ids: Sequence[str]) -> None:
     with open_node(ctx) as node:
         for each in ids:
             count += node.run(commands.enqueue(each))
-    click.echo(f"{count} of {len(ids)} jobs queued")
+    click.echo(f"{counted_of(count, len(ids), 'job')} queued")
     if count < len(ids):
         click.echo(
             "The others are already queued, are over, or exist only on other nodes: see `disque-admin job show`",
@@ -174,7 +176,8 @@ def promote(ctx: click.Context, ids: Sequence[str]) -> None:
     with open_node(ctx) as node:
         count = node.run(commands.promote(*ids))
     click.echo(
-        f"{count} of {len(ids)} jobs are pending now" + ("" if count == len(ids) else "; the others had no delay")
+        f"{counted_of(count, len(ids), 'job', 'is')} pending now"
+        + ("" if count == len(ids) else "; the others had no delay")
     )
     if count < len(ids):
         ctx.exit(1)
@@ -205,7 +208,7 @@ def move(ctx: click.Context, ids: Sequence[str], to: str) -> None:
     with open_node(ctx) as node:
         count = node.run(commands.move_jobs(*ids, to=to))
     rest = "" if count == len(ids) else "; the others are running, are over, or are in that queue already"
-    click.echo(f"{count} of {len(ids)} jobs moved to '{to}'{rest}")
+    click.echo(f"{counted_of(count, len(ids), 'job')} moved to '{to}'{rest}")
     if count < len(ids):
         ctx.exit(1)
 

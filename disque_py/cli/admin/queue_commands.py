@@ -8,13 +8,15 @@ from dataclasses import asdict
 import click
 from click.shell_completion import CompletionItem
 
-from disque_py.cli.admin.access import complete_queue, open_node
+from disque_py.cli.admin.access import advised, complete_queue, open_node
 from disque_py.cli.admin.display import print_fields, print_object, print_rows
 from disque_py.cli.admin.tasks import count, count_failed, run_task
 from disque_py.cli.admin.values import pairs_of, settings_of_words
+from disque_py.cli.counting import counted
 from disque_py.cli.queue_display import age_text, console_for, footer, queue_table, settings_text
 from disque_py.cli.queue_view import DEFAULTS, OldServerError, QueueWatch, all_settings, changed_settings
-from disque_py.client import QueueSettings, commands
+from disque_py.cli.shell.suggestions import closest
+from disque_py.client import QueueSettings, ReplyError, commands
 from disque_py.client.arguments import PauseState
 from disque_py.client.one_node import OneNode
 from disque_py.event_format import JobStatus
@@ -139,8 +141,20 @@ def set_settings(ctx: click.Context, name: str, settings: Sequence[str]) -> None
     """
     words = settings_of_words(settings)
     with open_node(ctx) as node:
-        node.run(commands.execute("QUEUE", "SET", name, *words))
+        try:
+            node.run(commands.execute("QUEUE", "SET", name, *words))
+        except ReplyError as error:
+            raise click.ClickException(advised(error) + _meant(error, words[::2])) from error
         _tell_settings(node, name)
+
+
+def _meant(error: ReplyError, names: Sequence[str]) -> str:
+    """Return a question that names the setting most like a misspelled one; empty if none is like it."""
+    if "unknown queue setting" not in str(error):
+        return ""
+    misspelled = next((name for name in names if name not in SETTING_NAMES), "")
+    found = closest(misspelled, SETTING_NAMES)
+    return f"\nDid you mean '{found}'?" if found else ""
 
 
 @queue.command(short_help="Reset a queue's settings to their defaults.")
@@ -171,7 +185,8 @@ def pause(ctx: click.Context, name: str, only: PauseState | None) -> None:
     """Pause the queue NAME on all nodes: no jobs are added, and none are delivered."""
     with open_node(ctx) as node:
         state = node.run(commands.pause(name, only or "all", bcast=True))
-    click.echo(f"{name}: paused {state}. `disque-admin queue resume {name}` ends it")
+    ways = "in and out" if state == "all" else f"{state} only"
+    click.echo(f"{name} is paused, {ways}. `disque-admin queue resume {name}` ends it")
 
 
 @queue.command(short_help="End the pause of a queue.")
@@ -199,8 +214,8 @@ def purge(
     with open_node(ctx) as node:
         total = count(node, name, pairs, status)
         if not yes:
-            kind = f"{status or 'pending'} jobs" + (" with this metadata" if pairs else "")
-            click.confirm(f"Cancel {total:,} {kind} of '{name}'? They can't be brought back", abort=True)
+            kind = counted(total, f"{status or 'pending'} job") + (" with this metadata" if pairs else "")
+            click.confirm(f"Cancel {kind} of '{name}'? They can't be brought back", abort=True)
         request = commands.purge(name, where=pairs, status=status, wait=False)
         run_task(ctx, node, request, total, "purged", detach=detach)
 

@@ -21,6 +21,7 @@ from click.shell_completion import get_completion_class
 from disque_py import __version__
 from disque_py.cli.check_journal.importing import ImportOptions, Moved, MovingError, import_jobs, node_of_file
 from disque_py.cli.check_journal.report import print_summary, record_line, summary
+from disque_py.cli.counting import counted
 from disque_py.cli.progress import Bar
 from disque_py.resp.sizes import human_bytes
 from persistence.aof_import import AofError
@@ -112,7 +113,8 @@ def verify(directory: Path, as_json: bool) -> None:
         click.echo(json.dumps(row))
     elif not problem:
         end = ", and a node is writing it" if in_use else ""
-        click.echo(f"OK: {tally.job_count:,} jobs, {human_bytes(tally.bytes)} in {len(tally.segments)} segments{end}")
+        segments = counted(len(tally.segments), "segment")
+        click.echo(f"OK: {counted(tally.job_count, 'job')}, {human_bytes(tally.bytes)} in {segments}{end}")
     else:
         click.echo(problem, err=True)
     if problem:
@@ -200,7 +202,7 @@ def export(directory: Path, file: Path) -> None:
         except BaseException:  # An interrupt, too: see below.
             file.unlink()  # Half of the jobs would look like all of them.
             raise
-    click.echo(f"{count:,} jobs written to {file}")
+    click.echo(f"{counted(count, 'job')} written to {file}")
 
 
 def _write_jobs(path: Path, lines: IO[str], *, with_bodies: bool) -> int:
@@ -265,10 +267,13 @@ def _node_id(word: str, nodes_file: Path | None) -> bytes:
 
 def _tell(moved: Moved, directory: Path) -> None:
     click.echo(
-        f"{moved.jobs:,} jobs imported into {directory}" + (f", {moved.expired:,} expired" if moved.expired else "")
+        f"{counted(moved.jobs, 'job')} imported into {directory}"
+        + (f", {moved.expired:,} expired" if moved.expired else "")
     )
     if moved.once:
-        click.echo(f"{moved.once:,} at-most-once jobs among them may have been delivered and will not be queued")
+        click.echo(
+            f"{counted(moved.once, 'at-most-once job')} among them may have been delivered and will not be queued"
+        )
     if moved.torn_bytes:
         click.echo(
             f"The file ends in the middle of a record: its last {moved.torn_bytes:,} bytes were left out", err=True

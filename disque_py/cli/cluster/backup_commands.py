@@ -16,6 +16,7 @@ from disque_py.cli.cluster.backups import BackupError, Made
 from disque_py.cli.cluster.options import directory_option, read_address, targets_of
 from disque_py.cli.cluster.view import NodeView, look_around, look_at
 from disque_py.cli.connection import ConnectError
+from disque_py.cli.counting import counted
 from disque_py.cli.progress import Bar
 from disque_py.client import Address, DisqueError
 from disque_py.resp.sizes import human_bytes
@@ -97,7 +98,7 @@ def _make_all(access: Target, views: list[NodeView], name: str, *, as_json: bool
             made.append((view.id, each))
             row.update(path=each.path, files=each.files, bytes=each.size)
             if not as_json:
-                click.echo(f"{view.name}: {each.path} ({human_bytes(each.size)} in {each.files} files)")
+                click.echo(f"{view.name}: {each.path} ({human_bytes(each.size)} in {counted(each.files, 'file')})")
         if as_json:
             click.echo(json.dumps(row))
     return made
@@ -152,7 +153,7 @@ def restore(
         raise click.ClickException(text_of(error)) from error
     identity = f"node {restored.node.hex()[:8]}" if restored.has_identity else "a node of another id"
     click.echo(
-        f"{restored.jobs:,} jobs ({human_bytes(restored.size)}) as of {moment(restored.made_at_ms)} UTC"
+        f"{counted(restored.jobs, 'job')} ({human_bytes(restored.size)}) as of {moment(restored.made_at_ms)} UTC"
         f" are in {directory}, for {identity}"
     )
     for path in restored.moved:

@@ -40,6 +40,7 @@ from disque_py.cli.cluster.voters import VoterStaysError, VotersView, first_vote
 from disque_py.cli.cluster.zones import Zone, option_words, read_zones, set_zones
 from disque_py.cli.connection import ConnectError
 from disque_py.cli.counting import counted, counted_of
+from disque_py.cli.misplaced_options import with_place
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 
 JOIN_TIMEOUT_S: Final = 30.0
@@ -55,6 +56,8 @@ class Program(click.Group):
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise with_place(error, self) from error
         except (LocalError, ConnectError, ReplyError, VoterStaysError, draining.HiddenJobsError) as error:
             raise click.ClickException(str(error)) from error
         except ConnectionLostError as error:

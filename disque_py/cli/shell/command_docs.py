@@ -95,9 +95,18 @@ def help_text(docs: CommandDocs, words: list[str], *, with_colour: bool) -> str:
     else:
         found = [docs[words[0].upper()]] if words[0].upper() in docs else []
     if not found:
-        return f"\nNo help for '{wanted}'. Groups: {' '.join('@' + group for group in GROUPS)}\n"
+        return (
+            f"\nNo help for '{wanted}'.{_meant(docs, words[0])} Groups: {' '.join('@' + group for group in GROUPS)}\n"
+        )
     subcommand = words[1].upper() if len(words) > 1 else ""
     return "\n" + "\n".join(_described(doc, subcommand, with_colour=with_colour) for doc in found)
+
+
+def _meant(docs: CommandDocs, word: str) -> str:
+    from disque_py.cli.shell.suggestions import closest  # That module reads these docs.
+
+    found = closest(word.upper(), docs) if not word.startswith("@") else closest(word, ["@" + name for name in GROUPS])
+    return f" Did you mean '{found}'?" if found else ""
 
 
 def _described(doc: CommandDoc, subcommand: str, *, with_colour: bool) -> str:

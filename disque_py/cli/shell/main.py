@@ -26,6 +26,7 @@ from disque_py.cli.shell.lines import obey
 from disque_py.cli.shell.options import USAGE, ShellOptions, UsageError, parse_options
 from disque_py.cli.shell.session import Session
 from disque_py.cli.shell.shell_completion import ASK_VARIABLE
+from disque_py.cli.shell.suggestions import closest
 
 INTERRUPTED_STATUS = 130
 # The time that `help` waits for the server's docs. The built-in ones are nearly the same.
@@ -113,6 +114,7 @@ def _run_command(options: ShellOptions, session: Session) -> int:
     if words[0].lower() in (b"help", b"?"):
         print(_help(options, options.words[1:], with_colour=session.style.format is FORMATTED))
         return 0
+    _refuse_misspelled_follow(options.words)
     if options.stdin_last:
         words.append(sys.stdin.buffer.read())
     elif options.stdin_tag is not None:
@@ -206,6 +208,13 @@ def _follow(options: ShellOptions) -> int:
 def is_following(words: Sequence[str]) -> bool:
     """Return whether this is `events --follow`, which is not a command of the server."""
     return len(words) == 2 and words[0].lower() == "events" and words[1] in ("--follow", "-f")
+
+
+def _refuse_misspelled_follow(words: Sequence[str]) -> None:
+    """Raise UsageError for an option of `events` that does not exist. EVENTS of the server takes no options."""
+    if words[0].lower() == "events" and len(words) > 1 and words[1].startswith("--"):
+        meant = ". Did you mean '--follow'?" if closest(words[1], ["--follow"]) else "; there is --follow"
+        raise UsageError(f"events has no option '{words[1]}'{meant}")
 
 
 def _run_over(connection: Connection, options: ShellOptions) -> int:

@@ -207,8 +207,25 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     return options
 
 
+# Long names that other programs have, and their short names here.
+OTHER_NAMES: Final[Mapping[str, str]] = {
+    "--host": "-h",
+    "--hostname": "-h",
+    "--port": "-p",
+    "--socket": "-s",
+    "--url": "-u",
+    "--uri": "-u",
+    "--password": "-a",
+    "--timeout": "-t",
+    "--repeat": "-r",
+    "--interval": "-i",
+}
+
+
 def _meant(option: str) -> str:
-    """Return a question that names the known option most like an unknown one; empty if none is like it."""
+    """Return advice for an unknown option: its name here, or the known one most like it; empty if there is none."""
+    if (short := OTHER_NAMES.get(option.partition("=")[0])) is not None:
+        return f". Use {short}"
     # The dashes are left out, because they would make all options similar.
     long_names = [known.lstrip("-") for known in (*FLAGS, *VALUES) if known.startswith("--")]
     name = None if option in VALUES else closest(option.lstrip("-"), long_names)

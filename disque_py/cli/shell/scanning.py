@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from disque_py.cli.connection import Connection, ConnectionLostError
+from disque_py.cli.counting import counted
 from disque_py.cli.shell.formats import json_text, json_value, quoted
 from disque_py.cli.shell.replies import Reply
 from disque_py.resp.glob import matches
@@ -133,6 +134,6 @@ def _number(stat: dict[bytes, Reply], field: bytes) -> str:
 def _summary(queue_count: int, job_count: int, empty_count: int) -> list[str]:
     average = job_count / queue_count if queue_count else 0.0
     return [
-        f"{queue_count} queues, {empty_count} of them empty",
-        f"{job_count} jobs queued on this node, {average:.2f} per queue",
+        f"{counted(queue_count, 'queue')}, {empty_count} of them empty",
+        f"{counted(job_count, 'job')} queued on this node, {average:.2f} per queue",
     ]

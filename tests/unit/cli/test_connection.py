@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
+import threading
 
 import pytest
 
-from disque_py.cli.address import Target
-from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.cli.address import Target, Tls
+from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError, reason_of
 from disque_py.client import Address
 
 
@@ -64,6 +66,32 @@ def test_a_wrong_password_is_asked_for_once(scripted):
 def test_a_dead_address_is_reported_with_its_name():
     with pytest.raises(ConnectError, match=r"^Could not connect to Disque at 127\.0\.0\.1:1: Connection refused$"):
         Connection.open(Target(Address("127.0.0.1", 1)))
+
+
+def test_a_port_that_does_not_speak_tls_is_reported_as_such():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            accepted, _ = server.accept()
+            with accepted:
+                accepted.recv(65536)
+                accepted.sendall(b"-ERR Protocol error\r\n")
+                with contextlib.suppress(ConnectionResetError):
+                    accepted.recv(65536)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ConnectError, match=r"\(the port may not speak TLS\)$"):
+            Connection.open(Target(Address("127.0.0.1", server.getsockname()[1]), tls=Tls()))
+        thread.join(5)
+
+
+def test_a_certificate_of_an_unknown_authority_gets_advice():
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.reason, error.verify_code = "CERTIFICATE_VERIFY_FAILED", 18
+    assert reason_of(error).endswith("(name the authority of its certificate with --cacert)")
+    error.verify_code = 62  # Another name in the certificate.
+    assert reason_of(error) == "certificate verify failed"
 
 
 def test_a_missing_socket_is_reported_with_its_path(tmp_path):

@@ -42,7 +42,7 @@ def test_the_footer_counts_what_is_not_shown():
     look = Look(0, [row(), row()], missing=["b" * 40], left_out=3)
     text = footer(look, rows_max=1)
     assert text.startswith("2 queues, 2,468 jobs pending · shorter queues not shown: 1 · queues left out: 3")
-    assert text.endswith("without 1 nodes that did not answer: bbbbbbbb")
+    assert text.endswith("without 1 node that did not answer: bbbbbbbb")
     assert footer(Look(0, [row(pending=1)])) == "1 queue, 1 job pending"
 
 

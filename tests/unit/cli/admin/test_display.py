@@ -40,6 +40,15 @@ def test_the_state_of_a_job_is_shown_first():
     assert job_fields(info(retry=0, **{"retry-ms": 0}))["retry"] == "0 (at most once)"
 
 
+def test_a_job_that_was_never_delivered_is_not_queued_again():
+    """`delay` in SHOW is the one of ADDJOB, also after RESCHEDULE."""
+    waits = {"delay": 600, "delay-ms": 600_000, "next-requeue-within": 300_000, "status": "invisible"}
+    fields = job_fields(info(**waits, attempt=0))
+    assert (fields["delay when added"], fields["queued"], fields["queued again"]) == ("10m00s", "in 5m00s", None)
+    fields = job_fields(info(**waits, attempt=2))
+    assert (fields["queued"], fields["queued again"]) == (None, "in 5m00s")
+
+
 def test_progress_result_batch_and_topic_are_shown_if_present():
     shown = info(**{"progress": 40, "progress-text": "page 4", "result": "42", "batch": "upload", "topic": "photos"})
     told = ("40 % page 4", "42", "upload", "photos")

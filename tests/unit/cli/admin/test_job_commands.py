@@ -50,7 +50,7 @@ def test_peek_shows_jobs_with_their_metadata(admin):
 def test_the_exit_status_tells_whether_all_jobs_were_changed(admin, command, word, count):
     result = admin(f"job {command} {JOB_ID}", **{word: b":%d\r\n" % count})
     assert result.exit_code == 1 - count
-    assert result.output.startswith(f"{count} of 1 jobs")
+    assert result.output.startswith(f"{count} of 1 job ")
 
 
 @pytest.mark.parametrize(

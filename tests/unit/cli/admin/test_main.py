@@ -28,6 +28,14 @@ def test_options_that_make_no_sense_are_refused(line, text):
     assert (result.exit_code, text in result.output) == (2, True)
 
 
+@pytest.mark.parametrize("option", ["-p", "--user"])
+def test_an_option_of_the_connection_behind_the_command_gets_advice(option):
+    result = CliRunner().invoke(main, ["queue", "list", option, "7"], prog_name="disque-admin")
+    assert result.exit_code == 2
+    assert f"No such option '{option}'. Put it before the command: disque-admin {option} … queue list" in result.output
+    assert "Put it" not in CliRunner().invoke(main, ["queue", "list", "--nosuch"]).output
+
+
 def test_the_password_comes_from_the_environment_of_disque_cli(scripted, monkeypatch):
     monkeypatch.setenv("DISQUECLI_AUTH", "secret")
     node = scripted(answers(AUTH=b"+OK\r\n"))

@@ -25,6 +25,12 @@ def sent(result, name):
     return b" ".join(words).decode()
 
 
+def test_a_misspelled_setting_gets_a_suggestion(admin):
+    refusal = b"-ERR unknown queue setting 'atempts'\r\n"
+    result = admin("queue set mail dead-letter=x atempts=5", QUEUE_SET=refusal)
+    assert (result.exit_code, result.output.splitlines()[-1]) == (1, "Did you mean 'attempts'?")
+
+
 def test_list_shows_a_row_per_queue(admin):
     assert "attempts=5 dead-letter=failed" in admin("queue list").output
     assert json.loads(admin("queue list --json").output)["errored"] == 4

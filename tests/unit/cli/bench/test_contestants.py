@@ -57,7 +57,7 @@ def test_contestants_are_chosen_by_name():
 
 
 @pytest.mark.parametrize(
-    ("names", "words"), [(["x"], "no contestant x here; the contestants are floor"), ([], "used twice")]
+    ("names", "words"), [(["x"], "no contestant 'x' here; the contestants are floor"), ([], "used twice")]
 )
 def test_a_choice_that_is_not_clear_is_refused(names, words):
     with pytest.raises(ChoiceError, match=words):

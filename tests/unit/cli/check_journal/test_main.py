@@ -129,7 +129,7 @@ def test_exported_jobs_can_be_imported(journal, tmp_path):
     status, text = run("import", lines, tmp_path / "new.d")
     assert status == 0
     assert "3 jobs imported" in text
-    assert "1 at-most-once jobs" in text
+    assert "1 at-most-once job among" in text
     assert run("export", tmp_path / "new.d", "-")[1].splitlines()[2:] == lines.read_text().splitlines()[2:]
 
 

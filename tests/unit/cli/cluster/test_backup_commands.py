@@ -52,7 +52,7 @@ def node(scripted, bulk_reply, tmp_path):
 def test_backup_prints_where_the_backup_is(node, tmp_path):
     status, text = run("backup", f"127.0.0.1:{node.port}", "--name", "one")
     assert status == 0
-    assert text == f"127.0.0.1:{node.port} (00010203): {tmp_path / 'node'} (2.00K in 1 files)\n"
+    assert text == f"127.0.0.1:{node.port} (00010203): {tmp_path / 'node'} (2.00K in 1 file)\n"
     row = json.loads(run("backup", "--only", f"127.0.0.1:{node.port}", "--json")[1])
     assert (row["node"], row["files"], row["bytes"]) == (ME.hex(), 1, 2048)
     assert node.requests[-1][2][:2] == b"20"
@@ -65,7 +65,7 @@ def test_backups_are_gathered_and_restored(node, tmp_path):
     assert (tmp_path / "node").exists()
     status, text = run("restore", to, tmp_path / "home")
     assert status == 0
-    assert text.startswith("1 jobs (")
+    assert text.startswith("1 job (")
     assert "for node 00010203" in text
     status, text = run("restore", to, tmp_path / "home")
     assert (status, "--force" in text) == (1, True)
@@ -122,7 +122,7 @@ def test_a_node_that_fails_is_reported_and_the_others_are_backed_up(node, script
     status, text = run("backup", *words)
     assert status == 1
     assert "Could not connect" in text
-    assert "2.00K in 1 files" in text
+    assert "2.00K in 1 file" in text
     node.answers["JOURNAL BACKUP"] = b"-ERR No backup was made: there is no journal\r\n"
     rows = [json.loads(line) for line in run("backup", *words, "--json")[1].splitlines()]
     assert "there is no journal" in rows[1]["error"]

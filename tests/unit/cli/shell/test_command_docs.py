@@ -24,6 +24,12 @@ def docs_told_by(node):
         return docs_of(connection)
 
 
+def test_help_suggests_the_most_similar_command_or_group():
+    assert "No help for 'addjb'. Did you mean 'ADDJOB'?" in help_text(builtin_docs(), ["addjb"], with_colour=False)
+    assert "Did you mean '@queues'?" in help_text(builtin_docs(), ["@queue"], with_colour=False)
+    assert "Did you mean" not in help_text(builtin_docs(), ["xyzzy"], with_colour=False)
+
+
 @pytest.mark.parametrize("reply", [PAIRS, MAP, PLAIN])
 def test_the_server_describes_its_commands(scripted, reply):
     doc = docs_told_by(scripted({"COMMAND DOCS": reply}))["QLEN"]

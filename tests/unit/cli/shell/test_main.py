@@ -47,6 +47,11 @@ def test_an_error_reply_is_exit_status_1(run):
     assert (result.status, result.out) == (1, b"ERR unknown command 'NOPE'\n\n")
 
 
+def test_a_misspelled_follow_gets_a_suggestion(run):
+    result = run({}, "events", "--folow")
+    assert (result.status, result.err) == (1, b"events has no option '--folow'. Did you mean '--follow'?\n")
+
+
 def test_a_command_is_repeated(run):
     assert run({"PING": b"+PONG\r\n"}, "-r", "3", "PING").out == b"PONG\n" * 3
     assert run({"PING": b"-ERR x\r\n"}, "-r", "2", "PING").status == 1

@@ -56,6 +56,12 @@ def test_options_of_tls_in_a_url_are_used_and_the_command_line_wins():
     )
 
 
+@pytest.mark.parametrize(("option", "name"), [("--port", "-p"), ("--host", "-h"), ("--url=disque://a", "-u")])
+def test_long_names_of_other_programs_get_advice(option, name):
+    with pytest.raises(UsageError, match=rf"{option}'. Use {name}$"):
+        parse_options([option, "7711"], {})
+
+
 def test_repetition_and_pause():
     options = parse_options(["-r", "-1", "-i", "0.5", "PING"], {})
     assert (options.repeat, options.interval_s) == (-1, 0.5)
