@@ -231,7 +231,7 @@ def wait(ctx: click.Context, job_id: str, timeout: timedelta | None) -> None:
         raise click.ClickException(str(error)) from error
     detail = found.error or body_text(found.result, None)
     click.echo(found.status + (f": {detail}" if detail else ""))
-    if found.status in ("errored", "canceled", "expired"):
+    if found.status not in ("completed", "gone"):
         ctx.exit(1)
 
 

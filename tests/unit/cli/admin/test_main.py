@@ -32,7 +32,7 @@ def test_options_that_make_no_sense_are_refused(line, text):
 def test_an_option_of_the_connection_behind_the_command_gets_advice(option):
     result = CliRunner().invoke(main, ["queue", "list", option, "7"], prog_name="disque-admin")
     assert result.exit_code == 2
-    assert f"No such option '{option}'. Put it before the command: disque-admin {option} … queue list" in result.output
+    assert f"Put it before the command: disque-admin {option} … queue list" in result.output
     assert "Put it" not in CliRunner().invoke(main, ["queue", "list", "--nosuch"]).output
 
 
