@@ -118,6 +118,9 @@ def test_commands_from_standard_input_are_run_over_tls(cli):
 def test_resp3_and_a_url_work_over_tls(certificates, port):
     words = tls(certificates)[1:]
     assert run(CLI, *words, "-u", f"disques://localhost:{port}", "-3", "PING") == "PONG\n"
+    names = zip(("ca", "cert", "key"), words[1::2], strict=True)
+    options = "&".join(f"{name}={file}" for name, file in names)
+    assert run(CLI, "-u", f"disques://localhost:{port}/?{options}", "PING") == "PONG\n"
 
 
 def test_health_and_help_work_over_tls(cli):
