@@ -188,16 +188,20 @@ class VoterStaysError(Exception):
 def remove_voter(cluster: ClusterView, leaver: NodeView, access: Target) -> int:
     """Remove a node from the list of voters. Return the number of voters that are left.
 
-    Wait until the list is in effect, and until the node itself knows it. Raises VoterStaysError.
+    Wait until the list is in effect, and until the node itself knows it. The other nodes should know it, too, before
+    the node goes, because they ask the voters that they know. Raises VoterStaysError.
     """
     others = [node for node in cluster.nodes if node is not leaver and not node.error and node.voters is not None]
     others.sort(key=lambda node: node.voters.epoch if node.voters is not None else 0, reverse=True)
     askers = [access.at(node.address) for node in (*others[:1], *([] if leaver.error else [leaver]))]
+    rest = [access.at(node.address) for node in others[1:]]
     deadline = time.monotonic() + CHANGE_TIMEOUT_S
     while True:
         try:
             left = [_voters_without(asker, leaver.id, removes=at == 0) for at, asker in enumerate(askers)]
             if all(left):
+                while time.monotonic() < deadline and not all(_knows_removal(each, leaver.id) for each in rest):
+                    time.sleep(CHANGE_PAUSE_S)
                 return left[0]
             reason = "the other voters have not copied all grants yet"
         except (ConnectError, DisqueError) as error:
@@ -220,6 +224,14 @@ def _voters_without(asker: Target, node_id: str, *, removes: bool) -> int:
             node.run(commands.execute("CLUSTER", "VOTERS", "REMOVE", node_id, wait_ms=CHANGE_MS))
             told = node.run(commands.cluster_voters())
     return len(told.voters) if told.state == READY and node_id not in told.voters else 0
+
+
+def _knows_removal(asker: Target, node_id: str) -> bool:
+    """Return whether a node does not name the removed one. A node that fails now is not waited for."""
+    try:
+        return _voters_without(asker, node_id, removes=False) > 0
+    except (ConnectError, DisqueError):
+        return True
 
 
 def _advice(cluster: ClusterView, leaver: NodeView, reason: str) -> str:

@@ -146,6 +146,25 @@ def test_a_voter_is_removed_when_another_change_is_over(scripted, bulk_reply, mo
     assert (busy, listed, states) == ([], IDS[1:3], [])
 
 
+def test_a_removal_waits_until_the_other_nodes_know_it(scripted, bulk_reply, monkeypatch):
+    """They ask the voters that they know."""
+    monkeypatch.setattr(voters, "CHANGE_PAUSE_S", 0.0)
+
+    def shown(*listed):
+        parts = (b"*6\r\n", bulk_reply("epoch"), b":1\r\n", bulk_reply("state"), bulk_reply("ready"))
+        return b"".join((*parts, bulk_reply("voters"), b"*%d\r\n" % len(listed), *map(bulk_reply, listed)))
+
+    hello = b"*2\r\n:1\r\n" + bulk_reply(IDS[1])
+    late = [shown(*IDS[:2]), shown(*IDS[:2]), shown(IDS[1])]
+    first = scripted({"HELLO": hello, "CLUSTER VOTERS": shown(IDS[1])})
+    second = scripted({"HELLO": hello, "CLUSTER VOTERS": lambda words: late.pop(0)})
+    found = cluster(told(*IDS[:2]), told(*IDS[:2]), told(*IDS[:2]), error="Connection refused")
+    for view, node in zip(found.nodes[1:], (first, second), strict=True):
+        view.address = Address("127.0.0.1", node.port)
+    assert voters.remove_voter(found, found.nodes[0], Target()) == 1
+    assert late == []
+
+
 def test_an_older_server_reports_no_voters():
     view = VotersView(cluster(None, None))
     assert (view.summary(), view.problems(), view.hints(), view.state) == ("", [], [], "none")
