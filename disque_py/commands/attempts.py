@@ -131,7 +131,8 @@ def held_job(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
     """Return the job that a worker holds, for a WORKING or a PROGRESS. CommandError if the worker has it no more."""
     job = broker.find(job_id)
     if job is None:
-        exclusive.end_heard(broker, None, job_id, fence)
+        if client_acks.ends_claim(broker, job_id, attempt):
+            exclusive.end_heard(broker, None, job_id, fence)
         raise CommandError("NOJOB Job not known in the context of this node.")
     exclusive.refuse_fenced(job, fence)
     if job.state == ACKED:

@@ -136,7 +136,10 @@ def is_stale(job: Job, attempt: int) -> bool:
 def ends_claim(broker: Broker, job_id: bytes, attempt: int) -> bool:
     """Whether a command that counted 0 ends the claim here: its job is over, and it names no older delivery."""
     job = broker.find(job_id)
-    return job is None or (job.state == ACKED and not (attempt and is_stale(job, attempt)))
+    if job is None:
+        running = broker.exclusive.running.get(job_id)
+        return running is None or not 0 < attempt < running.attempt
+    return job.state == ACKED and not (attempt and is_stale(job, attempt))
 
 
 def on_ackattempt(broker: Broker, sender: Node, items: list[Any]) -> None:

@@ -45,6 +45,8 @@ REPLY_BYTES_MAX: Final = 1024 * 1024
 LINE_CLAIMS_MAX: Final = 64
 # Jobs that are set aside in one turn. There are many after a queue with many jobs has become exclusive.
 LATE_MAX: Final = 200
+# Queues that are looked at again when a claim for a waiting client is decided.
+HELD_PER_TURN: Final = 10
 
 LEAVING_REPLY: Final = b"-%b\r\n" % LEAVING.encode()
 
@@ -407,10 +409,20 @@ def _line_decided(broker: Broker, pick: Pick) -> None:
             exclusive.give_back(broker, pick)
         else:
             serve_claimed(broker, pick, taker)
-    held, broker.exclusive.held = broker.exclusive.held, {}
-    for each in (queue, *held):
-        if not each.is_dropped:
-            broker.wake(each)
+    if not queue.is_dropped:
+        broker.wake(queue)
+    _wake_held(broker)
+
+
+def _wake_held(broker: Broker) -> None:
+    """Serve some queues whose consumers had a claim under way. Each claim that then begins wakes others at its end."""
+    state = broker.exclusive
+    for queue in list(islice(state.held, HELD_PER_TURN)):
+        del state.held[queue]
+        if not queue.is_dropped:
+            broker.wake(queue)
+    if state.held and not state.lines:
+        broker.schedule.call_at(broker.now_ms + 1, partial(_wake_held, broker))
 
 
 def _takes_pick(client: Client, pick: Pick) -> bool:

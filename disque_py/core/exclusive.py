@@ -326,7 +326,7 @@ def start(broker: Broker, pick: Pick) -> int:
     new = stamp._replace(fence=pick.fence, own_fence=pick.own_fence, holder=pick.holder)
     claim_stamps.set_stamp(broker, job, new)
     changing.begin(broker, job)  # The claim's place in the journal is after the part, so there must be one.
-    _run(broker, job, new, broker.now_ms + lease_ms)
+    _run(broker, job, new, broker.now_ms + lease_ms, job.attempt + 1)  # The caller counts the attempt.
     return lease_ms
 
 
@@ -336,7 +336,7 @@ def _has_slot(broker: Broker, pick: Pick) -> bool:
     return pick.queue.name not in caps.limits or caps.admit(pick.job, broker.now_ms, 1)
 
 
-def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:
+def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int, attempt: int) -> None:
     """Note the claim of a delivery. It lapses at `until_ms`."""
     running = Running(
         job.terms.queue,
@@ -346,6 +346,7 @@ def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:
         stamp.fence,
         stamp.own_fence,
         until_ms,
+        attempt,
     )
     running.is_shared = stamp.holder[:ID_BYTES] != broker.me.id
     broker.exclusive.running[job.id] = running
@@ -359,9 +360,11 @@ def resume(broker: Broker, job: Job) -> None:
     """Note the claim of a delivery that this node made before it was started again. So an ack can end it."""
     stamp = claim_stamps.stamp_of(job)
     if stamp is not None and stamp.holder[:ID_BYTES] == broker.me.id and job.requeue_at_ms > broker.now_ms:
-        _run(broker, job, stamp, job.requeue_at_ms)
+        _run(broker, job, stamp, job.requeue_at_ms, job.attempt)
         running = broker.exclusive.running[job.id]
         running.is_shared = running.is_elsewhere = True  # Another node may have renewed it, and clocks may have jumped.
+        for key, _ in running.keys:
+            free(broker, key, running.holder)  # Another node may have ended it meanwhile. The voters know.
 
 
 def _lapse(broker: Broker, job_id: bytes, running: Running) -> None:
@@ -590,7 +593,7 @@ def renewed(broker: Broker, job: Job, until_ms: int) -> None:
         running.until_ms = max(running.until_ms, until_ms)
         running.is_elsewhere = False
     else:
-        _run(broker, job, stamp, until_ms)
+        _run(broker, job, stamp, until_ms, job.attempt)
 
 
 # -- other nodes ---------------------------------------------------------------------------------------------------

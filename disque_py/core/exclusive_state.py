@@ -78,12 +78,14 @@ class Pick:
 class Running:
     """The claim of a delivery that this node made, or whose lease it renewed for the worker.
 
+    attempt        the number of the delivery
     until_ms       the end of the lease, at which the claim lapses; monotonic
     is_shared      whether another node has this claim, too, because one node delivered the job and the other renewed it
     is_elsewhere   whether another node was the last to renew it, or this node before it was started again
     """
 
     __slots__ = (
+        "attempt",
         "fence",
         "holder",
         "is_elsewhere",
@@ -104,6 +106,7 @@ class Running:
         fence: int,
         own_fence: int,
         until_ms: int,
+        attempt: int,
     ) -> None:
         self.queue = queue
         self.value_key = value_key
@@ -112,6 +115,7 @@ class Running:
         self.fence = fence
         self.own_fence = own_fence
         self.until_ms = until_ms
+        self.attempt = attempt
         self.is_shared = False
         self.is_elsewhere = False
 

@@ -267,10 +267,23 @@ class Filters:
     lines        groups with clients
     told         groups of whose clients other nodes were told
     waiting      number of clients that wait with a filter
+    owing        whether hints about all groups are being planned: 0 no, 1 yes, 2 again from the start
     is_closed    whether other nodes are told of no clients here, for example because the queue is paused
     """
 
-    __slots__ = ("broker", "due", "held", "indexes", "is_closed", "is_timed", "lines", "queue", "told", "waiting")
+    __slots__ = (
+        "broker",
+        "due",
+        "held",
+        "indexes",
+        "is_closed",
+        "is_timed",
+        "lines",
+        "owing",
+        "queue",
+        "told",
+        "waiting",
+    )
 
     def __init__(self, broker: Broker, queue: Queue) -> None:
         self.broker = broker
@@ -283,6 +296,7 @@ class Filters:
         self.waiting = 0
         self.is_closed = False
         self.is_timed = False
+        self.owing = 0
 
     @property
     def is_told(self) -> bool:
@@ -490,10 +504,32 @@ class Filters:
 
     def owe_hints(self) -> None:
         """Plan hints for other nodes about all groups, because jobs of the queue may leave again."""
-        for pairs in self.broker.consumers.filters.get(self.queue.name, ()):
-            group = self.group(Filter(dict(zip(pairs[::2], pairs[1::2], strict=True))))
-            if group is not None and group.length:
-                self.broker.consumers.filter_hints[group] = self.queue
+        is_new, self.owing = not self.owing, 2
+        if is_new:
+            parts = self._owed()
+            if next(parts, parts) is not parts:
+                self.broker.schedule.walk(parts)
+
+    def _owed(self) -> Iterator[None]:
+        looked = 0
+        while self.owing > 1:
+            self.owing = 1
+            for pairs in list(self.broker.consumers.filters.get(self.queue.name, ())):
+                group = self.group_at(pairs)
+                if group is not None and group.length:
+                    self.broker.consumers.filter_hints[group] = self.queue
+                looked += 1
+                if looked >= LOOKED_PER_PART:
+                    looked = 0
+                    yield
+                    if self.queue.is_dropped:
+                        return
+        self.owing = 0
+
+    def group_at(self, pairs: tuple[bytes, ...]) -> Group | None:
+        """Return the group of these pairs, which are sorted by name; None if there is none."""
+        index = self.indexes.get(pairs[::2])
+        return None if index is None else index.groups.get(pairs[1::2])
 
     # -- the life of an index ---------------------------------------------------------------------------
 

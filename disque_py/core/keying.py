@@ -77,11 +77,23 @@ class Search:
     making       the job of a caller while it waits for its copies; None: there is none
     wanted       the Wanted of `making`, in case its creation has to begin again
     named        id of a job that has the key elsewhere -> whether it waits for its DELAY (REPLACE)
+    settled      ids of such jobs of which a node with the job has said that they don't wait
     replaced     ids of jobs that other jobs have replaced
     creator      the node that was asked whether our copy's job exists; None: no node was
     """
 
-    __slots__ = ("answers_due", "asked", "callers", "creator", "making", "named", "replaced", "unanswered", "wanted")
+    __slots__ = (
+        "answers_due",
+        "asked",
+        "callers",
+        "creator",
+        "making",
+        "named",
+        "replaced",
+        "settled",
+        "unanswered",
+        "wanted",
+    )
 
     def __init__(self) -> None:
         self.callers: list[Job] = []
@@ -89,6 +101,7 @@ class Search:
         self.unanswered: dict[Node, int] = {}
         self.named: dict[bytes, bool] = {}
         self.replaced: dict[bytes, None] = {}
+        self.settled: dict[bytes, None] = {}
         self.answers_due: dict[Node, int] = {}
         self.making: Job | None = None
         self.wanted: Wanted | None = None
@@ -406,7 +419,7 @@ def _decide(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
     if named:
         known = broker.find(named)
         is_delayed = known is not None and windows.is_delayed(broker, known)
-        found[named] = found.get(named, True) and is_delayed  # The creator knows it best.
+        found[named] = is_delayed and named not in search.settled  # Another node with the job may know it better.
         search.replaced.update(dict.fromkeys(windows.replaced_ids(known) if known is not None else []))
     found = {other: is_delayed for other, is_delayed in found.items() if other not in search.replaced}
     others = [other for other, is_delayed in found.items() if not is_delayed]
@@ -497,7 +510,7 @@ def _answer_of(broker: Broker, number: int, chars: bytes, named: bytes) -> tuple
     job = broker.find(named) if named else None
     if job is not None and windows.is_delayed(broker, job):
         return (number, chars, named, 1, windows.replaced_ids(job))
-    return (number, chars, named)
+    return (number, chars, named) if job is None else (number, chars, named, 0)
 
 
 def _begin_again(broker: Broker, job: Job) -> None:
@@ -539,6 +552,7 @@ def _ask(broker: Broker, chars: bytes, search: Search) -> None:
     broker.producers.question_number += 1
     linked = broker.cluster.linked
     search.named = {}
+    search.settled = {}
     search.replaced = {}
     search.asked = dict.fromkeys(linked, broker.producers.question_number)
     search.unanswered = dict(search.asked)
@@ -604,6 +618,8 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
             del search.unanswered[sender]
             if named:
                 search.named[named] = search.named.get(named, True) and bool(later and later[0])
+                if later and not later[0]:
+                    search.settled[named] = None  # A node without the job may have given it away.
                 for other in later[1] if len(later) > 1 else ():
                     search.replaced[other] = None
             if not search.unanswered:

@@ -286,7 +286,8 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
         if broker.wall_ms - job.ctime // CTIMES_PER_MS >= job.terms.retry_ms // 2 > 0:
-            first = work.confirmed[0]  # The copies' timers may have fired. A node with a later copy may not know that.
+            # The copies' timers may have fired, and a node with a later copy may not have heard of that.
+            first = next((node for node in work.confirmed if node.is_linked), first)
         broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.terms.delay_ms))
         events.added(broker, job, event_format.ADDED_INVISIBLE)
         broker.stats.jobs_added += 1

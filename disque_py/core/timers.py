@@ -7,6 +7,7 @@ The next call, a turn later, does the rest.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from disque_py import event_format
@@ -39,6 +40,8 @@ from disque_py.core.lifecycle import announce_span_ms, arm
 from disque_py.core.queue import Queue
 from disque_py.core.schedule import SWEEP_MS
 
+# Queues looked at per part of a walk over all of them.
+LOOKED_PER_PART: Final = 2_000
 HOUSEKEEPING_MS: Final = 100
 # The most items that one tick visits, which takes about a millisecond.
 JOBS_PER_TICK: Final = 400
@@ -167,6 +170,15 @@ def _sweep_queues(broker: Broker) -> None:
             del broker.upkeep.sweeps[queue]
 
 
+def _told_of_clients(broker: Broker) -> Iterator[None]:
+    """Tell other nodes of the clients that wait here. While memory was full, they were told that there are none."""
+    for looked, queue in enumerate(list(broker.queues.values()), 1):
+        if queue.has_clients and not queue.is_dropped:
+            broker.consumers.interest_due[queue] = None
+        if looked % LOOKED_PER_PART == 0:
+            yield
+
+
 def _keep_house(broker: Broker) -> None:
     """Do the regular work of every HOUSEKEEPING_MS: samples, idle queues, and whatever has no timer."""
     slept_ms = broker.now_ms - broker.upkeep.housekept_ms
@@ -187,9 +199,7 @@ def _keep_house(broker: Broker) -> None:
         for queue in broker.consumers.told_filters.values():
             broker.consumers.interest_due[queue] = None
         if level < 2:
-            for queue in broker.queues.values():
-                if queue.has_clients:  # Other nodes were told that no client waits.
-                    broker.consumers.interest_due[queue] = None
+            broker.schedule.walk(_told_of_clients(broker))
         pattern_interest.tell_all_again(broker)
     broker.me.memory_level = level
     broker.tokens.look()

@@ -261,7 +261,7 @@ BOUNDS = {
     """,
     "jobs of ADDJOBs that wait for the answer whether their KEY is used": """
         Producers: searches
-        Search: answers_due asked callers named replaced unanswered
+        Search: answers_due asked callers named replaced settled unanswered
     """,
     "tasks (QMOVE, QPURGE, QREDRIVE, QREBALANCE)": """
         Helper: offers

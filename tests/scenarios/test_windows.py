@@ -97,3 +97,17 @@ def test_a_delayed_job_is_replaced_by_a_node_whose_clock_is_ahead() -> None:
     first = world.ask("a", "ADDJOB", "q", "x", 0, "KEY", "k", "DELAY", 2, "TTL", 600)
     world.run(500)
     assert world.ask("b", "ADDJOB", "q", "y", 0, "KEY", "k", "DELAY", 2, "TTL", 600, "REPLACE") != first
+
+
+@pytest.mark.parametrize("leaver", ["creator", "holder"])
+def test_a_node_that_gave_its_copy_away_does_not_keep_a_delayed_job_from_being_replaced(leaver: str) -> None:
+    """Spec TP6: it only remembers the key."""
+    world = joined("abcd")
+    words = ("KEY", "k", "DELAY", 100, "TTL", 600, "RETRY", 30)
+    first = world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 2, *words)
+    world.run(2_000)
+    gone = "a" if leaver == "creator" else next(name for name in "bcd" if world[name].find(first))
+    world.ask(gone, "CLUSTER", "LEAVING", "yes")
+    world.run(10_000)
+    at = next(name for name in "bcd" if name != gone and world[name].find(first))
+    assert world.ask(at, "ADDJOB", "q", "y", 0, "REPLICATE", 1, *words, "REPLACE") != first

@@ -92,3 +92,49 @@ def test_extendtoken_passes_over_a_job_that_has_moved_to_a_queue_without_claims(
     world.run(5_000)
     assert world["a"].find(job_id).terms.queue == b"z"
     assert world.ask("a", "EXTENDTOKEN", "t", 20) == 1
+
+
+@pytest.mark.parametrize("removal", ["TTL", "DELJOB"])
+@pytest.mark.parametrize("words", [("NACK",), ("WORKING",), ("PROGRESS", 50), ("ACKJOB",), ("ACKJOB", "RESULT", "x")])
+def test_an_older_worker_does_not_end_the_claim_of_a_delivery_whose_job_is_gone(words, removal):
+    """Spec EX3, EX5."""
+    world = exclusive()
+    first = add(world, "a", "ann", "TTL", 20, retry=2, copies=1)
+    add(world, "a", "ann", retry=2, copies=1)
+    get(world, "a")
+    world.run(3_000)
+    assert [(each.id, each.attempt) for each in get(world, "a", "LEASE", 60)] == [(first, 2)]
+    if removal == "TTL":
+        world.run(20_000)
+    else:
+        world.ask("a", "DELJOB", first)
+    waiting = begin_get(world, "a")
+    world.run(1_500)
+    assert world["a"].find(first) is None
+    assert not waiting.replies
+    world.client("a").say(words[0], first, *words[1:], "ATTEMPT", 1)
+    world.run(3_000)
+    assert not waiting.replies
+
+
+@pytest.mark.parametrize("command", ["ACKJOB", "NACK"])
+def test_a_node_that_starts_again_does_not_keep_a_value_busy_that_was_freed_meanwhile(command):
+    """Spec EX4."""
+    world = exclusive()
+    world.add("d", journal="always")
+    world.meet("a", "d")
+    world.run(3_000)
+    first = add(world, "d", "ann", copies=2, retry=120)
+    (delivery,) = get(world, "d")
+    world.run(1_500)
+    world.crash("d")
+    world.run(500)
+    holder = next(name for name in "abc" if world[name].find(first) is not None)
+    assert world.ask(holder, command, first, "FENCE", delivery.fence) == 1
+    if command == "NACK":
+        world.ask(holder, "DEQUEUE", first)
+    world.run(500)
+    world.restart("d")
+    world.run(3_000)
+    second = add(world, "d", "ann", copies=1, retry=60)
+    assert ids_within(world, begin_get(world, "d"), 2_000) == [second]

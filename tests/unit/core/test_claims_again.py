@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from claimed_worlds import add, begin_get, exclusive, get, ids_within, quorum
+from disque_py.core import delivery
 
 FROM_TWO = (
     ("FROM", "q", "p"),
@@ -121,3 +122,47 @@ def test_a_key_that_voters_block_is_not_asked_for_all_the_time():
     world.run(1_000)
     assert not waiting.replies
     assert world["a"].exclusive.number - before < 20
+
+
+def test_a_consumer_of_many_queues_does_not_look_at_all_of_them_after_each_claim(monkeypatch):
+    """Their values are busy elsewhere. It made as many attempts as the square of the number of queues."""
+    world = exclusive()
+    names = [f"p{number}" for number in range(100)]
+    for name in names:
+        world.ask("a", "QUEUE", "SET", name, "type", "exclusive", "exclusive-by", "user")
+    world.run(500)
+    options = ("RETRY", 100, "REPLICATE", 1, "META", "user", "ann")
+    for name in names:
+        world.ask("b", "ADDJOB", name, "x", 0, *options)
+        assert world.ask("b", "GETJOB", "NOHANG", "FROM", name)
+    world.client("c").say("GETJOB", "FROM", *names)
+    world.run(300)
+    calls = []
+    claim_for_line = delivery._claim_for_line
+
+    def count(*arguments):
+        calls.append(1)
+        return claim_for_line(*arguments)
+
+    monkeypatch.setattr(delivery, "_claim_for_line", count)
+    for name in names:
+        world.client("c").say("ADDJOB", name, "x", 0, *options)
+    world.run(600)
+    assert 100 <= len(calls) < 2_000
+
+
+@pytest.mark.parametrize("count", [3, 30])
+def test_all_queues_whose_jobs_came_during_a_claim_are_served(count):
+    world = exclusive()
+    names = [f"p{number}" for number in range(count)]
+    for name in names:
+        world.ask("a", "QUEUE", "SET", name, "type", "exclusive", "exclusive-by", "user")
+    world.run(200)
+    consumers = [world.client("c") for _ in range(3)]
+    for consumer in consumers:
+        consumer.say("GETJOB", "FROM", *names)
+    world.run(300)
+    for name in names:
+        world.client("c").say("ADDJOB", name, name, 0, "RETRY", 100, "REPLICATE", 1, "META", "user", "ann")
+    world.run(3_000)
+    assert all(consumer.replies for consumer in consumers)

@@ -436,3 +436,28 @@ def test_a_creator_without_a_copy_does_not_queue_a_job_that_a_holder_has_queued_
     world.until(lambda: bool(producer.replies), 1_500)
     world.run(100)
     assert sum(len(worker.replies) for worker in workers) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_creator_without_a_copy_lets_a_linked_holder_queue_a_job_whose_copies_took_long(seed):
+    """The first holder that confirmed is dead."""
+    world = joined("abcd", seed=seed)
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.run(1_000)
+    world.drop = lambda sender, receiver, kind, _: kind == REPLJOB and "d" in (sender, receiver)
+    producer = world.client("a")
+    producer.say("ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 30)
+    world.run(2_000)
+    (job,) = list(world["a"].copies.waiting_repl)
+    dead = next(name for name in "bcd" if world[name].me.id == job.work.confirmed[0].id)
+    world.crash(dead)
+    world.run(15_000)
+    world.add("e")
+    world.meet("d", "e")
+    world.drop = None
+    world.until(lambda: bool(producer.replies), 8_000)
+    workers = [world.client(name) for name in "bcde" if name != dead]
+    for worker in workers:
+        worker.say("GETJOB", "FROM", "q")
+    world.run(1_000)
+    assert sum(len(worker.replies) for worker in workers) == 1

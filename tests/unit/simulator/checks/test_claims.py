@@ -161,7 +161,7 @@ def late_reply(*, is_over):
     if is_over:
         world.run(2_000)
     until_ms = b.now_ms() + 500
-    b.broker.exclusive.running[job_id] = Running(b"q", known.value_key, known.job_key, b"w", fence, fence, until_ms)
+    b.broker.exclusive.running[job_id] = Running(b"q", known.value_key, known.job_key, b"w", fence, fence, until_ms, 1)
     found.look_at_nodes(belief.job_id, first, a, nodes(world))
 
 
