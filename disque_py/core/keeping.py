@@ -77,8 +77,9 @@ def begin(broker: Broker, name: bytes) -> None:
     keepers = chosen_keepers(broker, [broker.me])
     made = b"%d-%b" % (broker.wall_ms, broker.me.name[:8])
     state = broker.queue_settings.states.get(key)
-    # A change that came at the same time as the DEL of an earlier batch may have outlived it.
-    left = state.fields if state is not None else {}
+    # A change that came at the same time as the DEL of an earlier batch may have outlived it. Without a DEL, these are
+    # fields of a batch that another node has made. The others have not arrived yet.
+    left = state.fields if state is not None and state.reset[0] else {}
     values = [(field, b"") for field, known in left.items() if known[0] and field not in (MADE, KEEPERS)]
     values += [(MADE, made), (KEEPERS, b"".join([node.id for node in keepers]))]
     if len(broker.batches.by_name) >= BATCHES_MAX or not settings_sync.has_room(broker, key, values):

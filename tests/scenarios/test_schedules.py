@@ -216,6 +216,7 @@ def test_a_tick_has_one_job_although_a_node_stood_still_for_longer_than_its_ttl(
     assert all(len(ids) == 1 for ids in found.values())
 
 
+@pytest.mark.plain
 def test_a_node_without_room_for_a_definition_does_not_repeat_its_progress_all_the_time() -> None:
     world = World("ab")
     world.join()

@@ -124,6 +124,7 @@ def test_a_key_that_voters_block_is_not_asked_for_all_the_time():
     assert world["a"].exclusive.number - before < 20
 
 
+@pytest.mark.plain
 def test_a_consumer_of_many_queues_does_not_look_at_all_of_them_after_each_claim(monkeypatch):
     """Their values are busy elsewhere. It made as many attempts as the square of the number of queues."""
     world = exclusive()

@@ -380,3 +380,12 @@ def test_an_acknowledged_job_is_collected_although_its_batch_is_deleted_in_the_s
     world.run(5_000)
     assert world["a"].find(job_id) is None
     assert world["a"].batches.collecting == {}
+
+
+def test_a_node_that_begins_a_batch_keeps_fields_of_which_it_has_heard_already():
+    """Seed 4231: another node has made and closed the batch, and not all of its fields have arrived."""
+    broker = make_broker()
+    client, other = make_client(broker), add_node(broker, number=2)
+    say(broker, other, SETTING, (KEY, CLOSED, b"1", 1, other.id))
+    ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1, "BATCH", "b")
+    assert broker.queue_settings.states[KEY].fields[CLOSED][0] == b"1"
