@@ -416,16 +416,22 @@ def test_suspected_nodes_get_no_copies():
     assert job.holders == {broker.me, c}
 
 
-@pytest.mark.parametrize("lost", [GOTJOB, REPLJOB])
-@pytest.mark.parametrize("seed", range(4))
-def test_a_creator_without_a_copy_does_not_queue_a_job_that_a_holder_has_queued_meanwhile(seed, lost):
-    """Spec L2, L6. The copies took longer than RETRY."""
+def begin_leaving(seed, lost, retry):
+    """An ADDJOB at a node that leaves, and so keeps no copy. The third copy does not arrive."""
     world = joined("abcd", seed=seed)
     world.ask("a", "CLUSTER", "LEAVING", "yes")
     world.run(1_000)
     world.drop = lambda sender, receiver, kind, _: kind == lost and "d" in (sender, receiver)
     producer = world.client("a")
-    producer.say("ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 2)
+    producer.say("ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", retry)
+    return world, producer
+
+
+@pytest.mark.parametrize("lost", [GOTJOB, REPLJOB])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_creator_without_a_copy_does_not_queue_a_job_that_a_holder_has_queued_meanwhile(seed, lost):
+    """Spec L2, L6. The copies took longer than RETRY."""
+    world, producer = begin_leaving(seed, lost, retry=2)
     workers = [world.client(name) for name in "bcd"]
     for worker in workers:
         worker.say("GETJOB", "FROM", "q")
@@ -441,12 +447,7 @@ def test_a_creator_without_a_copy_does_not_queue_a_job_that_a_holder_has_queued_
 @pytest.mark.parametrize("seed", range(5))
 def test_a_creator_without_a_copy_lets_a_linked_holder_queue_a_job_whose_copies_took_long(seed):
     """The first holder that confirmed is dead."""
-    world = joined("abcd", seed=seed)
-    world.ask("a", "CLUSTER", "LEAVING", "yes")
-    world.run(1_000)
-    world.drop = lambda sender, receiver, kind, _: kind == REPLJOB and "d" in (sender, receiver)
-    producer = world.client("a")
-    producer.say("ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 30)
+    world, producer = begin_leaving(seed, REPLJOB, retry=30)
     world.run(2_000)
     (job,) = list(world["a"].copies.waiting_repl)
     dead = next(name for name in "bcd" if world[name].me.id == job.work.confirmed[0].id)
