@@ -65,6 +65,7 @@ class Result(NamedTuple):
     holder     of the same grant
     attempt    number of the attempt
     until_ms   when the claim ends; monotonic. If the outcome is HELD: milliseconds until the other grant ends
+    began_ms   when a granted claim was sent; monotonic
     """
 
     outcome: int
@@ -72,6 +73,7 @@ class Result(NamedTuple):
     holder: bytes = b""
     attempt: int = 0
     until_ms: int = 0
+    began_ms: int = 0
 
 
 class Wish(NamedTuple):
@@ -302,7 +304,7 @@ def _granted(broker: Broker, attempt: Attempt) -> Result:
     wish = attempt.wish
     lease_ms = wish.lease_ms * (PERCENT - broker.settings.claim_drift_max) // PERCENT
     count = max(answer.attempts for answer in attempt.answers.values() if answer.outcome == GRANTED)
-    return Result(GRANTED, attempt.fence, wish.holder, count, attempt.began_ms + lease_ms)
+    return Result(GRANTED, attempt.fence, wish.holder, count, attempt.began_ms + lease_ms, attempt.began_ms)
 
 
 def _refused(attempt: Attempt) -> Result:

@@ -29,13 +29,14 @@ class Pick:
     outcome           UNDECIDED, GRANTED, REFUSED, LACKING or OVER
     fence, own_fence  the fence that users see; the fence of the claim on `job_key`
     attempt           number of the delivery, as the voters count it; 0: they count none
-    until_ms          the end of the claim; monotonic
+    began_ms, until_ms   when the first claim was sent, and when the first of the claims ends; monotonic
     reason            the error message if the outcome is LACKING
     decided           is called once, when the claim is decided
     """
 
     __slots__ = (
         "attempt",
+        "began_ms",
         "client",
         "decided",
         "fence",
@@ -66,6 +67,7 @@ class Pick:
         self.fence = 0
         self.own_fence = 0
         self.attempt = 0
+        self.began_ms = 0
         self.until_ms = 0
         self.reason = ""
 
@@ -141,6 +143,7 @@ class Exclusive:
     number       of the last delivery
     looked       how many jobs were set aside late since the last break, which lets other clients have their turn
     gate_until_ms, reason   no claim begins before this moment, because there is no majority of voters; the error text
+    took_ms      how long claims took lately, from the first claim of a job to its delivery
     is_timed     whether a timer waits until claims may begin again
     heard        jobs of which this node heard in this turn that another node delivered them or renewed the lease
     """
@@ -159,5 +162,6 @@ class Exclusive:
         self.looked = 0
         self.gate_until_ms = 0
         self.reason = ""
+        self.took_ms = 0
         self.is_timed = False
         self.heard: dict[Job, None] = {}

@@ -658,3 +658,25 @@ def test_both_claims_may_be_needed():
     world.ask("b", "ACKJOB", first, "FENCE", found[0].fence)
     world.run(100)
     assert [each.id for each in get(world, "a", count=5)] == [second]
+
+
+@pytest.mark.parametrize("make", [exclusive, quorum])
+def test_a_lease_that_is_short_against_the_way_to_the_voters_is_delivered(make):
+    """The claim was over before the grant arrived, again and again. Spec EX3."""
+    world = make(delay_ms=80)
+    job_id = add(world, "a", "ann")
+    talker = begin_get(world, "a", "LEASEMS", 20)
+    assert [each.id for each in run_until_replied(world, talker)] == [job_id]
+
+
+def test_slow_claims_make_later_claims_longer_for_a_while_only():
+    world = exclusive(delay_ms=80)
+    for user in range(40):
+        add(world, "a", f"u{user}")
+    get(world, "a")
+    state = world["a"].exclusive
+    assert state.took_ms >= 160
+    world.traffic.delay_ms = (1, 1)
+    for _ in range(35):
+        get(world, "a")
+    assert state.took_ms < 20
