@@ -19,7 +19,8 @@ import click
 
 from disque_py import __version__
 from disque_py.gateway.access_file import new_secret, token_entry
-from disque_py.gateway.settings import TABLE, Settings, read_settings, unknown_variables
+from disque_py.gateway.settings import ENVIRONMENT, TABLE, Settings, read_settings
+from disque_py.gateway.variables import unknown_variables
 
 PROGRAM: Final = "disque-gateway"
 
@@ -79,7 +80,7 @@ def _print_token(name: str, grants: tuple[str, ...], days: int | None) -> None:
 def _serve(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for warning in unknown_variables(os.environ):
+    for warning in unknown_variables(os.environ, ENVIRONMENT, [setting.variable for setting in TABLE]):
         logging.warning(warning)
     try:
         from disque_py.gateway.server import StartError, serve

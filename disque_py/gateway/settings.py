@@ -12,7 +12,6 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,10 +21,6 @@ from disque_py.client.address import Address, parse_address
 ENVIRONMENT: Final = "DISQUE_GATEWAY_"
 HTTP_PORT: Final = 8711
 GRPC_PORT: Final = 8712
-# Variables by which Kubernetes tells containers the address of a service called disque-gateway or disque-gateway-….
-OF_SERVICE: Final = re.compile(
-    ENVIRONMENT + r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_\w+)?)"
-)
 
 
 def _address(default_port: int) -> Callable[[str], Address | None]:
@@ -308,21 +303,6 @@ def read_settings(
         if setting.variable in known:
             texts[setting.name] = known[setting.variable]
     return Settings({**texts, **options})
-
-
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return a warning for each variable that has the gateway's prefix and names no setting."""
-    known = [setting.variable for setting in TABLE]
-    found = []
-    for name, value in sorted(environment.items()):
-        if not name.startswith(ENVIRONMENT) or name in known or OF_SERVICE.fullmatch(name):
-            continue
-        if name.endswith("_PORT") and "://" in value:
-            continue
-        near = get_close_matches(name, known, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        found.append(f"the environment variable {name} names no setting and is ignored{hint}")
-    return found
 
 
 def parse_file(text: str) -> dict[str, str]:

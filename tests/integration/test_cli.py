@@ -386,6 +386,15 @@ def test_nodes_that_cannot_start_say_why_and_leave_nothing_running(tmp_path):
     assert "No cluster was started" in run(CLUSTER, "check", "--dir", tmp_path, status=1)
 
 
+def test_a_start_ends_at_once_if_a_new_node_refuses_the_login(tmp_path):
+    """It waited for another answer for 30 seconds."""
+    words = ("-n", 1, "--dir", tmp_path, "--", "--requirepass", "secret")
+    output = run(CLUSTER, "-a", "other", "start", *words, status=1)
+    assert " refused the login: " in output
+    assert "does not answer" not in output
+    assert "No cluster was started" in run(CLUSTER, "check", "--dir", tmp_path, status=1)
+
+
 def test_status_has_a_row_per_node_and_a_json_object(three):
     a, b, c = three.servers
     lines = run(CLUSTER, "status", address(b)).splitlines()

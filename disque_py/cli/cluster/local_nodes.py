@@ -22,7 +22,7 @@ from typing import Final
 
 import disque_py
 from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Target
-from disque_py.cli.cluster.view import patient
+from disque_py.cli.cluster.view import LoginError, patient
 from disque_py.cli.connection import ConnectError
 from disque_py.client import Address, DisqueError, commands
 from disque_py.loopback_ports import BUS_PORT_DISTANCE, PORTS, is_free_with_bus
@@ -168,10 +168,15 @@ def launch(directory: Path, port: int, server_options: Sequence[str], *, with_tl
 
 
 def await_ready(access: Target, directory: Path, nodes: Sequence[LocalNode]) -> None:
-    """Wait until all nodes answer. Raises LocalError with the log of the first one that ends or takes too long."""
+    """Wait until all nodes answer. Raises LocalError.
+
+    That error has the log of the first node that ends or takes too long, or the reason why a node refuses the login.
+    """
     deadline = time.monotonic() + START_TIMEOUT_S
     for node in nodes:
         while (failure := _failure_to_answer(access.at(node.address))) is not None:
+            if isinstance(failure, LoginError):  # It will not accept it later either.
+                raise LocalError(str(failure)) from failure
             if not node.is_alive or time.monotonic() > deadline:
                 state = f"does not answer ({failure})" if node.is_alive else "ended immediately"
                 said = failure_text(directory, node.port)
@@ -185,21 +190,21 @@ def silent_nodes(access: Target, nodes: Sequence[LocalNode]) -> dict[LocalNode, 
     silent: dict[LocalNode, str] = {}
     for node in nodes:
         while (failure := _failure_to_answer(access.at(node.address))) is not None:
-            if time.monotonic() > deadline:
-                silent[node] = failure
+            if isinstance(failure, LoginError) or time.monotonic() > deadline:
+                silent[node] = str(failure)
                 break
             time.sleep(LOOK_EVERY_S)
     return silent
 
 
-def _failure_to_answer(target: Target) -> str | None:
+def _failure_to_answer(target: Target) -> Exception | None:
     """Return the reason why a node does not answer; None if it answers."""
     try:
         with patient(target) as node:
-            reply = node.run(commands.ping())
+            node.run(commands.ping())
     except (ConnectError, DisqueError) as error:
-        return str(error)
-    return None if reply == "PONG" else reply
+        return error
+    return None
 
 
 def failure_text(directory: Path, port: int) -> str:

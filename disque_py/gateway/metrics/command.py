@@ -9,6 +9,7 @@ lists. Exit status: 0 ended by a signal, 1 can't listen or the extra `[metrics]`
 
 from __future__ import annotations
 
+import os
 import signal
 import ssl
 import threading
@@ -24,8 +25,10 @@ from disque_py.client.options import ClientSettings, make_options, settings_of_u
 from disque_py.client.tls import trusting
 from disque_py.gateway.metrics.selection import LIMIT_DEFAULT, Selection
 from disque_py.gateway.metrics.watching import Watchers
+from disque_py.gateway.variables import unknown_variables
 
 PROGRAM: Final = "disque-exporter"
+ENVIRONMENT: Final = "DISQUE_EXPORTER"
 LISTEN_PORT: Final = 9711
 LISTEN_DEFAULT: Final = f"127.0.0.1:{LISTEN_PORT}"
 TIMEOUT_DEFAULT_S: Final = 1.0
@@ -56,7 +59,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
         ctx.exit()
 
 
-@click.command(context_settings={"auto_envvar_prefix": "DISQUE_EXPORTER", "help_option_names": ["--help"]})
+@click.command(context_settings={"auto_envvar_prefix": ENVIRONMENT, "help_option_names": ["--help"]})
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.option(
     "-n",
@@ -133,6 +136,10 @@ def main(**words: Any) -> None:
 
     Each option can be an environment variable, for example DISQUE_EXPORTER_LISTEN.
     """
+    prefix = ENVIRONMENT + "_"
+    known = [prefix + param.name.upper() for param in main.params if param.name and param.expose_value]
+    for warning in unknown_variables(os.environ, prefix, known):
+        click.echo(f"{PROGRAM}: {warning}", err=True)
     listen: Address = words["listen"]
     if listen.path:
         raise click.UsageError("--listen takes host:port, not a socket")

@@ -48,6 +48,17 @@ def test_a_port_that_is_taken_is_one_line():
     assert result.output.startswith("Error: can't listen on 203.0.113.1:1: ")
 
 
+def test_a_variable_that_names_no_option_is_reported():
+    pytest.importorskip("prometheus_client", reason="the extra disque-py[metrics] is not installed")
+    variables = {"DISQUE_EXPORTER_LISTEN": "203.0.113.1:1", "DISQUE_EXPORTER_NODES": "a"}
+    first, second = CliRunner().invoke(main, [], env=variables).output.splitlines()
+    assert first == (
+        "disque-exporter: the environment variable DISQUE_EXPORTER_NODES names no setting and is ignored;"
+        " did you mean DISQUE_EXPORTER_NODE?"
+    )
+    assert second.startswith("Error: can't listen on 203.0.113.1:1: ")
+
+
 @pytest.mark.parametrize("host", ["203.0.113.1", "[2001:db8::1]"])
 def test_without_a_port_the_exporter_has_its_own(host):
     """Port 7711 is that of nodes."""
