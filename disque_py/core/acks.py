@@ -44,7 +44,7 @@ from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.broker_parts import ACK_ASKED_MS
 from disque_py.core.changing import OUTCOME_CANCELED, OUTCOME_DOUBTED, OUTCOME_REPLACED, UNTOLD
 from disque_py.core.ids import is_valid_id, ttl_minutes
-from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job, Replication
+from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Handover, Job, Replication
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import EMPTY, NodeSet
@@ -99,6 +99,9 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
             producer_waits.answer(broker, work.client, job, work.slot, reply)
     elif job.work is not None:
         producer_waits.tell_taken(broker, job)  # The consumer got it from the node that took it.
+        if isinstance(job.work, Handover) and not job.terms.retry_ms:
+            job.holders = broker.sets.add(job.holders, job.work.node)  # It may have the job, or get it later.
+            mark_holders_dirty(broker, job)
     if is_canceled:
         if is_news:
             events.canceled(broker, job, windows.replacement(job))
@@ -300,7 +303,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 broker.send(only, DELJOB, (job_id, sets.pack(ended)))
             elif named:
                 version = UNTOLD if len(item) > ITEMS_MIN and item[ITEMS_MIN] == UNTOLD else event_format.VERSION_FIRST
-                _hold_ack(broker, job_id, theirs, ahead, version)
+                _hold_ack(broker, job_id, theirs, ahead, version, is_canceled=_is_canceled(item))
                 broker.send(only, GOTACK, (job_id, packed, 1))
             elif job_id in broker.tombstones:
                 broker.send(only, DELJOB, (job_id, b""))
@@ -392,7 +395,15 @@ def may_remember(broker: Broker) -> bool:
     return broker.memory.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory.limits[1]
 
 
-def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.Item | None, version: int) -> None:
+def _hold_ack(
+    broker: Broker,
+    job_id: bytes,
+    holders: NodeSet,
+    result: results.Item | None,
+    version: int,
+    *,
+    is_canceled: bool,
+) -> None:
     """Keep the ack, and the result, of a job that we don't have although the sender counts us as a holder.
 
     A copy that arrives late must find the ack.
@@ -409,6 +420,8 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.I
     job = Job(job_id, NO_TERMS, b"", 0, broker.now_ms + ttl_ms, holders)
     job.version = version
     lifecycle.register_acked(broker, job)
+    if is_canceled:
+        job.work = Cancellation()
     if result is not None:
         _, value, result_version, node = result
         broker.results.put(job_id, value, result_version, node, 0)

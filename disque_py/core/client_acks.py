@@ -27,7 +27,7 @@ from disque_py.core.acks import IS_DONE, acknowledge, may_remember, try_collect
 from disque_py.core.broker import Broker
 from disque_py.core.changing import OUTCOME_CANCELED, UNTOLD
 from disque_py.core.ids import is_retried_id, ttl_minutes
-from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job
+from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Handover, Job
 from disque_py.core.node_sets import EMPTY
 
 # Results whose acks have not arrived. An ack follows its result directly, so there are more only after a link broke.
@@ -211,6 +211,9 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
     if job.state == WAIT_REPL:
         replication.give_up(broker, job, producer_waits.NOREPL_REMOVED)
         return 1
+    work = job.work
+    if isinstance(work, Handover) and work.node not in job.holders:
+        others = (*others, work.node)  # It may have the at-most-once job already.
     if others:
         broker.send(others, DELJOB, (job_id, None))
     elif not job.holders and broker.cluster.linked:

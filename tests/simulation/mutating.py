@@ -215,7 +215,7 @@ MUTATIONS = (
     Mutation("acks are not remembered after the job is gone", "disque_py.core.tombstones:Tombstones.add",
              "self._now[job_id] = ended", "pass", "delays"),
     Mutation("a node that is asked as a holder and has nothing forgets the ack", "disque_py.core.acks:on_setack",
-             "_hold_ack(broker, job_id, theirs, ahead, version)", "pass", "delays"),
+             "_hold_ack(broker, job_id, theirs, ahead, version, is_canceled=_is_canceled(item))", "pass", "delays"),
     Mutation("one copy less is enough", "disque_py.core.replication:on_gotjob",
              "len(confirmed) >= job.terms.replicate", "len(confirmed) >= job.terms.replicate - 1", "kills"),
     Mutation("a leaver does not wait for the copy that is to replace its own", "disque_py.core.leaving:_move_copy",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, make_cluster
-from cluster_bus.messages import DELJOB, GOTACK, HOLDERS, REPLJOB, RESULT, SETACK
+from cluster_bus.messages import DELJOB, GOTACK, HOLDERS, REPLJOB, RESULT, SETACK, TOOK
 from cluster_bus.node import FORGOTTEN
 from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
 from disque_py.core import acks, client_acks
 from disque_py.core.changing import OUTCOME_DOUBTED
-from disque_py.core.job import ACKED, JOB_BYTES
-from world import World
+from disque_py.core.job import ACKED, JOB_BYTES, Cancellation
+from world import World, joined
 
 
 def ack(broker, job):
@@ -546,3 +546,49 @@ def test_a_lost_end_costs_one_more_question_and_no_delivery():
     world.drop = None
     world.run(3_000)
     assert jobs_left(world) == 0
+
+
+@pytest.mark.parametrize("command", ["CANCELJOB", "ACKJOB", "FASTACK"])
+def test_an_at_most_once_job_that_ends_while_it_is_handed_over_is_not_delivered(command):
+    """Its only holder is the giver, so the node that had taken it never heard of the end. Spec A7, A11, Y8."""
+    world = joined("ab")
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "RETRY", 0)
+    world.drop = lambda sender, receiver, kind, item: kind == TOOK
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.until(lambda: world["b"].find(job_id) is not None, 3_000)
+    if command != "FASTACK":
+        world.cut("a", "b")
+    assert world.ask("a", command, job_id) == 1
+    world.drop = None
+    world.heal()
+    world.run(30_000)
+    assert not world.ask("b", "GETJOB", "NOHANG", "FROM", "q")
+
+
+def test_an_at_most_once_job_that_is_canceled_before_its_hand_over_arrives_is_not_delivered():
+    world = joined("ab")
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "RETRY", 0)
+    world.traffic.delay_ms = (100, 100)
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.until(lambda: world["a"].find(job_id).work is not None, 3_000)
+    assert world.ask("a", "CANCELJOB", job_id) == 1
+    assert world["b"].find(job_id) is None
+    world.run(30_000)
+    assert not world.ask("b", "GETJOB", "NOHANG", "FROM", "q")
+
+
+def test_a_member_without_memory_does_not_turn_a_cancellation_into_a_completion():
+    """It kept the ack without its outcome, and told the others of a completion. Spec A5, Y8."""
+    world = joined("abc")
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 300)
+    world.ask("a", "GETJOB", "FROM", "q")
+    world.run(300)
+    world.crash("b")
+    world.restart("b")
+    world.run(3_000)
+    world.crash("c")
+    world.run(500)
+    assert world.ask("a", "CANCELJOB", job_id) == 1
+    world.run(10_000)
+    assert isinstance(world["a"].find(job_id).work, Cancellation)
+    assert str(world.ask("a", "WORKING", job_id)).startswith("CANCELED")
