@@ -100,6 +100,7 @@ class Exchange:
         "refused",
         "run",
         "standing",
+        "timer",
         "told_settled",
     )
 
@@ -120,6 +121,7 @@ class Exchange:
         self.refused: dict[bytes, int] = {}
         self.standing: dict[bytes, Standing] = {}
         self.is_timed = False
+        self.timer = 0
 
     def settled(self) -> int:
         """Return the highest number up to which all our hand-overs are answered."""
@@ -200,14 +202,17 @@ def _snapshot(broker: Broker, job: Job | None, handover: Handover) -> tuple[Any,
 def _time_resend(broker: Broker, node: Node, state: Exchange, span_ms: int) -> None:
     if not state.is_timed:
         state.is_timed = True
-        broker.schedule.call_at(broker.now_ms + span_ms, partial(resend, broker, node, state))
+        state.timer += 1
+        broker.schedule.call_at(broker.now_ms + span_ms, partial(resend, broker, node, state, state.timer))
 
 
-def resend(broker: Broker, node: Node, state: Exchange) -> None:
+def resend(broker: Broker, node: Node, state: Exchange, timer: int) -> None:
     """Send the batches again that were not answered within RESEND_MS, to the same process under the same numbers.
 
     If no batch is left, tell the node which numbers are settled, so that it may forget its answers.
     """
+    if timer != state.timer:
+        return  # A new link has set another timer.
     state.is_timed = False
     sent = 0
     if node.is_linked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgpack
 import pytest
 
-from brokers import add_node, ask, make_broker, make_client
+from brokers import add_node, ask, make_broker, make_client, pass_time
 from cluster_bus.messages import (
     HINT,
     LEASED,
@@ -22,14 +22,14 @@ from cluster_bus.messages import QUEUED as JOB_QUEUED
 from cluster_bus.node import FORGOTTEN
 from copies import advance, deliver, hold_queued, pack, queue_of, say, sent, sent_of, snapshot
 from disque_py import event_format
-from disque_py.core import lifecycle
+from disque_py.core import handover, lifecycle
 from disque_py.core.event_packing import Noted
 from disque_py.core.handover import REFUSED_MS, TAKEN, exchange
 from disque_py.core.job import ACTIVE, GONE, QUEUED, Handover
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.node import dispatch
 from handovers import TOOK_IT, fill, give_one, make_pair, pull, take
-from world import World
+from world import World, joined
 
 
 def test_a_retried_job_stays_as_a_copy_whose_other_holder_the_taker_is():
@@ -372,3 +372,38 @@ def test_a_node_that_was_reset_hard_answers_the_first_hand_over_to_its_new_self(
     assert ask(broker, make_client(broker), "CLUSTER", "RESET", "HARD") == b"+OK\r\n"
     state = exchange(node)
     assert (state.answers, state.answers_from) == ({}, 1)
+
+
+def test_links_that_come_up_again_and_again_add_no_timers():
+    broker, node, _ = give_one(retry_s=0)
+    for _ in range(50):
+        dispatch.link_up(broker, node)
+        advance(broker, 300)
+    looks = 0
+    for _ in range(1_000):
+        pass_time(broker, 1)
+        for task in broker.schedule.due_tasks(200):
+            looks += getattr(task, "func", None) is handover.resend
+            task()
+    assert looks <= 5  # Four per second.
+
+
+def test_a_node_does_not_spin_for_an_at_most_once_job_whose_producer_hung_up():
+    """The timer was set again and again for the moment at which the producer would have been answered."""
+    world = joined("ab")
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.run(500)
+    world.drop = lambda sender, receiver, kind, item: kind == TOOK
+    producer = world.client("a")
+    producer.say("ADDJOB", "q", "body", 2_000, "RETRY", 0)
+    world.run(500)
+    producer.hang_up()
+    world.run(500)
+    machine = world.machines["a"]
+    before = machine.ticks
+    world.run(1_000)
+    usual = machine.ticks - before
+    world.run(2_000)
+    before = machine.ticks
+    world.run(1_000)
+    assert machine.ticks - before <= 3 * usual
