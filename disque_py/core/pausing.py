@@ -59,7 +59,11 @@ def _input_resumed(broker: Broker, queue: Queue) -> None:
     for job, requeue_at_ms in list(broker.pauses.deferred.items()):
         if job.terms.queue == queue.name:
             del broker.pauses.deferred[job]
-            if job.requeue_at_ms == requeue_at_ms and requeue.is_queueable(job):
+            if job.requeue_at_ms != requeue_at_ms or not requeue.is_queueable(job):
+                continue
+            if job.is_leased_here:  # Its lease ended during the pause.
+                requeue.requeue(broker, job)
+            else:
                 events.note(broker, job, event_format.QUEUED)
                 requeue.release(broker, job)
 

@@ -400,6 +400,7 @@ def on_timer(broker: Broker, job: Job) -> None:
     now_ms = broker.now_ms
     due_ms = job.requeue_at_ms
     if not job.terms.retry_ms and job.work is not None:
+        job.requeue_at_ms = 0  # The deadline of a producer that is gone.
         lifecycle.arm(broker, job)  # The job is being handed over, and the taker's answer decides.
         return
     if due_ms > now_ms:
@@ -417,7 +418,8 @@ def on_timer(broker: Broker, job: Job) -> None:
         part = job.part
         lifecycle.postpone(broker, job, now_ms + job.terms.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
-        if job in broker.pauses.deferred or (part is not None and part.is_delayed):
+        is_ours = job.is_leased_here or not job.was_queued or (part is not None and part.is_delayed)
+        if is_ours or job in broker.pauses.deferred:
             broker.pauses.deferred[job] = job.requeue_at_ms
         return
     requeue(broker, job)

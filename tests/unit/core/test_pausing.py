@@ -13,11 +13,12 @@ from copies import advance, deliver, hold, hold_queued, queue_of, say, sent, sen
 from disque_py.core import acks, journaling, pausing
 from disque_py.core.handover import exchange
 from disque_py.core.job import ACKED, ACTIVE
+from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.pausing import VERSION_MS_MAX
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from disque_py.node import dispatch
 from persistence.records import PAUSE as PAUSE_RECORD
-from world import World
+from world import World, joined
 
 BOTH = PAUSED_IN | PAUSED_OUT
 
@@ -321,3 +322,31 @@ def test_a_node_that_sends_an_older_version_gets_the_newer_one():
     assert sent_of(broker, PAUSE) == [((b,), (b"q", *version))]
     say(broker, b, PAUSE, [b"q", *version])
     assert sent_of(broker, PAUSE) == []
+
+
+def test_a_delay_that_ends_in_a_pause_ends_with_the_pause():
+    """The job was queued only when its RETRY had passed, too. Spec U2."""
+    world = World("a")
+    world.ask("a", "ADDJOB", "q", "body", 0, "DELAY", 5, "RETRY", 300)
+    world.ask("a", "PAUSE", "q", "in")
+    world.run(6_000)
+    world.ask("a", "PAUSE", "q", "none")
+    world.run(10)
+    assert len(world.ask("a", "GETJOB", "NOHANG", "FROM", "q")) == 1
+
+
+def test_a_lease_that_ends_in_a_pause_ends_with_the_pause():
+    """Spec U2."""
+    world = joined("abc")
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "RETRY", 30, "REPLICATE", 3)
+    world.ask("a", "GETJOB", "FROM", "q")
+    world.run(25_000)
+    world.ask("a", "PAUSE", "q", "in", "BCAST")
+    world.run(70_000)
+    world.ask("a", "PAUSE", "q", "none", "BCAST")
+    world.run(100)
+    assert [world[name].find(job_id).state == IS_QUEUED for name in "abc"] == [True, False, False]
+    [[_, _, _, _, _, _, deliveries]] = world.ask("a", "GETJOB", "NOHANG", "WITHCOUNTERS", "FROM", "q")
+    assert deliveries == 1
+    world.run(20_000)
+    assert not any(world.ask(name, "GETJOB", "NOHANG", "FROM", "q") for name in "abc")
