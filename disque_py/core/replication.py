@@ -33,7 +33,7 @@ from disque_py import event_format
 from disque_py.core import events, lifecycle, producer_waits, zones
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.job import CTIMES_PER_MS, WAIT_REPL, Handover, Job, Replication, Wanted, terms_of
+from disque_py.core.job import WAIT_REPL, Handover, Job, Replication, Wanted, terms_of
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.node_sets import NodeSet
@@ -284,10 +284,11 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
     assert len(work.confirmed) >= (job.terms.replicate if work.is_external else job.terms.replicate - 1)
     reply = b"+" + job.id + b"\r\n"
     if work.is_external:
-        first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
-        if broker.wall_ms - job.ctime // CTIMES_PER_MS >= job.terms.retry_ms // 2 > 0:
+        linked = [node for node in work.confirmed if node.is_linked] or list(work.confirmed)
+        first = broker.rng.choice(sorted(linked, key=_node_id))
+        if broker.now_ms - work.began_ms >= job.terms.retry_ms // 2 > 0:
             # The copies' timers may have fired, and a node with a later copy may not have heard of that.
-            first = next((node for node in work.confirmed if node.is_linked), first)
+            first = linked[0]
         broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.terms.delay_ms))
         events.added(broker, job, event_format.ADDED_INVISIBLE)
         broker.stats.jobs_added += 1

@@ -462,3 +462,45 @@ def test_a_creator_without_a_copy_lets_a_linked_holder_queue_a_job_whose_copies_
         worker.say("GETJOB", "FROM", "q")
     world.run(1_000)
     assert sum(len(worker.replies) for worker in workers) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_creator_without_a_copy_lets_no_dead_holder_queue_the_job(seed):
+    """Spec C2. The holder had confirmed its copy, and died before the last copy was made."""
+    world = joined("abcd", seed=seed)
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.run(1_000)
+    world.drop = lambda sender, receiver, kind, _: kind == REPLJOB and receiver == "d"
+    producer = world.client("a")
+    producer.say("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 300)
+    world.run(500)
+    world.crash("b")
+    world.run(500)
+    world.drop = None
+    world.until(lambda: bool(producer.replies), 8_000)
+    workers = [world.client(name) for name in "cd"]
+    for worker in workers:
+        worker.say("GETJOB", "FROM", "q")
+    world.run(5_000)
+    assert sum(len(worker.replies) for worker in workers) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_creator_without_a_copy_measures_the_time_of_its_copies_without_the_wall_clock(seed):
+    """Spec T1. Copies that took long are queued by the first holder, and a clock that went back hid that."""
+    world = joined("abcd", seed=seed)
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.run(1_000)
+    world.drop = lambda sender, receiver, kind, _: kind == REPLJOB and "d" in (sender, receiver)
+    producer = world.client("a")
+    producer.say("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 30)
+    world.run(2_000)
+    [job] = world["a"].copies.waiting_repl
+    first = job.work.confirmed[0]
+    world.run(15_000)
+    world.machines["a"].wall_offset_ms = -60_000
+    world.drop = None
+    world.until(lambda: bool(producer.replies), 8_000)
+    world.run(10)
+    queued = [name for name in "bcd" if world[name].find(job.id).state == QUEUED]
+    assert [world[name].me.id for name in queued] == [first.id]
