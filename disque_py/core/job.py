@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i16, i32, mypyc_attr, u8
 
+from disque_py.core.ids import TTL_MINUTES_MAX, ttl_minutes
 from disque_py.core.spilled import Body
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Replication:
     __slots__ = (
         "asked_again",
         "asked_again_ms",
+        "began_ms",
         "client",
         "confirmed",
         "deadline_ms",
@@ -99,7 +101,7 @@ class Replication:
         self.slot = slot
         self.confirmed = confirmed
         self.asked_again: tuple[Node, ...] = ()
-        self.asked_again_ms = asked_ms
+        self.asked_again_ms = self.began_ms = asked_ms
         self.deadline_ms = deadline_ms
         self.is_external = is_external
         self.is_default = is_default
@@ -461,7 +463,12 @@ class Job:
         part = self.part
         if part is not None and part.number:
             return self.expire_at_ms - now_ms < part.ttl_ms // 2
-        return wall_ms - self.ctime // CTIMES_PER_MS > self.expire_at_ms - now_ms
+        left_ms = self.expire_at_ms - now_ms
+        age_ms = wall_ms - self.ctime // CTIMES_PER_MS
+        minutes = ttl_minutes(self.id)  # The id tells the TTL, give or take a minute, whatever the clocks say.
+        if minutes < TTL_MINUTES_MAX - 1:
+            age_ms = min(age_ms, (minutes + 2) * 60_000 - left_ms)
+        return max(age_ms, (minutes - 1) * 60_000 - left_ms) > left_ms
 
     @property
     def is_dummy(self) -> bool:

@@ -8,6 +8,7 @@ from brokers import make_broker
 from copies import hold, make_job
 from disque_py.core import acks, client_acks, replication
 from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX, QUEUED, STATE_NAMES, TERMS_MAX, WAIT_REPL, Job, terms_of
+from world import joined
 
 
 def test_a_new_job_is_active_and_has_never_been_anywhere():
@@ -72,3 +73,26 @@ def test_counters_stop_at_their_limit():
     job = make_job(make_broker())
     job.nacks = job.deliveries = COUNTER_MAX + 1
     assert (job.nacks, job.deliveries) == (COUNTER_MAX, COUNTER_MAX)
+
+
+@pytest.mark.parametrize("hours", [6, -6])
+def test_a_step_of_the_wall_clock_does_not_refuse_working(hours):
+    """Spec T1, L7: most of the TTL is left, whatever the clock says."""
+    world = joined("ab")
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "TTL", 3_600)
+    world.ask("a", "GETJOB", "FROM", "q")
+    world.machines["a"].wall_offset_ms = hours * 3_600_000
+    assert world.ask("a", "WORKING", job_id) == 300
+    world.run(1_900_000)
+    assert str(world.ask("a", "WORKING", job_id)).startswith("TOOLATE")
+
+
+def test_working_beside_a_creator_whose_clock_is_behind_is_not_too_late():
+    """Spec T4."""
+    world = joined("ab")
+    world.machines["a"].wall_offset_ms = -6 * 3_600_000
+    world.run(1_000)
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "TTL", 3_600, "REPLICATE", 2)
+    world.ask("a", "GETJOB", "FROM", "q")
+    world.run(100)
+    assert world.ask("b", "WORKING", job_id) == 300
