@@ -421,7 +421,11 @@ def _decide(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
         is_delayed = known is not None and windows.is_delayed(broker, known)
         found[named] = is_delayed and named not in search.settled  # Another node with the job may know it better.
         search.replaced.update(dict.fromkeys(windows.replaced_ids(known) if known is not None else []))
-    found = {other: is_delayed for other, is_delayed in found.items() if other not in search.replaced}
+    found = {
+        other: is_delayed and other not in search.settled
+        for other, is_delayed in found.items()
+        if other not in search.replaced
+    }
     others = [other for other, is_delayed in found.items() if not is_delayed]
     if not windows.is_replacing(job) and found:
         others = others or list(found)
@@ -510,7 +514,8 @@ def _answer_of(broker: Broker, number: int, chars: bytes, named: bytes) -> tuple
     job = broker.find(named) if named else None
     if job is not None and windows.is_delayed(broker, job):
         return (number, chars, named, 1, windows.replaced_ids(job))
-    return (number, chars, named) if job is None else (number, chars, named, 0)
+    is_settled = job is not None or named in broker.tombstones
+    return (number, chars, named, 0) if is_settled else (number, chars, named)
 
 
 def _begin_again(broker: Broker, job: Job) -> None:
@@ -617,7 +622,7 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif search.unanswered.get(sender) == number:
             del search.unanswered[sender]
             if named:
-                search.named[named] = search.named.get(named, True) and bool(later and later[0])
+                search.named[named] = search.named.get(named, False) or bool(later and later[0])
                 if later and not later[0]:
                     search.settled[named] = None  # A node without the job may have given it away.
                 for other in later[1] if len(later) > 1 else ():

@@ -111,3 +111,17 @@ def test_a_node_that_gave_its_copy_away_does_not_keep_a_delayed_job_from_being_r
     world.run(10_000)
     at = next(name for name in "bcd" if name != gone and world[name].find(first))
     assert world.ask(at, "ADDJOB", "q", "y", 0, "REPLICATE", 1, *words, "REPLACE") != first
+
+
+@pytest.mark.parametrize("leaver", ["creator", "holder"])
+def test_replace_at_a_node_without_a_copy_beside_a_node_that_gave_the_job_away(leaver):
+    """The leaver named the job without an opinion, and that counted as `not delayed`. Spec TP6."""
+    world = joined("abcd")
+    words = ("KEY", "k", "DELAY", 100, "TTL", 600, "RETRY", 30)
+    first = world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 2, *words)
+    world.run(2_000)
+    gone = "a" if leaver == "creator" else next(name for name in "bcd" if world[name].find(first))
+    world.ask(gone, "CLUSTER", "LEAVING", "yes")
+    world.run(10_000)
+    at = next(name for name in "bcd" if name != gone and not world[name].find(first))
+    assert world.ask(at, "ADDJOB", "q", "y", 0, "REPLICATE", 1, *words, "REPLACE") != first
