@@ -18,6 +18,7 @@ from disque_py.core.batch_callbacks import META_BATCH
 from disque_py.core.batch_state import CALLBACK_ID, CALLBACK_QUEUE, DONE
 from disque_py.core.id_sets import pack_id
 from disque_py.core.job import ACKED
+from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.simulator.checks.cluster_invariants import is_made, jobs_of, may_have_died
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
@@ -188,11 +189,13 @@ class BatchBook:
 
         If the maker of a callback died and another node makes the callback again, it asks all linked nodes for its key
         first (spec K2). Two makers that can't ask each other may both make it (spec K7), even if another node is linked
-        to both.
+        to both. A batch that began on two sides of a partition has two keys until the nodes agree (spec BT4).
         """
         world = self._world
         begun_ms = world.now_ms - max([_age_ms(new, machine) for machine in world.running()])
         for job_id in known.callbacks:
+            if job_id[KEY_AT:KEY_END] != new[KEY_AT:KEY_END]:
+                continue
             for name, (runs, since_ms) in known.keepers.get(job_id, {}).items():
                 keeper = world.machines[name]
                 if job_id == new or not keeper.is_up or keeper.is_stopped or keeper.runs != runs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.messages import DELJOB, GOTJOB
+from disque_py.core.keys import KEY_END
 from disque_py.simulator.checks.batches import (
     CALLED,
     CLOSED,
@@ -109,23 +110,28 @@ def test_a_second_callback_breaks_the_rule(story):
         story.book.called_back(NAME, b"two", story.world.machines["a"])
 
 
-def called_twice(story, *, is_lost=False, is_begun=False):
+def same_key(job_id, other):
+    """Return the id of a job with the key of `job_id`. The rest is that of another job."""
+    return job_id[:KEY_END] + other[KEY_END:]
+
+
+def called_twice(story, *, is_lost=False, second=b""):
     """Make two callbacks during a fault.
 
-    is_lost    the node that has the first one is lost before the second one is begun
-    is_begun   the second one is begun before any node has the first one
+    is_lost   the node that has the first one is lost before the second one is begun
+    second    the second one, which was begun before any node had the first one
     """
     story.oracle.faults = 1
     machines = story.world.machines
     first = story.jobs[0].id
-    second = story.add().id if is_begun else b""
     story.world.run(10)
     for _ in range(2):
         story.book.called_back(NAME, first, machines["a"])
     story.world.run(2_000)
     if is_lost:
         story.world.crash("a")
-    story.book.called_back(NAME, second or story.add("b" if is_lost else "a").id, machines["b" if is_lost else "a"])
+    at = "b" if is_lost else "a"
+    story.book.called_back(NAME, second or same_key(first, story.add(at).id), machines[at])
 
 
 def test_a_second_callback_breaks_the_rule_where_a_linked_node_has_the_first_one(story):
@@ -140,7 +146,18 @@ def test_a_second_callback_may_come_where_the_first_one_is_lost(story):
 
 def test_a_second_callback_may_come_if_it_was_begun_before_a_node_had_the_first_one(story):
     """Spec BT4, K7: two makers that can't ask each other may both be linked to the node that has the first one."""
-    called_twice(story, is_begun=True)
+    world = story.world
+    world.cut("a", "b")
+    ids = [ask(world, name, "ADDJOB", "q", "x", 0, "KEY", "k", "REPLICATE", 1) for name in "ab"]
+    world.heal()
+    story.jobs[0].id = ids[0]
+    world.run(2_000)
+    called_twice(story, second=ids[1])
+
+
+def test_a_batch_that_began_on_two_sides_of_a_partition_may_have_two_callbacks(story):
+    """Spec BT4: until the nodes agree on one beginning, the callbacks have two keys (seed 16570)."""
+    called_twice(story, second=b"D-" + b"0" * 8 + b"-" + b"k" * 24 + b"-05a1")
 
 
 @pytest.mark.parametrize(("state", "count"), [("made", 1), ("waits", 0), ("given up", 0), ("creator died", 1)])
