@@ -28,7 +28,7 @@ from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import changing, events, lifecycle, windows
 from disque_py.core.broker import Broker
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, NAME_BYTES_FREE, Job
+from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, NAME_BYTES_FREE, Cancellation, Job
 from disque_py.core.job_snapshot import SPAN_BITS, job_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
@@ -129,8 +129,7 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
     only = sets.only(sender)
     if known is None:
         # The job was finished while this copy was on its way. A late copy is never delivered (spec A6).
-        hold_ack(broker, job)
-        broker.send(only, SETACK, (job.id, sets.pack(job.holders)))
+        hold_ack(broker, sender, job)
         return
     if is_external(known):
         # A leaving holder offers the job that we replicate externally. We keep no copy, and forget the job when its
@@ -156,10 +155,19 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
         broker.send(only, GOTJOB, (job.id, MOVING if broker.is_leaving else KNOWN))
 
 
-def hold_ack(broker: Broker, job: Job) -> None:
-    """Register only the ack of this job, with the holders that its snapshot names. It is kept until it is collected."""
+def hold_ack(broker: Broker, sender: Node, job: Job) -> None:
+    """Register only the ack of this job, with the holders that its snapshot names, and tell the sender.
+
+    The ack is kept until it is collected.
+    """
     job.body = b""
     lifecycle.register_acked(broker, job)
+    item = (job.id, broker.sets.pack(job.holders))
+    if broker.ends.get(job.id) == event_format.CANCELED:
+        job.work = Cancellation()
+        broker.send(broker.sets.only(sender), SETACK, (*item, changing.UNTOLD, changing.OUTCOME_CANCELED))
+    else:
+        broker.send(broker.sets.only(sender), SETACK, item)
     job.requeue_at_ms = broker.now_ms + COLLECT_MS
     lifecycle.arm(broker, job)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster_bus.messages import HOLDERS, REFUSED_BUSY, REFUSED_DONE, SETACK, TOOK
+from cluster_bus.messages import HOLDERS, REFUSED_BUSY, REFUSED_DONE, TOOK
 from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import changing, events, holding, lifecycle
@@ -68,8 +68,7 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
         known = broker.find(job.id)
     if known is None:
         if job.id in broker.tombstones or job.id in broker.acks.not_held:
-            holding.hold_ack(broker, job)
-            broker.send(broker.sets.only(sender), SETACK, (job.id, broker.sets.pack(job.holders)))
+            holding.hold_ack(broker, sender, job)
             return REFUSED_DONE
         reason = holding.refusal(broker, job)
         if reason:

@@ -6,6 +6,7 @@ import pytest
 
 from brokers import ask, make_client, make_cluster
 from cluster_bus.messages import (
+    DELJOB,
     ENQUEUE,
     GOTJOB,
     HOLDERS,
@@ -19,7 +20,7 @@ from cluster_bus.messages import (
 )
 from copies import add_waiting, advance, hold, hold_queued, make_id, pack, queue_of, say, sent, sent_of, snapshot
 from disque_py.core import acks, changing, lifecycle, replication
-from disque_py.core.job import ACKED, ACTIVE, QUEUED
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, Cancellation
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
 
@@ -85,6 +86,20 @@ def test_a_late_copy_of_a_job_known_as_done_is_never_delivered():
     assert sent(broker) == [((b,), SETACK, (make_id(), pack(broker.me, b)))]
     job = broker.find(make_id())
     assert (job.state, job.body) == (ACKED, b"")
+
+
+def test_the_ack_of_a_late_copy_says_that_the_job_was_canceled():
+    """Spec Y8: otherwise nodes that know of the cancellation would take it for a completion."""
+    broker, b, _ = make_cluster()
+    job = hold(broker, b, number=1)
+    acks.acknowledge(broker, job, is_news=True, is_canceled=True)
+    say(broker, b, DELJOB, (job.id, pack(broker.me, b)))
+    assert broker.find(job.id) is None
+    sent(broker)
+    say(broker, b, REPLJOB, (snapshot(broker, b, broker.me), 0))
+    item = (make_id(), pack(broker.me, b), changing.UNTOLD, changing.OUTCOME_CANCELED)
+    assert sent(broker) == [((b,), SETACK, item)]
+    assert isinstance(broker.find(make_id()).work, Cancellation)
 
 
 def test_the_ack_of_a_late_copy_is_collected_if_the_sender_does_not():
