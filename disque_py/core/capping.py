@@ -27,7 +27,7 @@ from typing import Any, Final
 from cluster_bus.messages import CAP_ASK, CAP_FOLLOW, CAP_GRANT, CAP_SETTLE, CAP_USE
 from cluster_bus.node import HANDSHAKE, ID_BYTES, LEAVING, Node
 from disque_py.core.broker import SHARDS, Broker
-from disque_py.core.caps import HELD_MS, Grant, Key, Limit, Pair, aside_key
+from disque_py.core.caps import ADMITTED_MS, HELD_MS, Grant, Key, Limit, Pair, aside_key
 from disque_py.core.job import ACTIVE, Job
 from disque_py.core.patterns import waiting_in
 from disque_py.core.queue import Queue
@@ -251,10 +251,28 @@ def on_follow(broker: Broker, sender: Node, items: list[Any]) -> None:
             caps.followers[sender] = None
         else:
             _forget_asks(broker, sender)
+            _count_grants_as_used(broker, sender)
             if sender is caps.coordinator:  # It had lost its link to us, and forgot that we follow it.
                 broker.send(broker.sets.only(sender), CAP_FOLLOW, (1,))
+    _tell_counted(broker, sender)
     look(broker)
     caps.freed.update(dict.fromkeys(caps.waits))
+
+
+def _tell_counted(broker: Broker, node: Node) -> None:
+    """Tell a node how many of its slots we count. It corrects the numbers that are wrong (`_correct`).
+
+    A new link makes a node tell of the leases that it has, but not of those that ended while there was no link.
+    """
+    owner = (node.id, node.run)
+    items: list[tuple[Any, ...]] = []
+    for key, uses in broker.caps.uses.items():
+        use = uses.get(owner)
+        if use is not None:
+            left_ms = max(0, use.until_ms - broker.now_ms)
+            items.append((*owner, key[0], RUNNING, key[1], use.count, left_ms))
+    if items:
+        broker.send_all(broker.sets.only(node), CAP_USE, items)
 
 
 def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -422,7 +440,10 @@ def on_use(broker: Broker, sender: Node, items: list[Any]) -> None:
 def _note_running(broker: Broker, sender: Node, key: Key, owner: tuple[bytes, bytes], count: int, left_ms: int) -> None:
     caps = broker.caps
     node = broker.cluster.find(owner[0])
-    if owner == (broker.me.id, broker.run) or node is None:
+    if owner == (broker.me.id, broker.run):
+        _correct(broker, key, count)
+        return
+    if node is None:
         return
     is_first_hand = node is sender and owner[1] == sender.run
     if not is_first_hand and node.is_linked and node.run == owner[1]:
@@ -435,6 +456,25 @@ def _note_running(broker: Broker, sender: Node, key: Key, owner: tuple[bytes, by
         if not caps.uses[key]:
             del caps.uses[key]
     caps.freed[True, key] = None
+
+
+def _correct(broker: Broker, key: Key, count: int) -> None:
+    """Tell all nodes how many leases run here, if a node counts more or fewer of them.
+
+    The node may have missed the end of a lease, or count a grant that was lost on its way. It does not answer.
+    """
+    caps = broker.caps
+    use = caps.uses.get(key, {}).get((broker.me.id, broker.run))
+    if count == (use.count if use is not None else 0):
+        return
+    if caps.grants or caps.admitted:  # These slots may be the ones that the node counts. Wait until they are used.
+        broker.schedule.call_at(broker.now_ms + HELD_MS + ADMITTED_MS, partial(_tell_use, broker, key))
+    else:
+        caps.told_uses[key] = None
+
+
+def _tell_use(broker: Broker, key: Key) -> None:
+    broker.caps.told_uses[key] = None
 
 
 def _forget_asks(broker: Broker, node: Node) -> None:
@@ -472,6 +512,13 @@ def on_link_lost(broker: Broker, node: Node) -> None:
     if node is caps.coordinator and not caps.limits:
         caps.coordinator = None  # Without caps we choose no other one. With new caps we choose again, and tell it.
     _forget_asks(broker, node)
+    _count_grants_as_used(broker, node)
+    look(broker)
+
+
+def _count_grants_as_used(broker: Broker, node: Node) -> None:
+    """Count the slots of a node's grants as used, because the node may use them without telling us again."""
+    caps = broker.caps
     for number, grant in list(caps.given.items()):
         if grant.node is node:
             del caps.given[number]
@@ -484,7 +531,6 @@ def on_link_lost(broker: Broker, node: Node) -> None:
                 use.count += grant.left
                 use.until_ms = max(use.until_ms, grant.until_ms)
             caps.reserve(grant.pair, -grant.left)
-    look(broker)
 
 
 # -- turns and time -----------------------------------------------------------------------------------------------

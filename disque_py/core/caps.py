@@ -404,7 +404,7 @@ class Caps:
         """Note that a slot of a grant was used or given back. It no longer counts as reserved."""
         if grant.node is self.me:
             self.reserve(grant.pair, -1)
-        else:
+        elif grant.node is self.coordinator:  # A former coordinator's number may be that of another grant here.
             self.settled[grant.number] = self.settled.get(grant.number, 0) + 1
 
     def return_all(self, grant: Grant) -> None:

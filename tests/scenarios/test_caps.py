@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster_bus.messages import CAP_GRANT, CAP_SETTLE
 from disque_py.core.caps import Caps, Window
 from world import Talker, World
 
@@ -288,6 +289,59 @@ def test_a_coordinator_that_lost_its_link_to_a_follower_hears_of_it_again(has_ca
     crew.work("b", 1, work_ms=10)
     crew.world.run(2_000)
     assert len(crew.taken) == 3
+
+
+def test_a_lease_that_ends_while_its_node_has_no_link_to_the_coordinator_frees_its_slot():
+    """Spec CP4."""
+    crew = Crew("abc", cluster_node_timeout=1_000)
+    world = crew.world
+    crew.cap("max-running", 1)
+    crew.add(2, node="b", retry=3600)
+    ((_, job_id, _),) = world.ask("b", "GETJOB", "FROM", "q")
+    world.run(500)
+    world.cut("a", "b")
+    world.run(3_000)
+    assert world.ask("b", "ACKJOB", job_id) == 1
+    world.run(1_000)
+    world.heal()
+    world.run(5_000)
+    assert world.ask("b", "GETJOB", "TIMEOUT", 5_000, "FROM", "q")
+
+
+def test_the_slot_of_a_grant_that_was_lost_with_its_link_is_free_again():
+    """Spec CP4: the node that gave it out counts it as used until it hears that it is not."""
+    crew = Crew("abc", cluster_node_timeout=1_000)
+    world = crew.world
+    crew.cap("max-running", 1)
+    crew.add(2, node="b", retry=3600)
+    world.drop = lambda sender, receiver, kind, item: kind == CAP_GRANT
+    world.client("b").say("GETJOB", "TIMEOUT", 2_000, "FROM", "q")
+    world.run(20)
+    world.cut("a", "b")
+    world.run(4_000)
+    world.drop = None
+    world.heal()
+    world.run(5_000)
+    assert world.ask("b", "GETJOB", "TIMEOUT", 5_000, "FROM", "q")
+
+
+def test_a_coordinator_that_is_followed_again_has_all_slots():
+    """Spec CP4: it gave slots to a node that then followed another one, and so never heard how they were used."""
+    crew = Crew("abc", cluster_node_timeout=1_000)
+    world = crew.world
+    crew.cap("max-running", 1)
+    crew.add(3, node="c", retry=3600)
+    world.crash("a")
+    world.run(4_000)
+    world.drop = lambda sender, receiver, kind, item: kind == CAP_SETTLE and sender == "c"
+    ((_, job_id, _),) = world.ask("c", "GETJOB", "FROM", "q")
+    world.restart("a")
+    world.run(3_000)
+    world.drop = None
+    assert world.ask("c", "ACKJOB", job_id) == 1
+    world.crash("a")
+    world.run(5_000)
+    assert world.ask("c", "GETJOB", "TIMEOUT", 5_000, "FROM", "q")
 
 
 @pytest.mark.parametrize("seed", range(4))

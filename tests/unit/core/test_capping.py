@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_bus.messages import CAP_ASK, CAP_SETTLE
+from cluster_bus.messages import CAP_ASK, CAP_SETTLE, CAP_USE
 from disque_py.core import capping
 from disque_py.node import dispatch
 from disque_py.node.dispatch import CAP_ROUNDS_PER_TURN
@@ -65,6 +65,61 @@ def test_a_part_follows_the_number_of_followers(broker):
     assert broker.caps.share == (3, 4)
     capping.on_link_lost(broker, nodes[0])
     assert broker.caps.share == (2, 4)
+
+
+def uses_told(broker):
+    """The items of CAP_USE that were sent since the last call, without the time that is left."""
+    dispatch.settle(broker)
+    return [item[:6] for _, item in sent_of(broker, CAP_USE)]
+
+
+def test_a_node_tells_a_follower_how_many_of_its_leases_it_counts(broker):
+    """Spec CP4: leases that ended while there was no link are not told. So the node that counts them asks."""
+    node, other = add_node(broker), add_node(broker, 3)
+    for each in (node, other):
+        capping.on_use(broker, each, [[each.id, each.run, b"q", capping.RUNNING, b"", 1, 60_000]])
+    for is_following in (0, 1):
+        capping.on_follow(broker, node, [[is_following]])
+        assert uses_told(broker) == [(node.id, node.run, b"q", capping.RUNNING, b"", 1)]
+
+
+def test_a_wrong_number_of_leases_is_corrected_and_a_right_one_is_not_answered(broker):
+    """Spec CP4: so two nodes never answer each other again and again."""
+    node = add_node(broker)
+    me = (broker.me.id, broker.run, b"q", capping.RUNNING, b"")
+    for count, answers in ((2, [(*me, 0)]), (0, [])):
+        capping.on_use(broker, node, [[*me, count, 60_000]])
+        assert uses_told(broker) == answers
+
+
+def test_a_node_answers_when_it_has_used_the_slots_that_it_was_given(follower):
+    """Spec CP4: the other node may count a grant as used because its link broke. This node still has the grant."""
+    broker, client, coordinator = follower
+    ask(broker, make_client(broker), "QUEUE", "SET", "q", "rate", 0, "max-running", 5)
+    advance(broker, 1_000)
+    ask(broker, client, "GETJOB", "FROM", "q")
+    dispatch.settle(broker)
+    capping.on_grant(broker, coordinator, [[1, b"q", None, b"", 2]])
+    uses_told(broker)
+    me = (broker.me.id, broker.run, b"q", capping.RUNNING, b"")
+    capping.on_use(broker, coordinator, [[*me, 2, 60_000]])
+    assert uses_told(broker) == []
+    advance(broker, 2_000)
+    assert [item[:6] for _, item in sent_of(broker, CAP_USE)] == [(*me, 1)]
+
+
+def test_slots_of_a_former_coordinator_are_not_settled_with_the_next_one(follower):
+    """Spec CP4: both count their grants from 1."""
+    broker, client, coordinator = follower
+    ask(broker, client, "GETJOB", "FROM", "q")
+    capping.on_grant(broker, coordinator, [[1, b"q", b"", None, 2]])
+    dispatch.settle(broker)
+    grant = broker.caps.grants[b"q", b"", None][0]
+    broker.caps.coordinator = add_node(broker, 3)
+    broker.caps.return_all(grant)
+    sent(broker)
+    dispatch.settle(broker)
+    assert sent_of(broker, CAP_SETTLE) == []
 
 
 def test_a_client_that_waits_with_patterns_gets_the_slot_that_it_waits_for():
