@@ -425,12 +425,12 @@ def on_use(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("slots without a valid node, queue or value")
         if not all(type(each) is int and 0 <= each <= COUNT_MAX for each in (count, left_ms)):
             raise ValueError("an invalid count of slots")
-        limit = caps.limits.get(name)
-        if limit is None:
-            continue  # The settings of the queue have not arrived yet.
         if kind == RUNNING:
+            # Also without a cap, because the leases outlive a removed cap, and can be told before a new cap arrives.
             _note_running(broker, sender, (name, value), (node_id, run), count, left_ms)
-        elif limit.rate:
+            continue
+        limit = caps.limits.get(name)
+        if limit is not None and limit.rate:  # Else the settings of the queue have not arrived yet.
             window = caps.window(name, value)
             more = count if kind == RATE else count - window.used(broker.now_ms, limit.rate_ms)
             if more > 0:
@@ -573,7 +573,7 @@ def settle(broker: Broker) -> None:
 def step(broker: Broker) -> None:
     """Do the work that is due. Called ten times a second."""
     caps = broker.caps
-    if not caps.limits and not caps.running and not caps.idle:
+    if not caps.limits and not caps.running and not caps.idle and not caps.uses:
         return
     look(broker)
     caps.expire(broker.now_ms)
@@ -582,6 +582,9 @@ def step(broker: Broker) -> None:
             caps.running[job] = caps.running.pop(job)  # To the end, so that the next step begins with the others.
         else:
             caps.ended(job)
+    for key in list(caps.uses)[:CHECKED_PER_STEP]:
+        caps.uses[key] = caps.uses.pop(key)
+        caps.used(key, broker.now_ms)  # This forgets leases of lost nodes. Without a cap nothing else does.
     if caps.coordinator is broker.me:
         caps.freed.update(dict.fromkeys(caps.waits))
     for pair, at_ms in list(caps.idle.items()):

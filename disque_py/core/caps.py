@@ -131,7 +131,7 @@ class Grant:
 class Caps:
     """The caps of all queues, and the slots that this node knows of.
 
-    limits       queue -> its caps; while it is empty, no other field is used
+    limits       queue -> its caps; while it is empty, only `uses` and `running` are used, for leases of removed caps
     windows      queue -> value -> deliveries in the whole cluster during the last period of the cap
     uses         key -> (node id, process) -> its slots of `max-running`
     running      job of which a lease runs that this node gave or extended -> key

@@ -225,6 +225,40 @@ def test_a_lease_of_before_counts():
     assert crew.world.ask("b", "GETJOB", "NOHANG", "FROM", "q") is not None
 
 
+@pytest.mark.parametrize("other", [(), ("max-running", 1)], ids=["alone", "beside another capped queue"])
+def test_a_cap_that_is_removed_and_set_again_has_all_slots(other):
+    """Spec CP2: the lease ends while there is no cap."""
+    crew = Crew("abc")
+    world = crew.world
+    if other:
+        world.ask("a", "QUEUE", "SET", "other", *other)
+    crew.cap("max-running", 1)
+    crew.add(2, node="b", retry=3600)
+    ((_, job_id, _),) = world.ask("b", "GETJOB", "FROM", "q")
+    world.run(500)
+    crew.cap("max-running", "none")
+    assert world.ask("b", "ACKJOB", job_id) == 1
+    world.run(500)
+    crew.cap("max-running", 1)
+    assert world.ask("b", "GETJOB", "TIMEOUT", 5_000, "FROM", "q")
+
+
+def test_a_cap_of_a_node_with_a_slow_disk_includes_its_leases():
+    """Spec CP2: the node tells of its leases before the other nodes know of the cap."""
+    crew = Crew("abc")
+    world = crew.world
+    world.ask("a", "QUEUE", "SET", "other", "max-running", 1)
+    world.run(1_500)
+    crew.add(3, node="b", retry=3600)
+    assert world.ask("b", "GETJOB", "FROM", "q")
+    host = world["b"].host
+    write = host.write_queue_settings
+    host.write_queue_settings = lambda *words: world.later(300, write, *words)
+    assert world.ask("b", "QUEUE", "SET", "q", "max-running", 1) == b"OK"
+    world.run(3_000)
+    assert world.ask("b", "GETJOB", "TIMEOUT", 2_000, "FROM", "q") is None
+
+
 def test_jobs_that_were_held_back_go_when_the_cap_does():
     """Spec CP2."""
     crew = Crew("ab")

@@ -122,6 +122,27 @@ def test_slots_of_a_former_coordinator_are_not_settled_with_the_next_one(followe
     assert sent_of(broker, CAP_SETTLE) == []
 
 
+def test_leases_are_counted_before_the_cap_is_known_and_after_it_is_gone(broker):
+    """Spec CP2: the node with the leases tells of them only once, and may know of the cap earlier or later."""
+    node = add_node(broker)
+    capping.on_use(broker, node, [[node.id, node.run, b"new", capping.RUNNING, b"", 2, 60_000]])
+    assert broker.caps.used((b"new", b""), broker.now_ms) == 2
+    capping.on_use(broker, node, [[node.id, node.run, b"new", capping.RUNNING, b"", 0, 0]])
+    assert broker.caps.used((b"new", b""), broker.now_ms) == 0
+
+
+def test_leases_of_a_lost_node_are_forgotten_without_a_cap(broker):
+    """Spec CP2, CP5: no job of the queue looks at them any more."""
+    node = add_node(broker)
+    ask(broker, make_client(broker), "QUEUE", "RESET", "q")
+    capping.on_use(broker, node, [[node.id, node.run, b"q", capping.RUNNING, b"", 2, 500]])
+    node.is_linked = False
+    advance(broker, 300)
+    assert broker.caps.uses
+    advance(broker, 500)
+    assert broker.caps.uses == {}
+
+
 def test_a_client_that_waits_with_patterns_gets_the_slot_that_it_waits_for():
     """Spec TP2, CP3: jobs without RETRY need no slot of those that run, though jobs with RETRY wait for one."""
     broker = make_broker()
