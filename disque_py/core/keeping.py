@@ -42,6 +42,8 @@ RETRY_MS: Final = 1_000
 ASK_MS: Final = 10_000
 # After this time it gives up reports about the ends of jobs: no node knows the batch any more.
 UNKNOWN_MS: Final = 60_000
+# It gives up reports about a batch that was deleted after this time, unless another node has made the batch again.
+DELETED_MS: Final = 1_000
 LOOKED_PER_PART: Final = 500
 # Statuses of jobs that are over.
 OVER: Final = (ABORTED, COMPLETED, CANCELED, EXPIRED)
@@ -117,7 +119,12 @@ def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
         if fields and not _is_deleted(broker, name):
             return  # Fields arrive one by one. Reports wait until the whole state is here.
         known = batches.by_name.get(name)
-        if known is not None:
+        if known is not None and not known.is_known:
+            # The state of a new batch may follow, field by field. So the reports wait for it.
+            batches.drop_ids(known)
+            if not known.is_spreading:
+                batches.forget_unused(name)
+        elif known is not None:
             known.fields = {}
             known.keepers = ()
             unreported = list(batches.noted.get(name, {}))
@@ -188,7 +195,7 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]], s
     """Report the statuses and versions of a batch's jobs to the linked keepers. A keeper also records them itself.
 
     The last of a batch's jobs on this node may end before this node hears of the batch (spec BT3). Then the report
-    waits for the shared state of the batch.
+    waits for the shared state of the batch. This node may also have heard of the deletion of an earlier batch only.
 
     since_ms   when the report was first noted; None: now
     """
@@ -197,10 +204,12 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]], s
     if since_ms is None:
         since_ms = broker.now_ms
     if batch is None or not batch.is_known:
-        if _is_deleted(broker, name) or (batch is None and len(batches.by_name) >= BATCHES_MAX):
+        waited_ms = broker.now_ms - since_ms
+        is_deleted = waited_ms >= DELETED_MS and _is_deleted(broker, name)
+        if is_deleted or (batch is None and len(batches.by_name) >= BATCHES_MAX):
             release(broker, list(ids))
             ids = {}
-        elif broker.now_ms - since_ms >= UNKNOWN_MS:
+        elif waited_ms >= UNKNOWN_MS:
             ids = _give_up(broker, name, ids)
         if not ids:
             batches.forget_unused(name)
@@ -252,7 +261,7 @@ def repeat_reports(broker: Broker) -> None:
             del batches.reports[number]
             report_ids(broker, report.name, report.ids, report.since_ms)
             batch = batches.by_name.get(report.name)
-            is_unknown |= batch is not None and not batch.is_known
+            is_unknown |= batch is not None and not batch.is_known and not _is_deleted(broker, report.name)
     if is_unknown and broker.now_ms >= batches.ask_at_ms:
         batches.ask_at_ms = broker.now_ms + ASK_MS
         settings_sync.ask_all(broker)
@@ -313,6 +322,8 @@ def on_batchadd(broker: Broker, sender: Node, items: list[Any]) -> None:
                 batches.enter(batch, data[at:tail], data[tail], version)
             if batch.is_known and broker.me not in batch.keepers:
                 batches.to_sync.setdefault(name, batch.keepers)  # Another list of keepers won: push the entries to it.
+        elif number:
+            continue  # The batch may have been made again. The node repeats its report, or hears of the deletion.
         if number:
             broker.send(broker.sets.only(sender), BATCHGOT, number)
 

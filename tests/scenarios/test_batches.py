@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from cluster_bus.messages import GOTJOB, SETACK
 from disque_py.core.batch_state import CALLBACK_ID
 from world import Talker, World, joined
@@ -267,6 +269,32 @@ def test_a_deleted_batch_does_not_come_back_in_another_one_of_its_name() -> None
     world.restart("a")
     world.run(2_000)
     assert shown(world, "a")["total"] == 1
+
+
+@pytest.mark.parametrize("disk_ms", [10, 700])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_the_end_of_a_job_counts_at_a_node_that_knows_only_the_deletion_of_an_earlier_batch(copies, disk_ms) -> None:
+    """Spec BT2, BT3: the node that makes the batch again has a slow disk, so other nodes hear of it late."""
+    world = World("abcd", cluster_node_timeout=1_000)
+    world.join()
+    add(world, "a", "b", "REPLICATE", 1)
+    assert world.ask("a", "BATCH", "DEL", "b") == 1
+    world.run(2_000)
+    take(world, "a")
+    host = world["a"].host
+    write = host.write_queue_settings
+    host.write_queue_settings = lambda *words: world.later(disk_ms, write, *words)
+    worker, producer = world.client("d"), world.client("a")
+    worker.say("GETJOB", "FROM", "q")
+    world.run(300)
+    producer.say("ADDJOB", "q", "y", 0, "REPLICATE", copies, "BATCH", "b")
+    world.until(lambda: bool(worker.replies))
+    assert world.ask("d", "ACKJOB", worker.replies[0][0][1]) == 1
+    world.run(8_000)
+    assert len(producer.replies) == 1
+    assert world.ask("a", "BATCH", "CLOSE", "b") == b"OK"
+    world.run(30_000)
+    assert counts(world, "a") == (1, 0, 0, 1, 0, 0, 0, 1)
 
 
 def test_both_sides_of_a_partition_publish_to_one_batch() -> None:

@@ -24,7 +24,7 @@ from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES
 from disque_py.core.job_attributes import BATCH as BATCH_EXTRA
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import snapshot_of
-from disque_py.core.queue_settings import BATCH, state_key
+from disque_py.core.queue_settings import BATCH, RESET_FIELD, state_key
 from disque_py.event_format import COMPLETED
 from disque_py.node import dispatch
 from disque_py.node.dispatch import MalformedMessageError
@@ -226,6 +226,57 @@ def test_a_report_of_an_ended_job_is_given_up_if_no_node_knows_its_batch():
     advance(broker, 3_000)
     assert (broker.batches.reports, broker.batches.pending, broker.batches.by_name) == ({}, {}, {})
     assert broker.used_memory == before
+
+
+def deleted():
+    """A node that knows that batch b was deleted, and has made no other one of this name yet."""
+    broker, client, other = start()
+    say(broker, other, SETTING, (KEY, RESET_FIELD, b"", 2, other.id))
+    dispatch.settle(broker)
+    sent(broker)
+    return broker, client, other
+
+
+def make_again(broker, other):
+    """Tell the node of a new batch b, with `other` as its keeper."""
+    fields = [(CLOSED, b""), (MADE, b"2-x"), (KEEPERS, other.id)]
+    say(broker, other, SETTING, *[(KEY, field, value, 3, other.id) for field, value in fields])
+    dispatch.settle(broker)
+
+
+def test_the_end_of_a_job_is_reported_although_its_batch_was_deleted_and_made_again_elsewhere():
+    """Spec BT3: the node has heard of the deletion, and not yet of the new batch."""
+    broker, client, other = deleted()
+    ask(broker, client, "FASTACK", hold_copy(broker, other))
+    dispatch.settle(broker)
+    advance(broker, 900)
+    assert sent_of(broker, BATCHADD) == []
+    make_again(broker, other)
+    ((nodes, (_, name, data)),) = sent_of(broker, BATCHADD)
+    assert (nodes, name, data[KEY_BYTES]) == ((other,), b"b", COMPLETED)
+
+
+def test_the_end_of_a_job_of_a_deleted_batch_is_given_up_soon():
+    """Spec BT3: no node is asked for a state that this node knows."""
+    broker, _, _ = deleted()
+    for number in range(30):
+        keeping.report_ids(broker, b"b", {bytes([number]) + ENTRY[1:KEY_BYTES]: (COMPLETED, 1)})
+        advance(broker, 500)
+    assert sent_of(broker, ASKSETTINGS) == []
+    assert len(broker.batches.pending) < 5
+    advance(broker, keeping.DELETED_MS + 1_000)
+    batches = broker.batches
+    assert (batches.reports, batches.pending, batches.by_name) == ({}, {}, {})
+
+
+def test_a_keeper_answers_no_report_about_a_batch_of_which_it_knows_the_deletion_only():
+    """Spec BT3: the batch may have been made again. The node repeats its report."""
+    broker, _, other = deleted()
+    say(broker, other, BATCHADD, (5, b"b", ENTRY))
+    assert sent_of(broker, BATCHGOT) == []
+    make_again(broker, other)
+    say(broker, other, BATCHADD, (6, b"b", ENTRY))
+    assert sent_of(broker, BATCHGOT) == [((other,), 6)]
 
 
 def test_the_record_of_an_ended_job_does_not_stay_if_no_node_knows_its_batch():
