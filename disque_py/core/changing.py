@@ -120,7 +120,7 @@ def delay(broker: Broker, job: Job, part: Changeable, delay_ms: int) -> None:
     assert job.state == ACTIVE
     part.is_delayed = True
     part.due_ms = broker.now_ms + delay_ms
-    job.is_leased_here = False
+    lifecycle.end_lease(broker, job)
     lifecycle.postpone(broker, job, part.due_ms)
     lifecycle.arm(broker, job)
 
@@ -152,7 +152,7 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
     part.error = error
     part.ended = max(part.ended, job.attempt)
     part.is_delayed = False
-    job.is_leased_here = False
+    lifecycle.end_lease(broker, job)
     if job.work is not None:
         job.work = None
     if broker.pauses.deferred:
@@ -417,7 +417,7 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
     if job.state == WAIT_REPL:
         return
     if part.is_errored:
-        job.is_leased_here = False
+        lifecycle.end_lease(broker, job)
         if isinstance(job.work, Handover):
             job.work = None
         events.learn(broker, job, event_format.ERRORED)
@@ -429,7 +429,7 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         # The node to which the consumer gave the job back queues it. Our timer ends later.
         part.is_delayed = True
         part.due_ms = broker.now_ms + due_ms
-        job.is_leased_here = False
+        lifecycle.end_lease(broker, job)
         events.learn(broker, job, event_format.INVISIBLE)
         if job.terms.retry_ms and job.state == ACTIVE:
             margin_ms = 2 * lifecycle.WILLQUEUE_LEAD_MS + broker.jitter()

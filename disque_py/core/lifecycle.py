@@ -499,6 +499,13 @@ def postpone(broker: Broker, job: Job, until_ms: int) -> None:
         arm(broker, job)
 
 
+def end_lease(broker: Broker, job: Job) -> None:
+    """Note that no lease of this node runs for the job any more, so its slot of the queue's caps is free. Spec CP1."""
+    job.is_leased_here = False
+    if broker.caps.running:
+        broker.caps.ended(job)
+
+
 def rest(broker: Broker, job: Job) -> None:
     """Stop queueing an ACTIVE job because it is errored. Its timer now waits only for the end of its TTL."""
     assert job.state == ACTIVE

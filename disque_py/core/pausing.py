@@ -74,7 +74,7 @@ def defer(broker: Broker, job: Job) -> None:
     The timer is remembered. If another node queues or delivers the job meanwhile, its message moves the timer, and the
     end of the pause does not queue the job.
     """
-    job.is_leased_here = False
+    lifecycle.end_lease(broker, job)
     if job.terms.retry_ms:
         lifecycle.postpone(broker, job, broker.now_ms + job.terms.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)

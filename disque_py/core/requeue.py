@@ -314,7 +314,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
         if flags == QUEUED_RELEASED:
             if attempt < job.attempt and job.is_leased_here:
                 _tell_attempt(broker, sender, job)
-            job.is_leased_here = False
+            lifecycle.end_lease(broker, job)
         elif job.is_leased_here and job.requeue_at_ms > now_ms:
             # The sender queued the job because it had not heard of our delivery.
             _tell_leased(broker, sets.only(sender), job)

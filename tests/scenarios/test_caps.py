@@ -198,6 +198,21 @@ def test_a_lease_that_ends_frees_its_slot(way):
     assert crew.world.ask("b", "GETJOB", "NOHANG", "FROM", "q") is not None
 
 
+@pytest.mark.parametrize("options", [(), ("DELAY", 60), ("FINAL",)])
+def test_a_nack_at_another_node_frees_the_slot_at_once(options):
+    """Spec CP1: the delivering node does not wait until it checks the lease."""
+    crew = Crew("ab")
+    crew.cap("max-running", 1)
+    world = crew.world
+    for _ in range(2):
+        world.ask("a", "ADDJOB", "q", "x", 0, "RETRY", 600, "REPLICATE", 2)
+    ((_, job_id, _),) = world.ask("a", "GETJOB", "FROM", "q")
+    world.run(500)
+    assert world.ask("b", "NACK", job_id, *options) == 1
+    world.run(3)
+    assert not world["a"].caps.running
+
+
 def test_a_lease_that_is_extended_at_another_node_keeps_its_slot():
     """Spec CP1: the delivering node counts it no longer."""
     crew = Crew("ab")

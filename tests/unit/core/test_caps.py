@@ -67,6 +67,25 @@ def test_an_ack_frees_a_slot(pair):
     assert get(pair) == second
 
 
+@pytest.mark.parametrize("way", [("DELAY", 60), ("FINAL",), ("back-off",), ("paused",), ("dead letter",), ()])
+def test_a_nack_frees_a_slot_in_the_same_turn(pair, way):
+    """Spec CP1: also if the job is not queued again now."""
+    cap(pair, "max-running", 1)
+    first, second = add(pair), add(pair)
+    assert [get(pair), get(pair)] == [first, None]
+    if way == ("back-off",):
+        cap(pair, "backoff", "fixed:5000:5000")
+    if way == ("paused",):
+        ask(*pair, "PAUSE", "q", "in")
+    if way == ("dead letter",):
+        cap(pair, "dead-letter", "dead")
+    options = way if way[:1] in (("DELAY",), ("FINAL",)) else ("FINAL",) if way == ("dead letter",) else ()
+    assert ask(*pair, "NACK", first, *options) == b":1\r\n"
+    settle(pair)
+    assert not pair[0].caps.running
+    assert get(pair) == (second if way else first)
+
+
 def settle(pair):
     """The end of a turn."""
     from disque_py.node import dispatch
