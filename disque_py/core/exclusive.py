@@ -92,6 +92,8 @@ def begin(
     value_key, job_key = claim_stamps.value_key(job, stamp), claim_stamps.job_key(job, stamp)
     blocked_by = value_key if value_key in state.busy else job_key if job_key in state.busy else b""
     if blocked_by:
+        if broker.caps.admitted:
+            broker.caps.give_back(job)
         lifecycle.set_aside(queue, job, blocked_by)
         queue.parking.show_due()
         return None

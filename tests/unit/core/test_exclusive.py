@@ -54,6 +54,19 @@ def test_a_value_is_held_by_one_node_only():
     assert len(get(world, "a")) + len(get(world, "b")) == 1
 
 
+def test_jobs_of_a_busy_value_keep_no_slot_of_a_cap():
+    """Spec EX3, CP3: the queue became exclusive later, so its jobs get their value when they are fetched."""
+    world = voters("abc")
+    for _ in range(20):
+        add(world, "a", "ann", copies=1, retry=600)
+    bob = add(world, "a", "bob", copies=1, retry=600)
+    assert world.ask("a", "QUEUE", "SET", "q", "max-running", 2, "type", "exclusive", "exclusive-by", "user") == b"OK"
+    world.run(2_000)
+    assert len(get(world, "a")) == 1
+    waiting = begin_get(world, "a")
+    assert [each.id for each in run_until_replied(world, waiting)] == [bob]
+
+
 def test_fences_grow_with_each_delivery():
     """Spec EX6."""
     world = exclusive()
