@@ -76,7 +76,7 @@ def settings_changed(broker: Broker, name: bytes, settings: QueueSettings | None
         return
     is_first = not caps.limits
     caps.limits[name] = limit
-    if before is not None and before[:3:2] + before[4:] != limit[:3:2] + limit[4:]:
+    if before is not None and (not limit.rate or before.rate_by != limit.rate_by):
         caps.windows.pop(name, None)
     _release(broker, name)
     if before is None or (before.running > 0, before.running_by) != (limit.running > 0, limit.running_by):

@@ -57,6 +57,26 @@ def test_a_rate_counts_deliveries(pair):
     assert ask(*pair, "QLEN", "q") == b":1\r\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "is_free"),
+    [
+        (("rate", "3/10s"), 1),
+        (("rate", "2/20s"), 0),
+        (("rate", "1/10s"), 0),
+        (("max-running", 5, "max-running-by", "user"), 0),
+        (("rate-by", "user"), 2),
+    ],
+)
+def test_deliveries_count_although_the_number_of_the_rate_changes(pair, words, is_free):
+    """Spec CP2: only with another `rate-by` they are counted anew."""
+    cap(pair, "rate", "2/10s")
+    ids = [add(pair) for _ in range(5)]
+    assert [get(pair) for _ in range(3)] == [*ids[:2], None]
+    cap(pair, *words)
+    settle(pair)
+    assert [get(pair) is not None for _ in range(3)] == [number < is_free for number in range(3)]
+
+
 def test_an_ack_frees_a_slot(pair):
     """Spec CP1."""
     cap(pair, "max-running", 1)
