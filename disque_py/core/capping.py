@@ -49,13 +49,17 @@ WAITS_LOOKED: Final = 200
 CHECKED_PER_STEP: Final = 200
 SHARDS_PER_PART: Final = 64
 RELEASED_PER_PART: Final = 500
+# Of a period up to this, a node tells only the number of deliveries. To know them anew counts them for a while longer.
+SHORT_MS: Final = 10_000
 COUNT_MAX: Final = 1 << 53
 LEASE_MS_MAX: Final = 1 << 53
 
 # Kinds of CAP_USE.
 RATE: Final = 0  # The number of new deliveries.
 RUNNING: Final = 1  # The number of leases that run now.
-RATE_KNOWN: Final = 2  # The number of all known deliveries of the last period.
+# The number of all known deliveries since a moment in the last period, which counts for so many ms more. With 0 ms, the
+# number for the whole period. Older nodes send and understand only this, so the last number is the one for the period.
+RATE_KNOWN: Final = 2
 
 
 # -- settings -----------------------------------------------------------------------------------------------------
@@ -230,10 +234,15 @@ def _known(broker: Broker) -> Iterator[tuple[Any, ...]]:
     me = (broker.me.id, broker.run)
     for name, windows in caps.windows.items():
         limit = caps.limits.get(name)
-        for value, window in windows.items() if limit is not None else ():
-            used = window.used(broker.now_ms, limit.rate_ms) if limit is not None else 0
-            if used:
-                yield (*me, name, RATE_KNOWN, value, used, 0)
+        if limit is None:
+            continue
+        for value, window in windows.items():
+            counts = window.since(broker.now_ms, limit.rate_ms)
+            if limit.rate_ms <= SHORT_MS:
+                counts = counts[-1:]
+            for count, at_ms in counts:
+                left_ms = max(1, limit.rate_ms - (broker.now_ms - at_ms)) if limit.rate_ms > SHORT_MS else 0
+                yield (*me, name, RATE_KNOWN, value, count, left_ms)
     for key in list(caps.uses):
         caps.used(key, broker.now_ms)
         for owner, use in caps.uses.get(key, {}).items():
@@ -432,6 +441,10 @@ def on_use(broker: Broker, sender: Node, items: list[Any]) -> None:
         limit = caps.limits.get(name)
         if limit is not None and limit.rate:  # Else the settings of the queue have not arrived yet.
             window = caps.window(name, value)
+            if kind != RATE and left_ms:
+                at_ms = broker.now_ms - limit.rate_ms + min(left_ms, limit.rate_ms)
+                window.add_known(at_ms, count, limit.rate_ms)
+                continue
             more = count if kind == RATE else count - window.used(broker.now_ms, limit.rate_ms)
             if more > 0:
                 window.add(broker.now_ms, more, limit.rate_ms)

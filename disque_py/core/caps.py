@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # The parts of a window. So a slot of `rate` may become free late, by up to a sixteenth of the period.
 PARTS: Final = 16
+# The most parts, with those that other nodes tell of.
+PARTS_MAX: Final = 64
 # A job that has a slot must be delivered within this span, or the slot is given back.
 ADMITTED_MS: Final = 1_500
 # A grant that no consumer uses is given back after this span.
@@ -90,6 +92,39 @@ class Window:
         while parts and parts[0][1] + span_ms < now_ms:
             self.total -= parts.popleft()[2]
         return self.total
+
+    def since(self, now_ms: int, span_ms: int) -> list[tuple[int, int]]:
+        """Return for each part how many deliveries there were in it and after it, and its last moment; newest first."""
+        found: list[tuple[int, int]] = []
+        if self.used(now_ms, span_ms):
+            total = 0
+            for part in reversed(self._parts):
+                total += part[2]
+                found.append((total, part[1]))
+        return found
+
+    def add_known(self, at_ms: int, count: int, span_ms: int) -> None:
+        """Count deliveries of which another node knows: at least `count` since `at_ms`, which is not in the future.
+
+        The same delivery may have an earlier moment here, because messages take time, and it is in a part that ends
+        elsewhere. So those of two parts before that moment are compared, too.
+        """
+        parts = self._parts
+        since_ms = at_ms - 2 * span_ms // PARTS
+        more = count - sum([part[2] for part in parts if part[1] >= since_ms])
+        if more <= 0:
+            return
+        at = len(parts)
+        while at and parts[at - 1][1] > at_ms:
+            at -= 1
+        if at == len(parts):
+            self.add(at_ms, more, span_ms)
+            return
+        if len(parts) >= PARTS_MAX:
+            parts[at][2] += more  # They count a little longer.
+        else:
+            parts.insert(at, [at_ms, at_ms, more])
+        self.total += more
 
     def free_at_ms(self, span_ms: int) -> int:
         """Return the moment at which the oldest part stops counting; 0 if there is none."""

@@ -118,6 +118,53 @@ def test_one_node_may_use_the_whole_rate(place):
     assert 80 <= crew.count() <= 110
 
 
+def test_the_slots_of_a_long_rate_are_free_in_time_although_nodes_restart():
+    """Spec CP1: nodes tell a node that restarts of old deliveries. These do not count as new ones."""
+    crew = Crew("abc", cluster_node_timeout=1_000)
+    world = crew.world
+    crew.cap("rate", "2/100s")
+    crew.add(2, node="b")
+    for _ in range(2):
+        assert world.ask("b", "GETJOB", "FROM", "q")
+    for _ in range(2):
+        for name in "abc":
+            world.crash(name)
+            world.run(3_000)
+            world.restart(name)
+            world.run(5_000)
+        crew.add(1, node="b")
+        assert world.ask("b", "GETJOB", "TIMEOUT", 2_000, "FROM", "q") is None
+        world.run(22_000)
+    world.run(10_000)
+    crew.add(1, node="b")
+    assert world.ask("b", "GETJOB", "TIMEOUT", 2_000, "FROM", "q")
+
+
+@pytest.mark.parametrize("way", ["links", "restarts"])
+def test_deliveries_of_a_rate_count_once_although_nodes_hear_of_them_again(way):
+    """Spec CP1."""
+    crew = Crew("abc", cluster_node_timeout=1_000)
+    world = crew.world
+    crew.cap("rate", "50/100s")
+    crew.add(10, node="b")
+    for _ in range(10):
+        assert world.ask("b", "GETJOB", "FROM", "q")
+        world.run(1_700)
+    for name in "bcb":
+        if way == "links":
+            world.cut("a", name)
+        else:
+            world.crash(name)
+        world.run(3_000)
+        if way == "links":
+            world.heal()
+        else:
+            world.restart(name)
+        world.run(3_000)
+    for name in "abc":
+        assert world[name].caps.rate_used(b"q", world[name].now_ms) == 10
+
+
 @pytest.mark.parametrize("names", ["a", "abc"])
 def test_running_leases_stay_below_their_cap(names):
     """Spec CP1: a free slot is used immediately."""

@@ -122,6 +122,39 @@ def test_slots_of_a_former_coordinator_are_not_settled_with_the_next_one(followe
     assert sent_of(broker, CAP_SETTLE) == []
 
 
+def rate_told(broker, node):
+    """The count and time of each RATE_KNOWN that a node gets when its link is new."""
+    sent(broker)
+    capping.on_link_up(broker, node)
+    return [item[5:] for _, item in sent_of(broker, CAP_USE) if item[3] == capping.RATE_KNOWN]
+
+
+def test_old_and_new_nodes_tell_each_other_deliveries_of_a_rate(broker):
+    """Spec CP1: an older node takes the highest number, and sends it alone, without a time."""
+    node = add_node(broker)
+    ask(broker, make_client(broker), "QUEUE", "SET", "q", "rate", "10/100s")
+    me = (node.id, node.run, b"q", capping.RATE_KNOWN, b"")
+    capping.on_use(broker, node, [[*me, 3, 0]])
+    advance(broker, 20_000)
+    capping.on_use(broker, node, [[*me, 2, 100_000], [*me, 5, 80_000]])
+    assert broker.caps.rate_used(b"q", broker.now_ms) == 5
+    (newest, newest_ms), *others, (total, _) = rate_told(broker, node)
+    assert (newest, total, others) == (2, 5, [])
+    assert newest_ms == 100_000
+    capping.on_use(broker, node, [[*me, 7, 0]])
+    assert broker.caps.rate_used(b"q", broker.now_ms) == 7
+
+
+def test_of_a_short_period_only_the_number_of_deliveries_is_told(broker):
+    """Spec CP1: it is told for each value, and nodes do not restart within seconds."""
+    node = add_node(broker)
+    ask(broker, make_client(broker), "QUEUE", "SET", "q", "rate", "10/10s")
+    for _ in range(3):
+        capping.on_use(broker, node, [[node.id, node.run, b"q", capping.RATE, b"", 1, 0]])
+        advance(broker, 1_000)
+    assert rate_told(broker, node) == [(3, 0)]
+
+
 def test_leases_are_counted_before_the_cap_is_known_and_after_it_is_gone(broker):
     """Spec CP2: the node with the leases tells of them only once, and may know of the cap earlier or later."""
     node = add_node(broker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.core.caps import Window, aside_key
+from disque_py.core.caps import PARTS_MAX, Window, aside_key
 from tests.support.brokers import ask, ask_parsed, make_broker, make_client, pass_time
 
 
@@ -38,6 +38,61 @@ def test_a_window_forgets_what_is_older_than_its_time():
     assert 0 < window.used(1_500, 1_000) <= 56
     assert window.used(2_100, 1_000) == 0
     assert window.free_at_ms(1_000) == 0
+
+
+def tell(window, other, now_ms, span_ms=1_600, delay_ms=0):
+    """Let a window learn from another one, as capping.on_use does."""
+    for count, at_ms in window.since(now_ms, span_ms):
+        other.add_known(at_ms + delay_ms, count, span_ms)
+
+
+def test_deliveries_of_which_a_node_hears_again_keep_their_moments():
+    """Spec CP1: nodes that restart in turn tell each other old deliveries."""
+    window = Window()
+    for now_ms in range(0, 1_000, 10):
+        window.add(now_ms, 1, 1_600)
+    for hop in range(20):
+        other = Window()
+        tell(window, other, 1_000)
+        assert other.used(1_000, 1_600) == 100, hop
+        window = other
+    assert 30 <= window.used(2_250, 1_600) <= 50
+    assert window.used(2_700, 1_600) == 0
+
+
+@pytest.mark.parametrize("delay_ms", [0, 90])
+def test_deliveries_that_a_node_knows_already_count_once(delay_ms):
+    """Spec CP1: although messages take time, and parts begin at other moments."""
+    window, other = Window(), Window()
+    for now_ms in range(0, 1_000, 7):
+        window.add(now_ms, 1, 1_600)
+        if now_ms > 300:
+            other.add(now_ms + delay_ms, 1, 1_600)
+    for _ in range(3):
+        tell(window, other, 1_000)
+        tell(other, window, 1_000)
+    assert window.used(1_000, 1_600) == other.used(1_000, 1_600) == 143
+
+
+def test_deliveries_that_a_node_lacks_are_counted_at_their_moments():
+    """Spec CP1: later ones and older ones."""
+    window, other = Window(), Window()
+    window.add(0, 5, 1_600)
+    other.add(500, 5, 1_600)
+    tell(other, window, 600)
+    tell(window, other, 600)
+    assert window.used(600, 1_600) == other.used(600, 1_600) == 10
+    assert window.used(1_700, 1_600) == other.used(1_700, 1_600) == 5
+
+
+def test_a_window_has_a_bounded_number_of_parts():
+    """Spec CP1: it counts deliveries a little longer instead."""
+    window = Window()
+    window.add(2_000, 1, 1_600)
+    for number in range(2, 500):
+        window.add_known(2_000 - number, number, 1_600)
+    assert window.used(2_000, 1_600) == 499
+    assert len(window.since(2_000, 1_600)) == PARTS_MAX
 
 
 def test_values_have_keys_of_their_own():
