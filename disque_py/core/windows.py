@@ -1,8 +1,8 @@
 """Windows of keys: how long the KEY of a job is used, if not until its TTL is over (ADDJOB … WINDOW, REPLACE).
 
-The extra WINDOW of a job is a number. It is 0 if the key is used until the job is done or errored. Otherwise it is one
-more than the milliseconds from the end of the window to the end of the job's TTL. Nodes know how much of each job's TTL
-is left. So messages need no moment, and a node that gets a copy later computes the same end.
+The extra WINDOW of a job is a number. It is 0 if the key is used until the job is done, errored or a dead letter.
+Otherwise it is one more than the milliseconds from the end of the window to the end of the job's TTL. Nodes know how
+much of each job's TTL is left. So messages need no moment, and a node that gets a copy later computes the same end.
 
 A job that was added with REPLACE has a list instead: this number, and the ids of the jobs that it replaces. Spec TP5,
 TP6.
@@ -43,7 +43,9 @@ def until_ms(job: Job, now_ms: int) -> int:
     if found is None:
         return job.expire_at_ms
     if found == WHILE_IT_LIVES:
-        return now_ms if job.state == ACKED or job.is_errored else job.expire_at_ms
+        part = job.part
+        has_failed = part is not None and (part.is_errored or part.is_dead_letter)
+        return now_ms if job.state == ACKED or has_failed else job.expire_at_ms
     return job.expire_at_ms - (found - 1)
 
 

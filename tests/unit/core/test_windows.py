@@ -6,7 +6,7 @@ import pytest
 
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client
 from copies import advance
-from disque_py.core import windows
+from disque_py.core import moving, windows
 from disque_py.core.job_snapshot import job_of, snapshot_of
 from disque_py.node import dispatch
 
@@ -59,6 +59,21 @@ def test_window_0_lasts_until_the_job_is_over_or_errored():
     assert second != first
     ask(broker, client, "NACK", take(broker, client))
     assert add(broker, client) not in (first, second)
+
+
+def test_window_0_ends_when_the_job_becomes_a_dead_letter():
+    """Spec TP5: it does not wait in its queue or run any more, until it is redriven."""
+    broker, client = start()
+    ask(broker, client, "QUEUE", "SET", "q", "dead-letter", "dead")
+    first = add(broker, client, "WINDOW", 0)
+    ask(broker, client, "NACK", take(broker, client), "FINAL")
+    assert ask(broker, client, "QLEN", "dead") == b":1\r\n"
+    second = add(broker, client, "WINDOW", 0)
+    assert second != first
+    assert add(broker, client, "WINDOW", 0) == second
+    ask(broker, client, "ACKJOB", take(broker, client))
+    assert moving.redrive(broker, broker.find(first), b"")
+    assert add(broker, client, "WINDOW", 0) == first
 
 
 def test_a_window_longer_than_the_ttl_ends_with_the_ttl():
