@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from disque_py.commands.matching import check_patterns, getjob_matching, narrowed
+from disque_py.commands.matching import SEARCH_MS, check_patterns, getjob_matching, narrowed
 from disque_py.commands.options import (
     INT64_MAX,
     LEASEMS_ERROR,
@@ -31,6 +31,7 @@ from disque_py.core import (
     filters,
     incremental,
     interest,
+    lifecycle,
     memory,
     ordering,
     pulls,
@@ -192,6 +193,14 @@ def _getjob_of_none(
         delivery.wait(broker, client, queues, capping.ANSWER_MS, options)
         return None
     if nohang and options.where is not None:
+        if (
+            not broker.is_leaving
+            and broker.consumers.filter_lines + len(queues) <= filters.LINES_MAX
+            and any(lifecycle.is_searching(queue, options.where) for queue in queues)
+        ):
+            # Very many jobs may not be delivered now. The next turns look at the jobs behind them.
+            delivery.wait(broker, client, queues, SEARCH_MS, options)
+            return None
         if interest.is_told(broker) and filter_interest.has_room_for_asking(broker):
             for queue in queues:
                 filters.filters_of(broker, queue).asked(options.where)

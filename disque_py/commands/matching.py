@@ -20,6 +20,8 @@ from disque_py.resp.replies import nil_array
 TOO_MANY: Final = f"ERR at most {PATTERNS_MAX} patterns"
 # The most queues with claims that one GETJOB looks at.
 NAMES_MAX: Final = 1_000
+# GETJOB NOHANG waits at most this long while very many jobs are looked at that may not be delivered now.
+SEARCH_MS: Final = 100
 TOO_LONG: Final = f"ERR a pattern must have 1 to {PATTERN_BYTES_MAX} bytes"
 
 
@@ -162,6 +164,11 @@ def _of_none(
         # There are jobs, and better ones are on their way (spec F7).
         matching.wait(broker, client, group, ordering.ANSWER_MS, options)
         return None
+    if nohang and visit.is_cut and not broker.is_leaving:
+        lines = broker.consumers.filter_lines + len(group.names) + len(group.elsewhere)
+        if lines <= filters.LINES_MAX:
+            matching.wait(broker, client, group, SEARCH_MS, options)  # The next turns look at more jobs (spec EX8).
+            return None
     if nohang:
         if interest.is_told(broker):
             matching.asked(broker, group, options)

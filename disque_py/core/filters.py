@@ -338,6 +338,9 @@ class Filters:
             self._account(index, ENTRY_BYTES)
             if group.waiting:
                 self.held[group] = None
+            parking = self.queue.parking
+            if parking is not None and parking.searches:
+                parking.has_room_now(job)
         return group
 
     def _account(self, index: Index, size: int) -> None:

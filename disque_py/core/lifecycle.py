@@ -13,6 +13,7 @@ The meaning of `requeue_at_ms` depends on the state:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from disque_py.core.broker import Broker
@@ -35,7 +36,7 @@ from disque_py.core.job import (
 )
 from disque_py.core.job_attributes import BATCH, JobAttributes, topic_bytes
 from disque_py.core.parking import Parking
-from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
+from disque_py.core.queue import DEAD_ENTRIES_MIN, PAUSED_OUT, Queue
 from disque_py.core.spilled import Spilled, released
 from disque_py.event_format import (
     ADDED,
@@ -321,7 +322,9 @@ def fetch_matching(
     while queue.filters is not None and (group := queue.filters.group(wanted)) is not None:
         job = group.first(is_picky=is_picky)
         if job is not None and queue.parking is not None and not queue.parking.has_room(job):
-            job = queue.parking.first_of(group.oldest(), is_picky=is_picky)
+            job = queue.parking.search(group, broker.now_ms, is_picky=is_picky)
+            if job is None and queue.parking.is_cut(group):
+                _search_soon(broker, queue, queue.parking)
         if job is None:
             return None
         if type(job.body) is Spilled and job.expire_at_ms > broker.now_ms:
@@ -341,9 +344,47 @@ def fetch_matching(
             _forget_expired(broker, job)
         left -= 1
         if not left:
+            if queue.parking is not None:
+                queue.parking.cut(group)
             broker.look_again(queue)
             return None
     return None
+
+
+def is_searching(queue: Queue, wanted: Filter) -> bool:
+    """Whether a queue may have a job for this filter behind very many jobs that may not be delivered now."""
+    if queue.parking is None or queue.filters is None or not queue.length or queue.paused & PAUSED_OUT:
+        return False
+    group = queue.filters.group(wanted)
+    return group is not None and group.length > 0 and queue.parking.is_cut(group)
+
+
+def _search_soon(broker: Broker, queue: Queue, parking: Parking) -> None:
+    if not parking.is_planned:
+        parking.is_planned = True
+        broker.schedule.call_at(broker.now_ms + 1, partial(_search_on, broker, queue, parking))
+
+
+def _search_on(broker: Broker, queue: Queue, parking: Parking) -> None:
+    """Go on with the searches that were cut, for clients that wait here and for those of other nodes."""
+    parking.is_planned = False
+    filters = queue.filters
+    if filters is None or queue.is_dropped or queue.parking is not parking:
+        return
+    if parking.is_full:
+        parking.is_full = False
+        broker.wake(queue)
+    for group, search in list(parking.searches.items()):
+        if not search.is_cut:
+            continue
+        if group.waiting:
+            filters.due[group] = None
+            broker.ready[queue] = None
+        elif group.demand is not None and group.demand.interested:
+            if parking.search(group, broker.now_ms, is_picky=False) is not None:
+                broker.consumers.filter_hints[group] = queue
+            elif search.is_cut:
+                _search_soon(broker, queue, parking)
 
 
 def _has_slot(broker: Broker, queue: Queue, job: Job) -> bool:

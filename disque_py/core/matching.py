@@ -36,17 +36,18 @@ class Visit:
     missed             the number of queues in a row that gave no job
     is_stalled         whether a queue's next body is on disk
     is_held            whether a queue's jobs wait for better ones of another node
+    is_cut             whether a queue may have jobs behind very many that may not be delivered now
     is_refused         whether jobs can't be delivered because of disk errors
     """
 
-    __slots__ = ("cursor", "entries", "is_held", "is_refused", "is_stalled", "missed", "size")
+    __slots__ = ("cursor", "entries", "is_cut", "is_held", "is_refused", "is_stalled", "missed", "size")
 
     def __init__(self, cursor: bytes) -> None:
         self.cursor = cursor
         self.entries: list[bytes] = []
         self.size = 0
         self.missed = 0
-        self.is_stalled = self.is_held = self.is_refused = False
+        self.is_stalled = self.is_held = self.is_cut = self.is_refused = False
 
 
 def collect(
@@ -87,6 +88,7 @@ def collect(
             job = lifecycle.fetch(broker, queue, is_picky=options.is_picky)
         else:
             job = lifecycle.fetch_matching(broker, queue, where, is_picky=options.is_picky)
+            visit.is_cut = visit.is_cut or (job is None and lifecycle.is_searching(queue, where))
         if job is None:
             if queue.is_stalled:
                 visit.is_stalled = True

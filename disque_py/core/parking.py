@@ -16,6 +16,10 @@ The owner of a queue's parking determines the value of a job (`value_of`), and t
 changes the room with `set_room`. A job that is popped for delivery is *taken*. The next job of its value is shown only
 when the owner calls `set_room` or `show_due`. All operations cost O(log n).
 
+A consumer with a filter may have to pass many jobs by whose values have no room. `search` looks at a bounded number of
+them per turn, and notes how far it got. The next search goes on there. When a job before that position gets room, the
+search goes back to it.
+
 `set_aside` and `give_back` serve a second reason to wait, with other values. For example, the owner of a cap sets a job
 aside that it has just fetched from the queue.
 
@@ -25,20 +29,26 @@ This module knows no broker and no claim.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
+from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import Job
-from disque_py.core.priority_queue import key_of
+from disque_py.core.priority_queue import Key, key_of
 from disque_py.core.sorted_jobs import SortedJobs
 
 if TYPE_CHECKING:
+    from disque_py.core.filters import Group as FilterGroup
     from disque_py.core.queue import Queue
 
 # The most jobs that one call shows. `show_due` shows the others.
 SHOWN_PER_CALL: Final = 200
-# The most jobs that are examined for a consumer with a filter, to find the first one that has room.
-LOOKED_PER_CALL: Final = 1_000
+# The most jobs of a queue that are examined per turn for consumers with filters, to find the first ones that have room.
+LOOKED_PER_TURN: Final = 1_000
+# A search notes how far it got after this number of jobs.
+NOTED_FROM: Final = 50
+# The most filters whose searches are noted.
+SEARCHES_MAX: Final = 64
+FIRST_KEY: Final[Key] = (-(1 << 63), 0, b"")
 
 
 class Group:
@@ -57,6 +67,21 @@ class Group:
         self.aside = SortedJobs()
 
 
+class Search:
+    """How far the jobs with certain metadata were searched for one that has room.
+
+    retried, once   no job before this key has room: jobs that are delivered at least once, and at most once
+    is_cut          whether there are more jobs to look at
+    """
+
+    __slots__ = ("is_cut", "once", "retried")
+
+    def __init__(self) -> None:
+        self.retried: Key = FIRST_KEY
+        self.once: Key = FIRST_KEY
+        self.is_cut = False
+
+
 class Parking:
     """The jobs of a queue by value.
 
@@ -67,9 +92,26 @@ class Parking:
     values     job -> the value under which it is stored here
     aside      all jobs that are aside
     due        values that may have room for more jobs
+    searches   group of filters.py -> how far it was searched
+    looked, looked_ms   how many jobs were looked at in the turn of this time
+    is_full    whether a search that was cut could not be noted
+    is_planned whether a turn will soon go on with the searches (lifecycle.py)
     """
 
-    __slots__ = ("aside", "due", "groups", "queue", "room_of", "value_of", "values")
+    __slots__ = (
+        "aside",
+        "due",
+        "groups",
+        "is_full",
+        "is_planned",
+        "looked",
+        "looked_ms",
+        "queue",
+        "room_of",
+        "searches",
+        "value_of",
+        "values",
+    )
 
     def __init__(self, queue: Queue, value_of: Callable[[Job], bytes | None], room_of: Callable[[bytes], int]) -> None:
         self.queue = queue
@@ -79,6 +121,11 @@ class Parking:
         self.values: dict[Job, bytes] = {}
         self.aside = SortedJobs()
         self.due: dict[bytes, None] = {}
+        self.searches: dict[FilterGroup, Search] = {}
+        self.looked = 0
+        self.looked_ms = 0
+        self.is_full = False
+        self.is_planned = False
 
     @property
     def length(self) -> int:
@@ -95,6 +142,11 @@ class Parking:
         group = self.groups.get(value)
         if group is None:
             return False
+        if self.searches and room > 0 >= group.room:
+            for jobs in (group.shown, group.aside):
+                first = jobs.first()
+                if first is not None:
+                    self.has_room_now(first)
         group.room = room
         while group.shown.length > max(0, room):
             self._withdraw(group)
@@ -126,12 +178,70 @@ class Parking:
         value = self.values.get(job)
         return value is None or self.groups[value].room > 0
 
-    def first_of(self, jobs: Iterator[Job], *, is_picky: bool) -> Job | None:
-        """Return the first of these pending jobs that may be delivered, within the first LOOKED_PER_CALL of them."""
-        for job in islice(jobs, LOOKED_PER_CALL):
-            if (job.terms.retry_ms or not is_picky) and self.has_room(job):
-                return job
-        return None
+    def search(self, group: FilterGroup, now_ms: int, *, is_picky: bool) -> Job | None:
+        """Return the first job of a group that may be delivered.
+
+        Return None if there is none, or if very many jobs were looked at in this turn. The second case is noted
+        (`is_cut`), and the next call goes on behind these jobs.
+        """
+        if now_ms != self.looked_ms:
+            self.looked, self.looked_ms = 0, now_ms
+        known = self.searches.get(group)
+        search = known or Search()
+        found: Job | None = None
+        search.is_cut = False
+        looked = 0
+        for key, job in self._jobs_from(group, search, is_picky=is_picky):
+            if self.looked >= LOOKED_PER_TURN:
+                search.is_cut = True
+            elif self.has_room(job):
+                found = job
+            if job.terms.retry_ms:
+                search.retried = key
+            else:
+                search.once = key
+            if search.is_cut or found is not None:
+                break
+            looked += 1
+            self.looked += 1
+        if known is None and (looked >= NOTED_FROM or search.is_cut):
+            self._note(group, search)
+        return found
+
+    def _note(self, group: FilterGroup, search: Search) -> None:
+        if len(self.searches) >= SEARCHES_MAX:
+            over = next((each for each, known in self.searches.items() if not known.is_cut), None)
+            if over is None:
+                self.is_full = True  # This search begins again when another one is over.
+                return
+            del self.searches[over]
+        self.searches[group] = search
+
+    def _jobs_from(self, group: FilterGroup, search: Search, *, is_picky: bool) -> Iterator[tuple[Key, Job]]:
+        retried = group.retried.from_key(search.retried)
+        if is_picky or not group.once.length:
+            return retried
+        return merge(retried, group.once.from_key(search.once), key=_key_of)
+
+    def cut(self, group: FilterGroup) -> None:
+        """Note that a search ended early, because very many jobs were set aside or had expired."""
+        search = self.searches.get(group)
+        if search is None:
+            search = Search()
+            self._note(group, search)
+        search.is_cut = True
+
+    def is_cut(self, group: FilterGroup) -> bool:
+        """Whether the last search for a job of this group has not looked at all jobs."""
+        search = self.searches.get(group)
+        return self.is_full if search is None else search.is_cut
+
+    def has_room_now(self, job: Job) -> None:
+        """Let searches go back to a pending job, because it may have room now, or has come into another group."""
+        key = key_of(job)
+        for search in self.searches.values():
+            search.retried = min(search.retried, key)
+            search.once = min(search.once, key)
 
     def set_aside(self, job: Job, value: bytes) -> None:
         """Set a job aside that was just fetched, under a value that need not be the one of `value_of`.
@@ -146,6 +256,8 @@ class Parking:
         self.values[job] = value
         group.aside.add(job)
         self.aside.add(job)
+        if self.searches and group.room > 0:
+            self.has_room_now(job)
 
     def give_back(self, value: bytes, count: int) -> int:
         """Return the first `count` jobs of a value that were set aside to the queue. Return their number."""
@@ -167,10 +279,14 @@ class Parking:
         """Add a job that has just become pending. Return whether it is set aside. If not, the queue offers it."""
         value = self.value_of(job)
         if value is None:
+            if self.searches:
+                self.has_room_now(job)
             return False
         group = self.groups.get(value)
         if group is None:
             group = self.groups[value] = Group(self.room_of(value))
+        if self.searches and group.room > 0:
+            self.has_room_now(job)
         assert job not in self.values
         self.values[job] = value
         if group.shown.length >= group.room:
@@ -245,3 +361,7 @@ class Parking:
         if not group.shown.length and not group.aside.length and self.groups.get(value) is group:
             del self.groups[value]
             self.due.pop(value, None)
+
+
+def _key_of(item: tuple[Key, Job]) -> Key:
+    return item[0]

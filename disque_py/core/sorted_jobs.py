@@ -101,6 +101,22 @@ class SortedJobs:
             for job in part:
                 yield key_of(job), job
 
+    def from_key(self, key: Key) -> Iterator[tuple[Key, Job]]:
+        """Yield keys and jobs in order, from the first job whose key is not before this one."""
+        parts = self.jobs
+        first, end = 0, len(parts)
+        while first < end:
+            middle = (first + end) // 2
+            if key_of(parts[middle][-1]) < key:
+                first = middle + 1
+            else:
+                end = middle
+        for number in range(first, len(parts)):
+            for job in parts[number]:
+                each = key_of(job)
+                if number > first or each >= key:
+                    yield each, job
+
     def backwards(self) -> Iterator[tuple[Key, Job]]:
         """Yield keys and jobs, from last to first."""
         for part in reversed(self.jobs):

@@ -167,6 +167,7 @@ BOUNDS = {
         Limiter: _spans
         Membership: ignored
         NodesFileSaver: _crcs
+        Parking: searches
         Plan: slot
         ProcessHost: _fields
         QueueSettingsTable: _watchers

@@ -484,3 +484,22 @@ def test_a_deliberate_defect_breaks_the_bound(monkeypatch, owner, name, words):
     crew.world.run(2_000)
     assert crew.most[b""] > 3
     assert crew.highest(1_000) > 20
+
+
+@pytest.mark.parametrize("words", [("TIMEOUT", 5_000), ("NOHANG",)], ids=["wait", "poll"])
+@pytest.mark.parametrize("where", ["FROM", "FROMMATCH"])
+def test_a_filter_finds_a_value_with_slots_behind_very_many_jobs_of_one_without(where, words):
+    """Spec CP3, EX8: the next turns look at the jobs that one turn can't."""
+    world = World("a")
+    world.ask("a", "QUEUE", "SET", "q", "max-running", 1, "max-running-by", "user")
+    world.run(1_000)
+    meta = ("META", "kind", "video", "META", "user")
+    for _ in range(2_100):
+        world.ask("a", "ADDJOB", "q", "x", 0, "RETRY", 600, *meta, "ann")
+    bob = world.ask("a", "ADDJOB", "q", "x", 0, "RETRY", 600, *meta, "bob")
+    assert world.ask("a", "GETJOB", "FROM", "q")
+    reply = world.ask("a", "GETJOB", *words, "WHERE", "kind", "video", where, "q")
+    assert [each[1] for each in reply or ()] == [bob]
+    began = world.now_ms
+    assert world.ask("a", "GETJOB", "NOHANG", "WHERE", "kind", "video", where, "q") is None
+    assert world.now_ms - began < 200

@@ -442,6 +442,22 @@ def test_a_filtered_consumer_gets_a_job_of_a_free_value_behind_another_kind():
     assert get(world, "a", "WHERE", "kind", "cpu") == []
 
 
+@pytest.mark.parametrize("node", ["a", "b"])
+@pytest.mark.parametrize("way", ["poll", "wait"])
+def test_a_filtered_consumer_gets_a_job_of_a_free_value_behind_very_many_of_a_busy_one(way, node):
+    """Spec EX8: also if it waits at another node."""
+    world = exclusive()
+    for _ in range(2_100):
+        add(world, "a", "ann", "META", "kind", "video", copies=1, retry=600)
+    bob = add(world, "a", "bob", "META", "kind", "video", copies=1, retry=600)
+    assert len(get(world, "a")) == 1
+    if way == "poll" and node == "a":
+        found = get(world, "a", "WHERE", "kind", "video")
+    else:
+        found = run_until_replied(world, begin_get(world, node, "WHERE", "kind", "video"), within_ms=5_000)
+    assert [each.id for each in found] == [bob]
+
+
 def test_a_filtered_consumer_may_wait_for_a_claimed_job():
     """Spec EX8."""
     world = exclusive()

@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
+from disque_py.core.filters import Group
 from disque_py.core.job import ACTIVE, QUEUED, Job, JobTerms
 from disque_py.core.job_attributes import JobAttributes
-from disque_py.core.parking import SHOWN_PER_CALL, Parking
+from disque_py.core.parking import LOOKED_PER_TURN, SEARCHES_MAX, SHOWN_PER_CALL, Parking
 from disque_py.core.queue import Queue
 
 
@@ -40,6 +41,14 @@ def take(queue):
     if job is not None:
         job.state = ACTIVE
     return job
+
+
+def group_of(*jobs):
+    """An index's group with these jobs."""
+    group = Group((b"kind",), (b"video",))
+    for job in jobs:
+        group.add(job)
+    return group
 
 
 def leave(queue, job):
@@ -202,8 +211,106 @@ def test_of_certain_jobs_the_first_with_room_is_found_whichever_the_queue_offers
     jobs = [make(1, b"a"), make(2, b"b"), make(3, b"a"), make(4, b"b")]
     push(queue, *jobs)
     queue.parking.set_room(b"a", 0)
-    assert queue.parking.first_of(iter(jobs[2:]), is_picky=False) is jobs[3]
-    assert queue.parking.first_of(iter(jobs[2:3]), is_picky=False) is None
+    assert queue.parking.search(group_of(*jobs[2:]), 0, is_picky=False) is jobs[3]
+    assert queue.parking.search(group_of(jobs[2]), 0, is_picky=False) is None
+
+
+def searched(queue, group, *, is_picky=False):
+    """Search until all jobs were looked at. Return the job, and the number of turns."""
+    for now_ms in range(1, 100):
+        job = queue.parking.search(group, now_ms, is_picky=is_picky)
+        if not queue.parking.is_cut(group):
+            return job, now_ms
+    return None
+
+
+def many(count=2_500):
+    """A queue with many jobs of a value without room. The group has all of them, and one behind them that has room."""
+    queue = make_queue()
+    jobs = [*(make(number, b"a") for number in range(count)), make(count, b"b")]
+    push(queue, *jobs)
+    queue.parking.set_room(b"a", 0)
+    return queue, jobs, group_of(*jobs)
+
+
+def test_a_search_behind_very_many_jobs_goes_on_in_the_next_turn():
+    queue, jobs, group = many()
+    assert searched(queue, group) == (jobs[-1], 3)
+    assert searched(queue, group) == (jobs[-1], 1)
+
+
+def test_all_searches_of_a_turn_look_at_a_bounded_number_of_jobs():
+    queue, jobs, group = many(1_500)
+    for each in (group, group_of(*jobs)):
+        assert queue.parking.search(each, 1, is_picky=False) is None
+        assert queue.parking.is_cut(each)
+    assert queue.parking.looked == LOOKED_PER_TURN
+
+
+def test_a_search_that_has_looked_at_all_jobs_looks_at_none_again():
+    queue, jobs, _ = many()
+    group = group_of(*jobs[:-1])
+    assert searched(queue, group) == (None, 3)
+    assert queue.parking.search(group, 200, is_picky=False) is None
+    assert queue.parking.looked <= 1
+
+
+@pytest.mark.parametrize("way", ["room", "pushed", "given back"])
+def test_a_search_goes_back_to_a_job_that_gets_room(way):
+    queue, jobs, group = many()
+    first = jobs[5]
+    if way == "given back":
+        leave(queue, first)
+        first.state = QUEUED
+        queue.parking.set_aside(first, b"cap")
+    assert searched(queue, group) == (jobs[-1], 3)
+    if way == "room":
+        queue.parking.set_room(b"a", 1)
+        first = jobs[0]
+    elif way == "pushed":
+        first = make(-1)
+        push(queue, first)
+        group.add(first)
+    else:
+        queue.parking.value_of = {first: b"b"}.get
+        queue.parking.give_back(b"cap", 1)
+    assert searched(queue, group)[0] is first
+
+
+def test_a_search_for_consumers_that_skip_at_most_once_jobs_hides_none_from_others():
+    queue = make_queue()
+    jobs = [make(number, b"a") for number in range(1_200)]
+    once = make(1_200, b"", retry_ms=0)
+    late = make(1_201, b"b")
+    push(queue, *jobs, once, late)
+    queue.parking.set_room(b"a", 0)
+    group = group_of(*jobs, once, late)
+    assert searched(queue, group, is_picky=True) == (late, 2)
+    assert searched(queue, group)[0] is once
+
+
+def test_a_bounded_number_of_searches_is_noted_and_all_end():
+    queue, jobs, _ = many(1_500)
+    groups = [group_of(*jobs) for _ in range(SEARCHES_MAX + 5)]
+    left = groups
+    for now_ms in range(1, 200):
+        left = [each for each in left if queue.parking.search(each, now_ms, is_picky=False) is None]
+        assert all(queue.parking.is_cut(each) for each in left)
+        assert len(queue.parking.searches) <= SEARCHES_MAX
+    assert not left
+
+
+def test_a_search_goes_back_to_an_at_most_once_job_behind_another_one_of_its_value():
+    queue = make_queue()
+    once = make(1, b"c", retry_ms=0)
+    jobs = [make(0, b"c"), once, *(make(number, b"a") for number in range(2, 1_200))]
+    push(queue, *jobs)
+    queue.parking.set_room(b"a", 0)
+    queue.parking.set_room(b"c", 0)
+    group = group_of(*jobs[1:])
+    assert searched(queue, group) == (None, 2)
+    queue.parking.set_room(b"c", 1)
+    assert searched(queue, group)[0] is once
 
 
 def test_a_node_that_leaves_offers_all_jobs():

@@ -44,6 +44,10 @@ def test_any_mix_of_adding_and_removing_keeps_the_order(priorities):
     assert jobs.length == len(expected)
     assert jobs.first() is expected[0]
     assert jobs.first_key() == key_of(expected[0])
+    for at in (0, 1, PART_MAX, len(expected) - 1):
+        assert [job for _, job in jobs.from_key(key_of(expected[at]))] == expected[at:]
+    rank, ctime, job_id = key_of(expected[-1])
+    assert list(jobs.from_key((rank, ctime, job_id + b"-"))) == []
 
 
 def test_dismantling_goes_part_by_part():
