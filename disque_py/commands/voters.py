@@ -14,10 +14,11 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.electing import IN_CONFLICT, IS_READY
 from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.grants import LONGEST_MS
 from disque_py.resp.replies import OK, array, bulk, bulk_array, integer
 
 WRONG_FORM: Final = "ERR Wrong CLUSTER subcommand or number of arguments"
-SECONDS_MAX: Final = 9_223_372_036_854
+SECONDS_MAX: Final = LONGEST_MS // 1_000
 LEASE_MAX_ERROR: Final = f"ERR LEASEMAX must be a number of seconds from 1 to {SECONDS_MAX}"
 FORCE_ERROR: Final = (
     "ERR RESET forgets every claim: work that runs now may be handed out again."

@@ -27,6 +27,7 @@ from disque_py.core.grants import (
     GRANTED,
     HELD,
     KEYS_MAX,
+    LONGEST_MS,
     MUTE,
     NO_ROOM,
     OLD_ATTEMPT,
@@ -165,7 +166,7 @@ def claim(broker: Broker, wish: Wish, done: Callable[[Result], None], *, replace
 
     replaces   give up a grant that this holder has under another fence
     """
-    attempt = Attempt(wish, broker.now_ms + DECIDE_MS, done)
+    attempt = Attempt(_bounded(wish), broker.now_ms + DECIDE_MS, done)
     attempt.attempt = wish.first if wish.keep_ms else 0
     attempt.flags = REPLACES if replaces else 0
     if wish.limit and attempt.attempt > wish.limit:
@@ -177,12 +178,17 @@ def claim(broker: Broker, wish: Wish, done: Callable[[Result], None], *, replace
 
 def renew(broker: Broker, wish: Wish, fence: int, done: Callable[[Result], None]) -> None:
     """Renew a claim that this holder has under a fence. The lease begins again."""
-    attempt = Attempt(wish, broker.now_ms + DECIDE_MS, done)
+    attempt = Attempt(_bounded(wish), broker.now_ms + DECIDE_MS, done)
     attempt.is_renewal = True
     attempt.flags = RENEWS
     attempt.fence = fence
     _try(broker, attempt)
     broker.schedule.call_at(attempt.until_ms, partial(_fail, broker, attempt))
+
+
+def _bounded(wish: Wish) -> Wish:
+    """Return the wish with spans that voters accept. A job's TTL, for which its count is kept, may be longer."""
+    return wish._replace(lease_ms=min(LONGEST_MS, wish.lease_ms), keep_ms=min(LONGEST_MS, wish.keep_ms))
 
 
 def _try(broker: Broker, attempt: Attempt) -> None:

@@ -40,6 +40,9 @@ FENCE_MAX: Final = (1 << 63) - 1
 FENCE_LIMIT: Final = 1 << 62
 FENCE_AHEAD: Final = 10 * 366 * 86_400_000
 SPAN_MAX_MS: Final = 1 << 53
+# The longest lease, and the longest time for which a count or an end is kept. A lease and what is kept after it are one
+# span together.
+LONGEST_MS: Final = SPAN_MAX_MS // 2
 # A key is forgotten this long after its grant, its count of attempts and its "done" have ended.
 IDLE_MS: Final = 60_000
 # The least number of keys that are looked at per step. With many keys, more are looked at.
@@ -263,6 +266,7 @@ class Grants:
         is_blocked = record.blocked_until_ms > now_ms
         lease_ms = max(record.left_ms(now_ms), record.blocked_until_ms - now_ms)
         kept_ms = record.keep_ms if is_running else max(0, record.kept_until_ms - now_ms)
+        kept_ms = min(LONGEST_MS, kept_ms)  # A copy of a copy may be kept for longer than the first one.
         attempts = record.attempts_at(now_ms)
         done_ms = max(0, record.done_until_ms - now_ms)
         # Another voter may have renewed this grant. The end of earlier work must not look like the end of this one.

@@ -26,6 +26,7 @@ from disque_py.core.grants import (
     GRANTED,
     HELD,
     KEY_BYTES_MAX,
+    LONGEST_MS,
     MUTE,
     NO_ROOM,
     OTHER_EPOCH,
@@ -282,6 +283,7 @@ def on_release(broker: Broker, sender: Node, items: list[Any]) -> None:
             send(broker, sender, RELEASED, (number, CAN_NOT_SAY))
             gossip(broker, [sender])
             continue
+        done_ms = min(LONGEST_MS, done_ms)
         is_over = grants.release(key, holder, fence, done_ms, gives_back=bool(flags & GIVES_BACK), now_ms=broker.now_ms)
         if is_over:
             note_change(broker, GRANT, key)

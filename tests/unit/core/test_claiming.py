@@ -7,7 +7,8 @@ import pytest
 from cluster_bus.messages import CLAIM, CLAIM_IS, RELEASED
 from disque_py.core import claiming
 from disque_py.core.claiming import Wish
-from disque_py.core.grants import GRANTED, HELD
+from disque_py.core.grants import GRANTED, HELD, is_grant_item
+from disque_py.core.voter_list import LEASE_MAX_MS
 from disque_py.node import dispatch
 from voting_worlds import voters
 
@@ -172,6 +173,19 @@ def test_attempts_have_a_limit():
         outcomes.append((found.outcome, found.attempt))
         world.run(200)
     assert outcomes == [(GRANTED, 1), (GRANTED, 2), (claiming.ALL_SPENT, 0)]
+
+
+def test_spans_above_the_longest_are_cut():
+    """Spec CL1: voters take them for malformed. An older version could have set such a `claim-lease-max`."""
+    world = voters("abc")
+    for name in "abc":
+        world[name].claims.memory.list.lease_max_ms = LEASE_MAX_MS
+    found = claim(world, "a", wish(lease_ms=LEASE_MAX_MS, keep_ms=LEASE_MAX_MS))
+    assert (found.outcome, found.attempt) == (GRANTED, 1)
+    assert renew(world, "b", wish(lease_ms=LEASE_MAX_MS), found.fence).outcome == GRANTED
+    assert release(world, "c", wish(), found.fence, done_ms=LEASE_MAX_MS) == GRANTED
+    memory = world["a"].claims.memory.grants
+    assert is_grant_item(memory.item(b"key", world["a"].now_ms))
 
 
 def test_without_voters_a_claim_fails_at_once():

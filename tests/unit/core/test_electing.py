@@ -138,7 +138,8 @@ def test_a_reset_makes_a_new_first_list():
         (("REMOVE", id_of("b")), f"ERR {id_of('b').decode()} is not a voter"),
         (("REMOVE", id_of("a")), "ERR the last voter cannot be removed"),
         (("ADD", "abc"), "ERR Unknown node abc"),
-        (("LEASEMAX", "0"), "ERR LEASEMAX must be a number of seconds from 1 to 9223372036854"),
+        (("LEASEMAX", "0"), "ERR LEASEMAX must be a number of seconds from 1 to 4503599627370"),
+        (("LEASEMAX", "4503599627371"), "ERR LEASEMAX must be a number of seconds from 1 to 4503599627370"),
         (("NONSENSE",), "ERR syntax error: 'NONSENSE'"),
         (("ADD",), "ERR Wrong CLUSTER subcommand or number of arguments"),
     ],
@@ -147,6 +148,21 @@ def test_wrong_arguments_change_nothing(words, reply):
     world = voters("ab", "a")
     assert str(world.ask("a", "CLUSTER", "VOTERS", *words)) == reply
     assert epochs(world, "ab") == [1, 1]
+
+
+def test_the_longest_lease_max_can_be_used():
+    """Spec CL9: a lock with that lease, whose count is kept for as long."""
+    world = voters("abcd", "abc")
+    longest = 4_503_599_627_370
+    assert world.ask("a", "CLUSTER", "VOTERS", "LEASEMAX", longest) == b"OK"
+    fence, attempt, _ = acquire(world, "a", "one", ms=1_000 * longest)
+    assert attempt == 1
+    assert world.ask("b", "LOCK", "EXTEND", "l", "one", fence, 1_000 * longest) == 1_000 * longest
+    assert world.ask("a", "CLUSTER", "VOTERS", "ADD", id_of("d")) == b"OK"
+    world.run(500)
+    assert world["d"].claims.memory.has_copied
+    assert acquire(world, "d", "two") is None
+    assert world.ask("c", "LOCK", "RELEASE", "l", "one", fence, "DONE", 1_000 * longest) == 1
 
 
 def test_a_voter_without_memory_begins_anew_with_the_next_list():

@@ -632,6 +632,16 @@ def test_under_quorum_the_voters_count_the_attempts():
     assert get(world, "a")[0].attempt == 3
 
 
+def test_under_quorum_a_job_may_have_the_longest_ttl():
+    """Spec EX7: voters keep the count for the longest span that they accept."""
+    world = quorum()
+    job_id = add(world, "a", "", "ATTEMPTS", 3, "TTL", 9_200_000_000_000)
+    assert [(each.id, each.attempt) for each in get(world, "a")] == [(job_id, 1)]
+    assert world.ask("a", "NACK", job_id) == 1
+    world.run(50)
+    assert [each.attempt for each in get(world, "a")] == [2]
+
+
 @pytest.mark.parametrize("limit", [1, 2])
 def test_under_quorum_attempts_of_a_dead_node_count_that_no_holder_heard_of(limit):
     """Spec EX7: the voters know of the delivery."""

@@ -419,3 +419,19 @@ def test_keys_and_holders_are_bounded_in_bytes_and_a_forgotten_one_makes_room(mo
     assert memory.name_bytes == 19
     memory.clear()
     assert memory.name_bytes == 0
+
+
+def test_a_memory_with_the_longest_spans_can_be_copied_again_and_again():
+    """Spec CL5: a count that is kept after a lease is kept for no longer in each copy."""
+    voter = Voter()
+    voter.claim(b"a", 5, lease_ms=grants.LONGEST_MS, attempt=1, keep_ms=grants.LONGEST_MS)
+    running = voter.grants.item(KEY, voter.now_ms)
+    voter.release(b"a", 5, done_ms=grants.LONGEST_MS)
+    ended = voter.grants.item(KEY, voter.now_ms)
+    for _ in range(4):
+        copy = Grants()
+        for item in (running, ended, running):
+            assert is_grant_item(item)
+            copy.merge(item, voter.now_ms)
+            ended = copy.item(KEY, voter.now_ms)
+    assert is_grant_item(ended)
