@@ -106,20 +106,18 @@ class Work(NamedTuple):
 def _renew(broker: Broker, client: Client, job: Job, work: Work) -> bytes | None:
     """Renew the claim of a delivery at a majority of the voters, before the lease is extended. Spec EX5."""
     exclusive.refuse_long(broker, work.lease_ms)
-    claims, holder = exclusive.renewable(broker, job, work.fence)
-    found: list[exclusive.Renewal] = []
+    renewal = exclusive.Renewal(broker, job, work.fence, work.lease_ms)
 
     def start(done: deferred_reply.Done) -> None:
-        renewal = exclusive.Renewal(broker, work.lease_ms, partial(done, None))
-        found.append(renewal)
-        renewal.begin(claims, holder)
+        renewal.begin(partial(done, None))
 
     def reply(_: OSError | None) -> bytes:
-        until_ms = found[0].until_ms
-        if not until_ms:
+        if not renewal.until_ms and not renewal.is_ended:
             raise CommandError(claiming.REASONS[claiming.NO_MAJORITY])
         again = _workable(broker, job.id, work.attempt, work.fence)
-        lease_ms = min(work.lease_ms, until_ms - broker.now_ms)
+        if renewal.is_over(again):
+            raise CommandError(exclusive.NO_CLAIM)  # E.g. a NACK of the same worker came meanwhile.
+        lease_ms = min(work.lease_ms, renewal.until_ms - broker.now_ms)
         _extend(broker, again, lease_ms)
         exclusive.renewed(broker, again, broker.now_ms + lease_ms)
         return integer(-(-work.lease_ms // work.unit_ms))

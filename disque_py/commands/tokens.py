@@ -81,13 +81,14 @@ def _extend_all(
             stalling.go_on_now(broker, client)
 
     for job in claimed:
-        renewal = exclusive.Renewal(broker, lease_ms, renewed)
+        renewal = exclusive.Renewal(broker, job, 0, lease_ms)
         renewals.append((job, renewal))
-        renewal.begin(*exclusive.renewable(broker, job, 0))
+        renewal.begin(renewed)
     yield from stalling.until(broker, client, lambda: not left[0])
     for job, renewal in renewals:
         span_ms = min(lease_ms, renewal.until_ms - broker.now_ms)
-        if span_ms > 0 and job.id in broker.exclusive.running and job.is_leased_here:
+        is_running = job.id in broker.exclusive.running and job.is_leased_here and not renewal.is_over(job)
+        if span_ms > 0 and is_running:
             lifecycle.extend(broker, job, span_ms)
             requeue.tell_leased(broker, job)
             exclusive.renewed(broker, job, broker.now_ms + span_ms)

@@ -456,6 +456,7 @@ def end(broker: Broker, job_id: bytes) -> None:
     running = broker.exclusive.running.pop(job_id, None)
     if running is None:
         return
+    _note_end(broker, job_id, running.fence)
     for key, fence in running.keys:
         _release(broker, key, running.holder, fence)
         free(broker, key, running.holder)
@@ -465,6 +466,7 @@ def end(broker: Broker, job_id: bytes) -> None:
 
 def end_same(broker: Broker, job_id: bytes, fence: int) -> bool:
     """End the claim of this node's delivery of a job if the claim has this fence. Return whether it has."""
+    _note_end(broker, job_id, fence)
     running = broker.exclusive.running.get(job_id)
     if running is None or running.fence != fence:
         return False
@@ -548,36 +550,83 @@ def refuse_long(broker: Broker, lease_ms: int) -> None:
 class Renewal:
     """The renewal of a delivery's claims, for WORKING and similar commands.
 
+    A command that ends the claim may come while the voters are asked. Then the lease must not be extended, because the
+    job may be another worker's by now.
+
+    fence      the fence of the delivery
     until_ms   the end of the renewed claims; 0: a majority did not renew them
+    is_ended   whether a command ended the claim meanwhile
     """
 
-    __slots__ = ("_broker", "_done", "_left", "_until", "lease_ms", "until_ms")
+    __slots__ = (
+        "_broker",
+        "_claims",
+        "_done",
+        "_holder",
+        "_job_id",
+        "_left",
+        "_until",
+        "fence",
+        "is_ended",
+        "lease_ms",
+        "until_ms",
+    )
 
-    def __init__(self, broker: Broker, lease_ms: int, done: Callable[[], None]) -> None:
+    def __init__(self, broker: Broker, job: Job, fence: int, lease_ms: int) -> None:
+        """Raise CommandError if this node knows no such claim.
+
+        fence   0: the claim of this node's delivery
+        """
+        stamp = _renewable(broker, job, fence)
         self._broker = broker
-        self._done = done
+        self._job_id = job.id
+        self._claims = _claims_of(job, stamp)
+        self._holder = stamp.holder
+        self._done: Callable[[], None] | None = None
         self._left = 0
         self._until: list[int] = []
+        self.fence = stamp.fence
         self.lease_ms = lease_ms
         self.until_ms = 0
+        self.is_ended = False
 
-    def begin(self, claims: list[tuple[bytes, int]], holder: bytes) -> None:
-        """Renew all claims of the delivery."""
-        self._left = len(claims)
-        for key, fence in claims:
-            claiming.renew(self._broker, Wish(key, holder, _claim_ms(self._broker, self.lease_ms)), fence, self._take)
+    def begin(self, done: Callable[[], None]) -> None:
+        """Renew all claims of the delivery. `done` is called once, possibly before this method returns."""
+        self._done = done
+        self._left = len(self._claims)
+        self._broker.exclusive.renewals.setdefault(self._job_id, []).append(self)
+        lease_ms = _claim_ms(self._broker, self.lease_ms)
+        for key, fence in self._claims:
+            claiming.renew(self._broker, Wish(key, self._holder, lease_ms), fence, self._take)
+
+    def is_over(self, job: Job) -> bool:
+        """Whether the claim has ended meanwhile, or the job has another claim now."""
+        stamp = claim_stamps.stamp_of(job)
+        if self.is_ended or stamp is None or stamp.holder != self._holder:
+            return True
+        return _claims_of(job, stamp) != self._claims
 
     def _take(self, result: Result) -> None:
         self._left -= 1
         self._until.append(result.until_ms if result.outcome == IS_GRANTED else 0)
-        if not self._left:
+        if not self._left and self._done is not None:
             until_ms = min(self._until)
             self.until_ms = until_ms if until_ms > self._broker.now_ms else 0
+            renewals = self._broker.exclusive.renewals
+            renewals[self._job_id].remove(self)
+            if not renewals[self._job_id]:
+                del renewals[self._job_id]
             self._done()
 
 
-def renewable(broker: Broker, job: Job, fence: int) -> tuple[list[tuple[bytes, int]], bytes]:
-    """Return the claims of a delivery that is to be renewed, and their holder.
+def _note_end(broker: Broker, job_id: bytes, fence: int) -> None:
+    for renewal in broker.exclusive.renewals.get(job_id, ()):
+        if renewal.fence == fence:
+            renewal.is_ended = True
+
+
+def _renewable(broker: Broker, job: Job, fence: int) -> Stamp:
+    """Return the claim of a delivery that is to be renewed.
 
     Raise CommandError if no claim has this fence, or if no fence is given and the claim is not of this node.
     """
@@ -587,7 +636,7 @@ def renewable(broker: Broker, job: Job, fence: int) -> tuple[list[tuple[bytes, i
     is_mine = stamp.holder[:ID_BYTES] == broker.me.id
     if not stamp.holder or not (fence == stamp.fence or (not fence and is_mine)):
         raise CommandError(NO_CLAIM)
-    return _claims_of(job, stamp), stamp.holder
+    return stamp
 
 
 def renewed(broker: Broker, job: Job, until_ms: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from disque_py.core.client import Client
+    from disque_py.core.exclusive import Renewal
     from disque_py.core.job import Job
     from disque_py.core.queue import Queue
 
@@ -136,6 +137,7 @@ class Exclusive:
     busy         key that has no room here -> queue whose jobs wait for it
     holders      busy key that this node claims, or has claimed -> the name of its delivery among the voters
     refused      busy key that another holder has -> when the claim on it was refused; monotonic
+    renewals     job id -> renewals of its claim for which the voters are being asked
     picks        consumer -> its claims that are under way, or granted and not delivered yet
     lines        consumers that wait in a line and have a claim under way
     held         queues with a job that no consumer could take, because each of them has a claim under way
@@ -154,6 +156,7 @@ class Exclusive:
         self.busy: dict[bytes, bytes] = {}
         self.holders: dict[bytes, bytes] = {}
         self.refused: dict[bytes, int] = {}
+        self.renewals: dict[bytes, list[Renewal]] = {}
         self.picks: dict[Client, list[Pick]] = {}
         self.lines: dict[Client, None] = {}
         self.held: dict[Queue, None] = {}

@@ -271,7 +271,7 @@ BOUNDS = {
     """,
     "claims under way": """
         Claims: attempts
-        Exclusive: lines picks
+        Exclusive: lines picks renewals
     """,
     "keys that a voter remembers (locks, exclusive queues)": """
         Claims: refused told unsaved waiting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from claimed_worlds import add, begin_get, exclusive, get, ids_within
+from cluster_bus.messages import CLAIM_IS
 
 WORKERS_COMMANDS = (("ACKJOB",), ("ACKJOB", "ATTEMPT", 1), ("ACKJOB", "RESULT", "x"), ("NACK",), ("NACK", "ATTEMPT", 1))
 
@@ -138,3 +139,52 @@ def test_a_node_that_starts_again_does_not_keep_a_value_busy_that_was_freed_mean
     world.run(3_000)
     second = add(world, "d", "ann", copies=1, retry=60)
     assert ids_within(world, begin_get(world, "d"), 2_000) == [second]
+
+
+@pytest.mark.parametrize(("name", "words"), [("a", ()), ("a", ("FENCE",)), ("b", ("FENCE",))])
+def test_a_nack_during_a_working_frees_the_value(name, words):
+    """Spec EX4, EX5: the heartbeat of a worker crosses its NACK. Both come to the node `name`."""
+    world = exclusive()
+    first, second = add(world, "a", "ann", retry=60), add(world, "a", "ann", retry=60)
+    (held,) = get(world, "a")
+    world.run(50)
+    fence = ("FENCE", held.fence) if words else ()
+    worker = world.client(name)
+    worker.say("WORKING", first, *fence)
+    assert world.ask(name, "NACK", first, *fence) == 1
+    world.run(1_500)
+    assert [str(reply).split(" ", maxsplit=1)[0] for reply in worker.replies] == ["FENCED"]
+    assert not any(world[each].exclusive.running or world[each].exclusive.renewals for each in "abc")
+    assert [each.id for each in get(world, "a")] in ([first], [second])
+
+
+def test_a_nack_elsewhere_during_a_working_frees_the_value():
+    """Spec EX4, EX5: the node that delivered passes on the end, and the node with the WORKING has no claim yet."""
+    world = exclusive()
+    job_id = add(world, "a", "ann", retry=60)
+    (held,) = get(world, "a")
+    world.run(50)
+    worker = world.client("b")
+    world.drop = lambda sender, receiver, kind, item: kind == CLAIM_IS  # So the voters' answers are missing for long.
+    worker.say("WORKING", job_id, "FENCE", held.fence)
+    world.run(20)
+    assert world.ask("c", "NACK", job_id, "FENCE", held.fence) == 1
+    world.run(1_500)
+    world.drop = None
+    assert str(worker.replies[0]).startswith("FENCED")
+    assert [each.id for name in "cab" for each in get(world, name)] == [job_id]
+
+
+def test_a_fence_of_no_claim_during_a_working_ends_nothing():
+    """Spec EX5, EX6: no voter granted this fence, so the claim has no known holder that could be renewed."""
+    world = exclusive()
+    job_id = add(world, "a", "ann", retry=5)
+    (held,) = get(world, "a")
+    worker = world.client("a")
+    worker.say("WORKING", job_id)
+    assert world.ask("a", "NACK", job_id, "FENCE", held.fence + 1_000) == 1
+    world.run(200)
+    assert str(worker.replies[0]).startswith("FENCED")
+    world.ask("a", "ACKJOB", job_id)
+    world.run(1_000)
+    assert not world["a"].exclusive.running
