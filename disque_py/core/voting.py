@@ -182,10 +182,11 @@ def _contradict(old: VoterList, new: VoterList) -> bool:
     """Return whether two lists can't both be valid: they have the same epoch, or come from different first lists.
 
     The list of a reset also comes from another first list. Its epoch is RESET_EPOCHS or more above the lists that it
-    replaces, so it contradicts none of them.
+    replaces, so it contradicts none of them. Nor does a list that follows it, or one that it has replaced and that
+    comes from a node that missed the reset.
     """
     if new.origin != old.origin:
-        return not (new.is_first and new.epoch >= old.epoch + RESET_EPOCHS)
+        return abs(new.epoch - old.epoch) < RESET_EPOCHS
     return new.epoch == old.epoch and not new.is_same(old)
 
 

@@ -175,3 +175,37 @@ def test_a_voter_without_memory_begins_anew_with_the_next_list():
     assert world.ask("a", "CLUSTER", "VOTERS", "LEASEMAX", 60) == b"OK"
     world.run(500)
     assert shown(world, "a")[b"mute"] == []
+
+
+def two_clusters():
+    """Two clusters with a first list each: abc and de."""
+    world = World("abcde")
+    for first, *others in ("abc", "de"):
+        for name in others:
+            world.meet(first, name)
+    world.run(3_000)
+    for names in ("abc", "de"):
+        assert world.ask(names[0], "CLUSTER", "VOTERS", "INIT", *map(id_of, names)) == b"OK"
+    world.run(200)
+    return world
+
+
+@pytest.mark.parametrize("saw_conflict", [False, True])
+def test_a_node_that_missed_a_reset_adopts_its_list(saw_conflict):
+    """Spec CL4, CL7: it must not bring the conflict of the two clusters back."""
+    world = two_clusters()
+    if not saw_conflict:
+        world.crash("e")
+    world.meet("a", "d")
+    world.run(5_000)
+    assert shown(world, "a")[b"state"] == shown(world, "d")[b"state"] == b"conflict"
+    if saw_conflict:
+        world.crash("e")
+    assert world.ask("a", "CLUSTER", "VOTERS", "RESET", "FORCE", *map(id_of, "abc")) == b"OK"
+    world.run(1_000)
+    assert world.ask("a", "CLUSTER", "VOTERS", "LEASEMAX", 60) == b"OK"  # Its list is not a first one.
+    world.restart("e")
+    world.run(30_000)
+    assert [shown(world, name)[b"state"] for name in "abcde"] == [b"ready"] * 5
+    assert epochs(world, "abcde") == [1_002] * 5
+    assert acquire(world, "e", "one") is not None
