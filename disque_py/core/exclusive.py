@@ -38,8 +38,8 @@ from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.exclusive_state import GRANTED, LACKING, OVER, REFUSED, UNDECIDED, Pick, Running
 from disque_py.core.fetch_options import FetchOptions
+from disque_py.core.grants import FENCE_AHEAD, HELD
 from disque_py.core.grants import GRANTED as IS_GRANTED
-from disque_py.core.grants import HELD
 from disque_py.core.job import ACKED, QUEUED, Cancellation, Job
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.spilled import Spilled
@@ -535,8 +535,11 @@ def refuse_fenced(job: Job | None, fence: int) -> None:
 
 
 def learn_fence(broker: Broker, job: Job, fence: int) -> None:
-    """Note a claim that a client names, because this node may not have heard of it yet."""
-    if fence:
+    """Note a claim that a client names, because this node may not have heard of it yet.
+
+    Fences that are too high for a voter are ignored, because they would fence the workers of all later deliveries.
+    """
+    if 0 < fence <= broker.wall_ms + FENCE_AHEAD:
         claim_stamps.learn(broker, job, fence, 0, b"")
 
 
