@@ -294,6 +294,8 @@ def _look(broker: Broker, attempt: Attempt) -> None:
     for answer in attempt.answers.values():
         if answer.outcome == OLD_ATTEMPT:
             attempt.attempt = max(attempt.attempt, answer.attempts + 1)
+    if attempt.wish.limit:
+        attempt.attempt = min(attempt.attempt, attempt.wish.limit)  # Voters don't know the limit.
     is_clear = all(answer.outcome in (GRANTED, OLD_FENCE, OLD_ATTEMPT) for answer in attempt.answers.values())
     pause_ms = 0 if is_clear and len(attempt.answers) >= attempt.majority else broker.rng.randint(*PAUSE_MS)
     at_ms = broker.now_ms + pause_ms
@@ -319,20 +321,33 @@ def _refused(attempt: Attempt) -> Result:
     if attempt.is_renewal:
         ended = sum(1 for answer in answers if answer.outcome in (HELD, OLD_FENCE, DONE))
         return Result(OVER if ended > attempt.count - attempt.majority else NO_MAJORITY)
-    if any(answer.outcome == NO_ROOM for answer in answers):
-        return Result(FULL)
     if _said(attempt, DONE) > attempt.count - attempt.majority:
         return Result(DONE)
-    limit = attempt.wish.limit
-    if limit and any(answer.attempts >= limit for answer in answers if answer.outcome == OLD_ATTEMPT):
+    if _is_spent(attempt):
         return Result(ALL_SPENT)
     held = [answer for answer in answers if answer.outcome == HELD]
     if held:
         best = max(held, key=partial(_rank, attempt))
         return Result(HELD, best.fence, best.holder, best.attempts, best.left_ms)
+    if any(answer.outcome == NO_ROOM for answer in answers):
+        return Result(FULL)
     if any(answer.outcome == OTHER_EPOCH for answer in answers):
         return Result(CHANGING)
     return Result(NO_MAJORITY)
+
+
+def _is_spent(attempt: Attempt) -> bool:
+    """Return whether no attempt is left, and so many voters know of no running grant that the last one is over.
+
+    One voter that knows the count is not enough. The last attempt may run at all others, because its holder renewed it
+    while this voter was cut off.
+    """
+    limit = attempt.wish.limit
+    old = [answer for answer in attempt.answers.values() if answer.outcome == OLD_ATTEMPT]
+    if not limit or all(answer.attempts < limit for answer in old):
+        return False
+    free_count = len(old) + _said(attempt, GRANTED) + _said(attempt, OLD_FENCE)
+    return free_count > attempt.count - attempt.majority
 
 
 def _said(attempt: Attempt, outcome: int) -> int:

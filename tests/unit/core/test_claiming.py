@@ -188,6 +188,57 @@ def test_spans_above_the_longest_are_cut():
     assert is_grant_item(memory.item(b"key", world["a"].now_ms))
 
 
+def last_attempt_renewed_beside_c():
+    """One has the only attempt. It renewed it while c was cut off, so that its grant has ended at c."""
+    world = voters("abc")
+    counted = wish(lease_ms=1_000, keep_ms=600_000, limit=1)
+    fence = claim(world, "a", counted).fence
+    world.cut("a", "c")
+    world.cut("b", "c")
+    world.run(100)
+    assert renew(world, "a", wish(lease_ms=60_000), fence).outcome == GRANTED
+    world.run(1_500)
+    return world, counted._replace(holder=b"two")
+
+
+def test_the_last_attempt_is_not_spent_while_its_grant_runs():
+    """Spec CL9, EX7: c knows only that it was counted."""
+    world, other = last_attempt_renewed_beside_c()
+    assert claim(world, "c", other).outcome == claiming.NO_MAJORITY
+    world.heal()
+    world.until(world.is_meshed, 30_000)
+    found = claim(world, "c", other)
+    assert (found.outcome, found.holder) == (HELD, b"one")
+    world.run(61_000)
+    assert claim(world, "c", other).outcome == claiming.ALL_SPENT
+
+
+def test_a_try_after_a_refusal_asks_for_no_attempt_beyond_the_limit():
+    """Spec CL9, EX7: voters don't know the limit. Here a grant of a minority ends between two tries."""
+    world = voters("abc")
+    counted = wish(lease_ms=500, keep_ms=600_000, limit=1)
+    for name in "abc":
+        grants = world[name].claims.memory.grants
+        is_running = name == "a"
+        grants.put((b"key", name.encode(), 5, 300, 5, 1, 0, 600_000, 0, is_running, False), world[name].now_ms)
+    world.pause("c")
+    assert claim(world, "a", counted).outcome == claiming.ALL_SPENT
+    assert [world[name].claims.memory.grants.records[b"key"].attempts for name in "ab"] == [1, 1]
+
+
+def test_a_grant_that_runs_is_reported_although_a_voter_has_no_room():
+    """Spec CL1: the wall clock of c is at 1970, so the fence is too far ahead for it."""
+    world = voters("abc")
+    first = claim(world, "a", wish(lease_ms=60_000))
+    world.machines["c"].wall_offset_ms = -50 * 366 * 86_400_000
+    world["c"].claims.memory.grants.forget(b"key")
+    world["c"].claims.memory.grants.floor = 0
+    world.crash("b")
+    world.run(100)
+    found = claim(world, "a", wish(b"two"))
+    assert (found.outcome, found.fence) == (HELD, first.fence)
+
+
 def test_without_voters_a_claim_fails_at_once():
     from world import World
 
