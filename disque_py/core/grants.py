@@ -313,6 +313,8 @@ class Grants:
         known = self.records.get(key)
         if known is None:
             self.put(item, now_ms)
+            if is_running and fence <= self.floor:
+                self.block(key, self.floor)
             return
         is_same = holder != b"" and (known.holder, known.fence) == (holder, fence)
         is_done = _ends_itself(item) or (known.done_until_ms > now_ms and known.ended_itself)
@@ -358,6 +360,15 @@ class Grants:
         known.keep_ms = max(known.keep_ms, kept_ms)
         if known.attempts:
             known.kept_until_ms = max(known.kept_until_ms, now_ms + lease_ms + kept_ms)
+
+    def block(self, key: bytes, floor: int) -> None:
+        """Let the running grant of a key block it, and not be renewed, if its fence is not above this floor. Spec CL5.
+
+        A voter with this floor does not remember the key. So it may have granted the key later, and forgotten it.
+        """
+        record = self.records[key]
+        if record.fence <= floor:
+            record.highest = max(record.highest, floor, record.fence + 1)
 
     def forget(self, key: bytes) -> None:
         """Forget an idle key. From now on the floor covers its fences."""

@@ -43,9 +43,11 @@ class Recall:
     pages        node -> number of its next page
     runs         node -> the process that was asked for the first page
     complete     nodes that have sent all pages
+    floors       node -> its floor
+    told         node -> keys that it remembers
     """
 
-    __slots__ = ("asked", "asked_ms", "complete", "is_copying", "pages", "runs", "sources")
+    __slots__ = ("asked", "asked_ms", "complete", "floors", "is_copying", "pages", "runs", "sources", "told")
 
     def __init__(self, sources: VoterList, *, is_copying: bool) -> None:
         self.sources = sources
@@ -55,6 +57,8 @@ class Recall:
         self.pages: dict[Node, int] = {}
         self.runs: dict[Node, bytes] = {}
         self.complete: dict[Node, None] = {}
+        self.floors: dict[Node, int] = {}
+        self.told: dict[Node, set[bytes]] = {}
 
 
 def step(broker: Broker) -> None:
@@ -137,12 +141,12 @@ def on_recalled(broker: Broker, sender: Node, items: list[Any]) -> None:
             _ask(broker, recall, sender)
             continue
         grants = claims.memory.grants
+        keys = recall.told.setdefault(sender, set())
         for item in told:
             grants.merge(tuple(item[:ITEM_FIELDS]), broker.now_ms)
             note_change(broker, GRANT, item[0])
-        if floor > grants.floor:
-            grants.floor = floor
-            note_change(broker, FLOOR)
+            keys.add(item[0])
+        recall.floors[sender] = max(recall.floors.get(sender, 0), floor)
         if not is_end:
             recall.pages[sender] += 1
             _ask(broker, recall, sender)
@@ -164,8 +168,28 @@ def _end(broker: Broker, recall: Recall) -> None:
         memory.may_grant = True
         claims.muted_until_ms = 0
     claims.recall = None
+    _apply_floors(broker, recall)
     note_change(broker, LISTS)
     tell(broker.host, "voter-ready", epoch=memory.list.epoch)
+
+
+def _apply_floors(broker: Broker, recall: Recall) -> None:
+    """Raise our floor to those of the sources, and block keys whose running grant may be older than a forgotten one.
+
+    A source's floor is its highest fence of each key that it does not remember. Spec CL5, CL10.
+    """
+    grants = broker.claims.memory.grants
+    known = [(recall.floors[node], recall.told[node]) for node in recall.complete]
+    highest = max(floor for floor, _ in known)
+    for key, record in grants.records.items():
+        if record.until_ms > broker.now_ms and record.fence <= highest and record.fence == record.highest:
+            floor = max([floor for floor, keys in known if key not in keys], default=0)
+            if record.fence <= floor:
+                grants.block(key, floor)
+                note_change(broker, GRANT, key)
+    if highest > grants.floor:
+        grants.floor = highest
+        note_change(broker, FLOOR)
 
 
 def on_run_over(broker: Broker, node: Node) -> None:

@@ -137,7 +137,7 @@ BOUNDS = {
         Node: reports
         Question: unanswered
         Queue: asked hints sources
-        Recall: asked asked_ms complete pages runs
+        Recall: asked asked_ms complete floors pages runs
         Repairs: cycle due failed presumed runs
         Rivals: doubted known told
         Round: promised
@@ -276,6 +276,7 @@ BOUNDS = {
     "keys that a voter remembers (locks, exclusive queues)": """
         Claims: refused told unsaved waiting
         Grants: _walk records unsettled
+        Recall: told
         VoterList: voters
         VoterMemory: past
     """,

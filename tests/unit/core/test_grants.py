@@ -435,3 +435,23 @@ def test_a_memory_with_the_longest_spans_can_be_copied_again_and_again():
             copy.merge(item, voter.now_ms)
             ended = copy.item(KEY, voter.now_ms)
     assert is_grant_item(ended)
+
+
+def test_a_copied_grant_below_the_floor_only_blocks_the_key():
+    """Spec CL5, CL10: this voter may have granted the key later, and forgotten it."""
+    voter = Voter()
+    voter.grants.floor = 7
+    voter.grants.merge((KEY, b"a", 5, 100, 5, 0, 0, 0, 0, True, False), voter.now_ms)
+    assert voter.claim(b"a", 5, flags=RENEWS) == HELD
+    assert voter.claim(b"b", 9) == HELD
+    voter.now_ms += 102
+    assert voter.claim(b"b", 7) == OLD_FENCE
+    assert voter.claim(b"b", 8) == GRANTED
+
+
+def test_a_copied_grant_above_the_floor_is_renewed():
+    """Spec CL5."""
+    voter = Voter()
+    voter.grants.floor = 4
+    voter.grants.merge((KEY, b"a", 5, 100, 5, 0, 0, 0, 0, True, False), voter.now_ms)
+    assert voter.claim(b"a", 5, flags=RENEWS) == GRANTED

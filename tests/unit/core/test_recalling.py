@@ -85,3 +85,85 @@ def test_a_page_that_is_asked_for_twice_is_the_same():
     world.run(10_000)
     assert world["d"].claims.memory.has_copied
     assert len(world["d"].claims.memory.grants.records) == 9
+
+
+def stale_grant(names, listed):
+    """One released its lock while c was cut off. Two had it later, and a and b have forgotten it. Both fences."""
+    world = voters(names, listed)
+    first = acquire(world, "a", "one", ms=3_000_000)[0]
+    for name in listed.replace("c", ""):
+        world.cut(name, "c")
+    world.run(100)
+    assert world.ask("a", "LOCK", "RELEASE", "l", "one", first) == 1
+    second = acquire(world, "a", "two", ms=5_000)[0]
+    assert world.ask("a", "LOCK", "RELEASE", "l", "two", second, "DONE", 1_000) == 1
+    world.heal()
+    world.until(world.is_meshed, 30_000)
+    world.run(150_000)
+    assert world["a"].claims.memory.grants.floor >= second > first
+    assert [b"Ll" in world[name].claims.memory.grants.records for name in "abc"] == [False, False, True]
+    return world, first
+
+
+def renewals(world, name, fence):
+    """Extend the lock of one at a node: the reply; and in which memories the grant can be renewed."""
+    reply = world.ask(name, "LOCK", "EXTEND", "l", "one", fence, 60_000)
+    records = {each: world[each].claims.memory.grants.records.get(b"Ll") for each in world.machines}
+    return reply, [each for each, record in records.items() if record is not None and record.highest == fence]
+
+
+def test_a_grant_below_the_floor_of_a_voter_that_forgot_the_key_is_not_renewed_after_a_copy():
+    """Spec CL5, CL10: fences only grow. The new voter learns the grant from one voter, and the floor from another."""
+    world, first = stale_grant("abcd", "abc")
+    world.crash("b")
+    world.run(1_000)
+    assert world.ask("a", "CLUSTER", "VOTERS", "ADD", id_of("d")) == b"OK"
+    world.run(2_000)
+    reply, renewable = renewals(world, "a", first)
+    assert str(reply).startswith(("FENCED", "NOQUORUM"))
+    assert renewable == []
+
+
+def test_the_last_voter_that_remembers_a_stale_grant_does_not_renew_it_alone():
+    """Spec CL5, CL10."""
+    world, first = stale_grant("abc", "abc")
+    for name in "ab":
+        assert world.ask("c", "CLUSTER", "VOTERS", "REMOVE", id_of(name)) == b"OK"
+        world.run(500)
+    reply, renewable = renewals(world, "c", first)
+    assert str(reply).startswith(("FENCED", "NOQUORUM"))
+    assert renewable == []
+
+
+def test_a_voter_that_was_removed_brings_no_old_fence_back():
+    """Spec CL5, CL10: its memory is older than those of the voters that stayed."""
+    world = voters("abcd", "abc")
+    first = acquire(world, "a", "one", ms=3_000_000)[0]
+    assert world.ask("a", "CLUSTER", "VOTERS", "REMOVE", id_of("c")) == b"OK"
+    world.run(500)
+    assert world.ask("a", "LOCK", "RELEASE", "l", "one", first) == 1
+    second = acquire(world, "a", "two", ms=5_000)[0]
+    assert world.ask("a", "LOCK", "RELEASE", "l", "two", second, "DONE", 1_000) == 1
+    world.run(150_000)
+    for name in "cd":
+        assert world.ask("a", "CLUSTER", "VOTERS", "ADD", id_of(name)) == b"OK"
+        world.run(500)
+    reply, renewable = renewals(world, "a", first)
+    assert str(reply).startswith(("FENCED", "NOQUORUM"))
+    assert renewable == []
+
+
+def test_a_grant_that_all_voters_remember_is_renewed_after_a_copy():
+    """Spec CL5: floors above its fence come from other keys."""
+    world = voters("abcd", "abc")
+    fence = acquire(world, "a", "one", ms=3_000_000)[0]
+    later = acquire(world, "a", "one", "other")[0]
+    assert world.ask("a", "LOCK", "RELEASE", "other", "one", later, "DONE", 1_000) == 1
+    world.run(150_000)
+    for _ in range(2):
+        assert world.ask("a", "CLUSTER", "VOTERS", "LEASEMAX", 3_600) == b"OK"
+        world.run(500)
+        assert world["a"].claims.memory.grants.floor >= later > fence
+    assert world.ask("a", "CLUSTER", "VOTERS", "ADD", id_of("d")) == b"OK"
+    world.run(500)
+    assert renewals(world, "d", fence) == (60_000, list("abcd"))
