@@ -278,7 +278,8 @@ def _look(broker: Broker, attempt: Attempt) -> None:
     if granted + open_count >= attempt.majority:
         return
     # No majority is possible. We wait for more answers nevertheless, because their reasons decide the next step.
-    if open_count and broker.now_ms < attempt.until_ms and len(attempt.answers) < attempt.majority:
+    is_open = open_count > 0 and broker.now_ms < attempt.until_ms
+    if is_open and (len(attempt.answers) < attempt.majority or _is_doubtful(attempt)):
         return
     result = _refused(attempt)
     if attempt.is_renewal:
@@ -354,10 +355,23 @@ def _said(attempt: Attempt, outcome: int) -> int:
     return sum(1 for answer in attempt.answers.values() if answer.outcome == outcome)
 
 
-def _rank(attempt: Attempt, answer: Answer) -> tuple[bool, int, int]:
-    """Return the rank of a running grant: this holder's own is first, then the one that most voters report."""
+def _rank(attempt: Attempt, answer: Answer) -> tuple[bool, bool, int, int]:
+    """Return the rank of a running grant. This holder's own is before others, unless it can have no majority.
+
+    In that case its renewal would be in vain. It would release nothing, and the grant would block the key for longer.
+    """
+    is_own = answer.holder == attempt.wish.holder
     same = sum(1 for other in attempt.answers.values() if other[:3] == answer[:3])
-    return answer.holder == attempt.wish.holder, same, answer.fence
+    is_in_the_way = not is_own and same > attempt.count - attempt.majority
+    return is_in_the_way, is_own, same, answer.fence
+
+
+def _is_doubtful(attempt: Attempt) -> bool:
+    """Return whether some voters report a grant of this holder, but too few to rule out another one's majority."""
+    own_count = sum(
+        1 for answer in attempt.answers.values() if answer.outcome == HELD and answer.holder == attempt.wish.holder
+    )
+    return not attempt.is_renewal and 0 < own_count <= attempt.count - attempt.majority
 
 
 def _is_certain(attempt: Attempt, result: Result) -> bool:

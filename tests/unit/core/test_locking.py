@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from disque_py.core import locking
 from voting_worlds import acquire, begin_acquire, voters
 
@@ -80,3 +82,37 @@ def test_an_owner_is_not_kept_out_by_a_stray_grant_of_another():
     stray = (b"Ll", b"you", fence + 9, 60_000, fence + 9, 1, 0, 0, 0, True, False)
     world["c"].claims.memory.grants.put(stray, world["c"].now_ms)
     assert acquire(world, "b")[0] == fence
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_an_acquire_in_vain_does_not_prolong_a_stale_grant_of_its_owner(name):
+    """Spec CL2, CL9: one released the lock while c was cut off, and two has it at a and b."""
+    world = voters("abc")
+    first = acquire(world, "a", "one", ms=10_000)[0]
+    world.cut("a", "c")
+    world.cut("b", "c")
+    world.run(100)
+    assert world.ask("a", "LOCK", "RELEASE", "l", "one", first) == 1
+    second = acquire(world, "a", "two", ms=600_000)[0]
+    world.heal()
+    world.until(world.is_meshed, 30_000)
+    assert acquire(world, name, "one", ms=3_000_000) is None
+    world.run(15_000)  # The grant that one had at c is over.
+    assert world.ask("a", "LOCK", "RELEASE", "l", "two", second) == 1
+    world.crash("b")
+    world.run(2_000)
+    assert acquire(world, "a", "three", ms=1_000) is not None
+
+
+def test_an_owner_renews_its_lock_although_a_voter_is_slow():
+    """Spec CL9: the voter that answers has a grant of another owner, which the majority does not have."""
+    world = voters("abc")
+    first = acquire(world, "a", "one", ms=60_000)
+    stray = (b"Ll", b"stray", first[0] - 1, 60_000, first[0] - 1, 1, 0, 0, 0, True, False)
+    world["c"].claims.memory.grants.put(stray, world["c"].now_ms)
+    world.pause("b")
+    talker = begin_acquire(world, "a", "one", ms=60_000)
+    world.run(500)
+    world.resume("b")
+    world.run(1_000)
+    assert talker.replies == [first]
