@@ -56,6 +56,8 @@ GATE_MS: Final = (100, 300)
 # keys are tried per step.
 RECHECK_MS: Final = 700
 RECHECKS_PER_STEP: Final = 20
+# A key keeps a timer that is due at most this much after the end of the grant that refused it.
+TIMED_LATE_MS: Final = 50
 # The most claims that one node may have under way.
 UNDER_WAY_MAX: Final = 1_000
 
@@ -228,13 +230,22 @@ def _refused(broker: Broker, pick: Pick, key: bytes, left_ms: int) -> None:
 
 def wait(broker: Broker, key: bytes, left_ms: int) -> None:
     """Try a busy key again when the grant of its holder is over."""
-    broker.exclusive.refused[key] = broker.now_ms
-    broker.schedule.call_at(broker.now_ms + max(1, left_ms) + 1, partial(_try_again, broker, key, broker.now_ms))
+    state = broker.exclusive
+    state.refused[key] = broker.now_ms
+    at_ms = broker.now_ms + max(1, left_ms) + 1
+    timed_ms = state.timed.get(key)
+    # A key may be refused very often before a long grant ends.
+    if timed_ms is None or timed_ms > at_ms + TIMED_LATE_MS:
+        state.timed[key] = at_ms
+        broker.schedule.call_at(at_ms, partial(_try_again, broker, key, at_ms))
 
 
-def _try_again(broker: Broker, key: bytes, since_ms: int) -> None:
-    if broker.exclusive.refused.get(key) == since_ms:
-        free(broker, key)
+def _try_again(broker: Broker, key: bytes, at_ms: int) -> None:
+    state = broker.exclusive
+    if state.timed.get(key) == at_ms:
+        del state.timed[key]
+        if key in state.refused:
+            free(broker, key)
 
 
 def _lacking(broker: Broker, pick: Pick, result: Result) -> None:

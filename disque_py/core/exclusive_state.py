@@ -137,6 +137,7 @@ class Exclusive:
     busy         key that has no room here -> queue whose jobs wait for it
     holders      busy key that this node claims, or has claimed -> the name of its delivery among the voters
     refused      busy key that another holder has -> when the claim on it was refused; monotonic
+    timed        key that was refused -> when a timer tries it again; monotonic
     renewals     job id -> renewals of its claim for which the voters are being asked
     picks        consumer -> its claims that are under way, or granted and not delivered yet
     lines        consumers that wait in a line and have a claim under way
@@ -156,6 +157,7 @@ class Exclusive:
         self.busy: dict[bytes, bytes] = {}
         self.holders: dict[bytes, bytes] = {}
         self.refused: dict[bytes, int] = {}
+        self.timed: dict[bytes, int] = {}
         self.renewals: dict[bytes, list[Renewal]] = {}
         self.picks: dict[Client, list[Pick]] = {}
         self.lines: dict[Client, None] = {}

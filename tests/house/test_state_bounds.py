@@ -84,7 +84,7 @@ BOUNDS = {
         Copies: announcements delivered extending extensions waiting_repl
         Drain: moving
         ErroredIds: by_queue
-        Exclusive: busy holders refused running
+        Exclusive: busy holders refused running timed
         Fanout: made
         Line: _parts _tail
         Parking: due groups values

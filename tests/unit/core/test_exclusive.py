@@ -6,6 +6,7 @@ import pytest
 
 from claimed_worlds import add, begin_get, deliveries, exclusive, get, quorum, stat
 from cluster_bus.messages import LEASED
+from disque_py.core import exclusive as exclusive_module
 from disque_py.core import lifecycle
 from disque_py.core.errors import CommandError
 from disque_py.core.job_snapshot import job_of, snapshot_of
@@ -719,3 +720,37 @@ def test_slow_claims_make_later_claims_longer_for_a_while_only():
     for _ in range(35):
         get(world, "a")
     assert state.took_ms < 20
+
+
+def test_a_value_that_is_refused_again_and_again_has_one_timer():
+    """Spec EX4: its grant may run for an hour, and the value is tried again every second."""
+    world = exclusive()
+    add(world, "a", "ann", retry=3_600)
+    get(world, "a")
+    add(world, "b", "ann", retry=3_600, copies=1)
+    waiting = begin_get(world, "b")
+    world.run(5_000)
+    before = world["b"].schedule.task_count
+    world.run(60_000)
+    assert waiting.replies == []
+    assert world["b"].schedule.task_count <= before + 5
+    assert len(world["b"].exclusive.timed) == 1
+
+
+def test_a_value_is_tried_again_when_the_earlier_of_two_grants_ends():
+    """Spec EX4: a later holder has the value for a shorter time than the first one."""
+    world = exclusive()
+    broker = world.machines["a"].broker
+    broker.exclusive.busy[b"key"] = b"q"
+    exclusive_module.wait(broker, b"key", 60_000)
+    exclusive_module.wait(broker, b"key", 3_000)
+    exclusive_module.wait(broker, b"key", 3_001)
+    world.run(2_700)
+    assert b"key" in broker.exclusive.busy
+    world.run(400)
+    assert b"key" not in broker.exclusive.busy
+    exclusive_module.wait(broker, b"key", 80_000)
+    world.run(70_000)
+    assert broker.exclusive.timed.keys() == {b"key"}  # The timer of the first refusal did nothing.
+    world.run(15_000)
+    assert not broker.exclusive.timed
