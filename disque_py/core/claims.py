@@ -55,7 +55,8 @@ class Claims:
       idle_ms       how long after its last use a key is forgotten
       muted_until_ms   a voter without memory begins to read the memories of others at this moment
       recall        the reading of other voters' memories, while it lasts
-      told          node that reads this node's memory -> the epoch, and the keys as they were at the first page
+      told          node that reads this node's memory -> the epoch, the keys as they were at the first page, and when
+                    it asked for the last page; monotonic
       refused       key of a value or job -> nodes whose claims were refused, which are told when the grant ends
 
     The claimant and the proposer
@@ -79,7 +80,7 @@ class Claims:
         self.page_keys = PAGE_KEYS
         self.idle_ms = IDLE_MS
         self.recall: Recall | None = None
-        self.told: dict[Node, tuple[int, list[bytes]]] = {}
+        self.told: dict[Node, tuple[int, list[bytes], int]] = {}
         self.refused: dict[bytes, dict[Node, None]] = {}
         self.attempts: dict[int, Attempt] = {}
         self.rounds: dict[int, Round] = {}

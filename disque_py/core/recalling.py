@@ -107,11 +107,12 @@ def on_recall(broker: Broker, sender: Node, items: list[Any]) -> None:
             voting.gossip(broker, [sender])
             continue
         if page == 0:
-            claims.told[sender] = (epoch, list(grants.records))
-        of_epoch, keys = claims.told.get(sender, (0, []))
+            claims.told[sender] = (epoch, list(grants.records), broker.now_ms)
+        of_epoch, keys, _ = claims.told.get(sender, (0, [], 0))
         if of_epoch != epoch:
             send(broker, sender, RECALLED, (number, BEGIN_AGAIN, 0, [], False))
             continue
+        claims.told[sender] = (epoch, keys, broker.now_ms)
         # This page may have been sent before, if its answer came too late.
         part = keys[page * claims.page_keys : (page + 1) * claims.page_keys]
         told = [grants.item(key, broker.now_ms) for key in part if key in grants.records]

@@ -53,6 +53,8 @@ from disque_py.log_lines import tell
 RETRY_MS: Final = 2_000
 # A reset makes a list whose epoch is this far above the highest known epoch.
 RESET_EPOCHS: Final = 1_000
+# A node that reads our memory asks for the next page within a second or two. After this time it begins again.
+TOLD_MS: Final = 60_000
 # At most this many answers wait for the file. While there are as many, the voter grants nothing.
 WAITING_MAX: Final = 10_000
 # Bits of a release.
@@ -135,6 +137,7 @@ def forget_all(broker: Broker) -> None:
     claims.waiting.clear()
     claims.recall = None
     claims.told.clear()
+    claims.refused.clear()
     claims.is_void = True
     memory_id(broker)
 
@@ -168,6 +171,7 @@ def learn(broker: Broker, voter_list: VoterList, previous: VoterList | None) -> 
     memory.may_grant = False
     claims.memory.is_conflict = False
     claims.recall = None
+    claims.told.clear()  # A node that still reads the memory of an earlier epoch begins again.
     claims.muted_until_ms = 0
     for kind in (LISTS, PAST, BALLOT):
         note_change(broker, kind)
@@ -385,6 +389,8 @@ def write(broker: Broker) -> None:
             claims.is_void |= is_void
             claims.unsaved.update(unsaved)
             claims.waiting[:0] = waiting
+            if isinstance(failure, FileNotFoundError):
+                _write_anew(broker)
             return
         if claims.is_failing:
             claims.is_failing = False
@@ -406,6 +412,18 @@ def _failed(broker: Broker, failure: OSError) -> None:
         tell(broker.host, "votes-failed", reason=failure.strerror or str(failure))
 
 
+def _write_anew(broker: Broker) -> None:
+    """Write the whole memory with the next write, because the file was moved away. This process remembers everything."""
+    claims = broker.claims
+    memory = claims.memory
+    claims.is_void = True
+    for kind in (MEMORY, LISTS, PAST, BALLOT, FLOOR):
+        if kind != MEMORY or memory.memory_id:
+            claims.unsaved[kind, b""] = None
+    for key in memory.grants.records:
+        claims.unsaved[GRANT, key] = None
+
+
 def _leave(broker: Broker, waiting: list[Waiting]) -> None:
     """Send answers to those processes that still run."""
     for node, run, kind, fields in waiting:
@@ -420,11 +438,14 @@ def on_run_over(broker: Broker, node: Node) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Repeat a write that failed, and forget idle keys. Called ten times a second."""
+    """Repeat a write that failed, and forget idle keys and what other nodes have read. Called ten times a second."""
     claims = broker.claims
     if claims.retry_at_ms and claims.retry_at_ms <= broker.now_ms:
         claims.retry_at_ms = 0
         claims.is_due = True
+    for node, (_, _, asked_ms) in list(claims.told.items()):
+        if broker.now_ms - asked_ms > TOLD_MS:
+            del claims.told[node]
     grants = claims.memory.grants
     if not grants.records:
         return

@@ -167,3 +167,30 @@ def test_a_grant_that_all_voters_remember_is_renewed_after_a_copy():
     assert world.ask("a", "CLUSTER", "VOTERS", "ADD", id_of("d")) == b"OK"
     world.run(500)
     assert renewals(world, "d", fence) == (60_000, list("abcd"))
+
+
+def test_keys_that_were_told_are_forgotten_after_a_minute():
+    world = voters("abcd", "abc")
+    acquire(world, "a", "one", ms=3_000_000)
+    assert world.ask("a", "CLUSTER", "VOTERS", "ADD", id_of("d")) == b"OK"
+    assert any(world[name].claims.told for name in "abc")
+    world.run(62_000)
+    assert not any(world[name].claims.told for name in "abcd")
+
+
+def test_a_reader_whose_keys_were_forgotten_begins_again():
+    """Spec CL5: it was paused for longer than a minute."""
+    world = voters("abcd", "abc")
+    for name in "abc":
+        world[name].claims.page_keys = 2
+        for number in range(9):
+            item = (b"L%d" % number, b"one", 5, 600_000, 5, 0, 0, 0, 0, True, False)
+            world[name].claims.memory.grants.put(item, world[name].now_ms)
+    talker = world.client("a")
+    talker.say("CLUSTER", "VOTERS", "ADD", id_of("d"))
+    world.until(lambda: world["d"].claims.recall is not None and max(world["d"].claims.recall.pages.values()) > 1)
+    for name in "abc":
+        world[name].claims.told.clear()
+    world.run(10_000)
+    assert world["d"].claims.memory.has_copied
+    assert len(world["d"].claims.memory.grants.records) == 9

@@ -223,3 +223,35 @@ def test_lists_of_two_clusters_are_a_conflict_on_disk_too():
     reset = VoterList(1_001, 60_000, {broker.me.id: voting.memory_id(broker)}, is_first=True, origin=b"another!")
     dispatch.receive(broker, other, [[VOTERS, (reset.packed(), None)]])
     assert voting.may_vote(broker)
+
+
+def test_a_file_that_was_moved_away_is_written_anew():
+    """Spec CL3, CL6: the process has its whole memory, so this voter is not mute after a restart."""
+    broker, other = voter_of()
+    dispatch.receive(broker, other, [[CLAIM, CLAIM_OF]])
+    assert answers(broker) == [(7, GRANTED)]
+    host = host_of(broker)
+    host.votes_file = []
+    host.failures["write_votes"] = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    sent(broker)
+    dispatch.receive(broker, other, [[CLAIM, (8, 1, b"another", *CLAIM_OF[3:])]])
+    assert answers(broker) == []
+    host.failures.clear()
+    broker.now_ms += voting.RETRY_MS
+    voting.step(broker)
+    assert answers(broker) == [(8, GRANTED)]
+    again = make_broker()
+    voting.start(again, host.votes_file, is_repaired=False)
+    assert again.claims.memory.memory_id == broker.claims.memory.memory_id
+    assert again.claims.memory.remembers
+    assert sorted(again.claims.memory.grants.records) == [b"another", b"k"]
+
+
+def test_a_node_that_leaves_its_cluster_forgets_whom_it_refused():
+    broker, other = voter_of()
+    dispatch.receive(broker, other, [[CLAIM, CLAIM_OF]])
+    claim_messages.settle(broker)
+    dispatch.receive(broker, other, [[CLAIM, (8, 1, b"k", b"another", 200, 5_000, 0, 0, 0)]])
+    assert broker.claims.refused == {b"k": {other: None}}
+    voting.forget_all(broker)
+    assert not broker.claims.refused

@@ -113,3 +113,15 @@ def test_only_the_user_of_the_node_can_read_the_file(path):
     os.chmod(path, 0o644)
     store.write([item(b"q", 2)], is_void=False)
     assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_was_moved_away_can_be_replaced_by_the_whole_contents(path):
+    """core/voting.py does this."""
+    store = store_of(path)
+    store.write([item(b"a")], is_void=False)
+    os.rename(path, path + ".old")
+    with pytest.raises(FileNotFoundError):
+        store.write([item(b"b")], is_void=False)
+    store.write([item(b"a"), item(b"b")], is_void=True)
+    store.write([item(b"c")], is_void=False)
+    assert contents(path) == [item(b"a"), item(b"b"), item(b"c")]
