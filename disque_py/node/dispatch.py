@@ -519,6 +519,10 @@ def disconnect(broker: Broker, client: Client) -> None:
     """Drop a client whose connection is gone."""
     if client.on_outcome is not None:
         client.on_outcome(auditing.HUNG_UP)
+    # On a disk that hangs, the output commit keeps its entry of this client.
+    client.out = []
+    client.held = None
+    client.held_bytes = 0
     delivery.drop_client(broker, client)
     if broker.job_waits.by_client:
         job_waits.drop_client(broker, client)

@@ -4,8 +4,9 @@ It consists of callbacks, without a coroutine or a task per connection. Input is
 turn. Replies are written once, when the turn is over.
 
 Memory per client is bounded. A client with more than PAUSE_BYTES of unread replies is not read from, and it is cut off
-at the limit of its class. A client that waits, or sends faster than it is served, is not read from either. No client
-gets more than SLICE_NS per turn. Spec B1, B3.
+at the limit of its class. Replies that the node holds back until the disk has their records count as unread. A client
+that waits, or sends faster than it is served, is not read from either. No client gets more than SLICE_NS per turn. Spec
+B1, B3.
 
 Most clients send one command, or a few, and wait for the replies. Such requests arrive in one piece, while no earlier
 request of the client waits. `data_received` runs them directly: it queues nothing, and does not time a single command.
@@ -43,7 +44,8 @@ from disque_py.server.turn_loop import now_s
 if TYPE_CHECKING:
     from disque_py.server.turn_loop import TurnLoop
 
-# Bytes of unread replies at which a client's commands are no longer read.
+# Bytes of unread replies at which a client's commands are no longer run. Replies that wait for the disk count by
+# themselves, too: a client above this goes on when they are released.
 PAUSE_BYTES: Final = 1024 * 1024
 # Bytes received and not yet run at which a client is no longer read from.
 BACKLOG_BYTES_MAX: Final = 1024 * 1024
@@ -198,6 +200,7 @@ class ClientConnection:
             and client.waiting == RUNNING
             and len(data) <= PIECE_BYTES
             and broker.waits.clients_paused_until_ms <= broker.now_ms
+            and client.held_bytes <= PAUSE_BYTES
         ):
             requests = whole_requests(data)
             if requests is not None and len(data) <= broker.settings.proto_max_bulk_len:
@@ -265,7 +268,7 @@ class ClientConnection:
         stopwatch_ns = driver.clock.stopwatch_ns
         until_ns = stopwatch_ns() + SLICE_NS
         is_held = self._is_held()
-        is_free = not self._is_stuffed and not is_held
+        is_free = not self._is_stuffed and not is_held and client.held_bytes <= PAUSE_BYTES
         is_late = False
         if is_held and not self._is_stuffed:
             self._run_in_pause(client, until_ns)
@@ -304,9 +307,10 @@ class ClientConnection:
     def _room(self, client: Client) -> int:
         """Return how many bytes of replies the client may get before its next requests wait.
 
-        Replies of this turn are not written yet. Once they are, the transport says whether the client took them.
+        Replies of this turn are not written yet. Once they are, the transport says whether the client took them. Others
+        wait for the disk.
         """
-        room = PAUSE_BYTES - self.output_bytes()
+        room = PAUSE_BYTES - self.output_bytes() - client.held_bytes
         for reply in client.out:
             room -= len(reply)
         return room
@@ -438,6 +442,8 @@ class ClientConnection:
             self._write(data)
             if self._is_stuffed or len(data) > PAUSE_BYTES:
                 self._enforce_output_limit(client)
+        elif client.held_bytes > PAUSE_BYTES:
+            self._enforce_output_limit(client)  # Lines of MONITOR behind an ADDJOB, for example.
         if self._is_quiet and not client.close_asked and not self._is_ended:
             return
         if client.close_asked:
@@ -448,6 +454,8 @@ class ClientConnection:
             if client.waiting == WAITS_FOR_JOBS:
                 self._stop_consuming(client)
             transport.close()
+        elif client.held_bytes > PAUSE_BYTES:
+            return  # Its replies wait for the disk. When they are released it is woken again.
         elif (self._at < len(self._requests) or self._unread) and not self._is_stuffed and not self._is_held():
             # An ADDJOB may start while others wait. When some of these are answered there is room for more.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
@@ -494,7 +502,7 @@ class ClientConnection:
         """Cut off a client at the hard limit of its class, or above the soft one for too long."""
         limits = self._turns.driver.broker.settings.client_output_buffer_limit
         limit = limits.stream if client.is_monitor else limits.normal
-        size = self.output_bytes()
+        size = self.output_bytes() + client.held_bytes
         if limit.hard_bytes and size > limit.hard_bytes:
             self._abort()
         elif limit.soft_bytes and size > limit.soft_bytes:
@@ -511,7 +519,7 @@ class ClientConnection:
         if client is None:
             return
         left_bytes = self.output_bytes()
-        if left_bytes or self._soft_since_s:  # Limits may be below PAUSE_BYTES.
+        if left_bytes or client.held or self._soft_since_s:  # Limits may be below PAUSE_BYTES.
             self._enforce_output_limit(client)
         if not idle_ms or client.is_monitor:
             return

@@ -280,7 +280,7 @@ BOUNDS = {
         VoterList: voters
         VoterMemory: past
     """,
-    "a client's unread replies, MONITOR and EVENTS TAIL included": """
+    "a client's unread replies, those that wait for the disk, MONITOR and EVENTS TAIL included": """
         Client: out
         CommitPosition: _turns
         OutputCommit: _clients

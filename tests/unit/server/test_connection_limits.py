@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
 
 import hiredis
 import pytest
@@ -12,6 +16,9 @@ from disque_py.config.kinds import OutputLimit, OutputLimits
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, Client
 from disque_py.server import connection as connection_module
 from disque_py.server.connection import BACKLOG_BYTES_MAX, PAUSE_BYTES
+from disque_py.simulator.world.disk import InlineDisk
+from disque_py.simulator.world.folder import SimFolder
+from disque_py.storage.journal_service import JournalService
 from loopback import Loopback, Talk, encode, fill, serve, until
 
 
@@ -55,6 +62,130 @@ def test_a_client_that_does_not_read_delays_no_other_client():
         assert len(await other.replies(100)) == 100
 
     serve(story)
+
+
+JOURNAL = {"appendonly": True, "appendfsync": "always"}
+
+
+async def journaled(server: Loopback) -> InlineDisk:
+    """Give the node a journal, on a disk that works when a test says so, and a job of 200,000 bytes in queue `big`."""
+    disk = InlineDisk(SimFolder(Random(1)))
+    ready: list[bool] = []
+    service = JournalService(server.driver, lambda: disk, disk.folder.close, lambda line: None, reserve_bytes=0)
+    server.driver.begin()
+    service.start(lambda: ready.append(True), ready.extend)
+    while not ready:
+        disk.run()
+        await asyncio.sleep(0.001)
+    await with_disk(disk, fill(server, 200_000))
+    return disk
+
+
+async def with_disk(disk: InlineDisk, story: Coroutine[Any, Any, Any]) -> Any:
+    """Let the disk work until the story is over, and return its result."""
+    task = asyncio.ensure_future(story)
+    while not task.done():
+        disk.run()
+        await asyncio.sleep(0.001)
+    return task.result()
+
+
+def test_replies_behind_a_disk_that_hangs_are_bounded():
+    """The pipeline stops at about a megabyte, uses no time meanwhile, and goes on when the disk does (spec B1)."""
+
+    async def story(server):
+        disk = await journaled(server)
+        talk, client = await server.connect_known()
+        talk.send("ADDJOB q x 0", *["QPEEK big 1"] * 300)
+        await until(lambda: client.held_bytes > PAUSE_BYTES)
+        turns = server.driver.turns
+        await asyncio.sleep(0.1)
+        assert server.driver.turns < turns + 50
+        assert client.held_bytes < 2 * PAUSE_BYTES
+        replies = await with_disk(disk, talk.replies(301))
+        assert all(len(reply[0][2]) == 200_000 for reply in replies[1:])
+
+    serve(story, **JOURNAL)
+
+
+def test_replies_behind_a_disk_that_hangs_are_bounded_for_single_commands_too():
+    async def story(server):
+        disk = await journaled(server)
+        talk, client = await server.connect_known()
+        talk.send("ADDJOB q x 0")
+        for _ in range(30):
+            talk.send("QPEEK big 1")
+            await asyncio.sleep(0.005)
+        assert client.held_bytes < 2 * PAUSE_BYTES
+        assert len(await with_disk(disk, talk.replies(31))) == 31
+        talk.send("PING")
+        assert await talk.reply() == b"PONG"
+
+    serve(story, **JOURNAL)
+
+
+def test_a_client_that_a_failing_disk_has_paused_goes_on_when_the_disk_is_well_again():
+    async def story(server):
+        disk = await journaled(server)
+        talk, client = await server.connect_known()
+        talk.send("ADDJOB q x 0", *["QPEEK big 1"] * 30)
+        await until(lambda: client.held_bytes > PAUSE_BYTES)
+        disk.folder.fail("write create", errno.EIO, times=2)
+        disk.run()
+        assert server.driver.journal.error
+        replies = await with_disk(disk, talk.replies(31))
+        assert isinstance(replies[0], bytes)
+        assert not server.driver.journal.error
+
+    serve(story, **JOURNAL)
+
+
+def test_a_client_that_closed_its_end_gets_all_replies_that_waited_for_the_disk():
+    async def story(server):
+        disk = await journaled(server)
+        talk, client = await server.connect_known()
+        talk.send("ADDJOB q x 0", *["QPEEK big 1"] * 30)
+        talk.writer.write_eof()
+        await until(lambda: client.held_bytes > PAUSE_BYTES)
+        rest = await with_disk(disk, talk.rest())
+        assert len(rest) > 30 * 200_000
+
+    serve(story, **JOURNAL)
+
+
+def test_lines_of_monitor_that_wait_for_the_disk_count_for_the_limit_of_its_class():
+    """They are behind the reply to an ADDJOB of the same connection (spec B2, P3)."""
+
+    async def story(server):
+        await journaled(server)
+        monitor, client = await server.connect_known()
+        monitor.send("ADDJOB q x 0", "MONITOR")
+        await until(lambda: client.is_monitor)
+        talk = await server.connect()
+        for _ in range(100):
+            talk.write(encode("PING", b"x" * 60_000))
+            await talk.reply()
+            if client.id not in server.broker.clients:
+                break
+        await until(lambda: client.id not in server.broker.clients)
+        assert (client.held, client.held_bytes) == (None, 0)
+
+    serve(story, client_output_buffer_limit=limits(stream=(2 << 20, 0, 0)), **JOURNAL)
+
+
+def test_replies_that_wait_for_the_disk_are_dropped_with_their_connection():
+    """Otherwise clients that are cut off and come again would fill the memory while a disk hangs."""
+
+    async def story(server):
+        await journaled(server)
+        talk, client = await server.connect_known()
+        talk.send("ADDJOB q x 0", "QPEEK big 1")
+        await until(lambda: client.held_bytes > 200_000)
+        client.port.close(after_replies=False)
+        await until(lambda: client.id not in server.broker.clients)
+        assert (client.held, client.held_bytes) == (None, 0)
+
+    serve(story, **JOURNAL)
 
 
 def limits(stream=(0, 0, 0), normal=(0, 0, 0)):
