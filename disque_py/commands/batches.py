@@ -147,10 +147,7 @@ def _wait(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if _known(broker, argv[2]) is None:
         raise CommandError(NO_SUCH)
     until_ms = broker.now_ms + timeout_ms if timeout_ms else 0
-    answer = incremental.begin(broker, client, _waited(broker, client, argv[2], until_ms))
-    if answer is None:
-        client.blocked = Blocked(argv, partial(_refuse_wait, broker, client, argv[2]))
-    return answer
+    return incremental.begin(broker, client, _waited(broker, client, argv, until_ms))
 
 
 def _refuse_wait(broker: Broker, client: Client, name: bytes, text: str) -> None:
@@ -158,14 +155,17 @@ def _refuse_wait(broker: Broker, client: Client, name: bytes, text: str) -> None
     incremental.refuse(broker, client, text)
 
 
-def _waited(broker: Broker, client: Client, name: bytes, until_ms: int) -> Generator[None, None, bytes]:
+def _waited(broker: Broker, client: Client, argv: list[bytes], until_ms: int) -> Generator[None, None, bytes]:
+    name = argv[2]
     while True:
         known = _known(broker, name)
         if known is None or known.is_done or 0 < until_ms <= broker.now_ms:
             break
         broker.batches.waiting.setdefault(name, {})[client] = until_ms
         broker.waits.stalled[client] = None
+        client.blocked = Blocked(argv, partial(_refuse_wait, broker, client, name))
         yield
+    client.blocked = None  # The rest takes no longer than BATCH SHOW.
     return (yield from _shown(broker, client, name))
 
 

@@ -55,7 +55,8 @@ PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
 NEXT_REQUEST: Final = b"\r\n*"
 INLINE_PIECE_BYTES: Final = 2 * 1024
-# A half-closed client in one of these states stays connected until its reply, because the state ends soon by itself.
+# A half-closed client in one of these states stays connected until its reply, because the state ends soon by itself,
+# unless the request waits for an event (`Client.blocked`).
 ENDING_SOON: Final = (RUNNING, WAITS_FOR_PARTS, WAITS_FOR_FILE, WAITS_FOR_LOADING)
 BY_COMMON_NAME: Final = "CN"
 # A longer pause is checked again after this time, because the loop accepts no longer delay.
@@ -241,7 +242,7 @@ class ClientConnection:
         self._resume_soon()
 
     def eof_received(self) -> bool:
-        """Answer the commands of a half-closed client, then close. A client that waits for jobs or copies is gone."""
+        """Answer the commands of a half-closed client, then close. A client that waits for an event is gone."""
         client, transport = self.client, self._transport
         if client is None or transport is None:
             return False
@@ -252,7 +253,7 @@ class ClientConnection:
             if is_half:
                 self.close(after_replies=True)  # Replies of this pass of the loop may contain jobs.
             return is_half
-        if not is_half or client.waiting not in ENDING_SOON or self._is_held():
+        if not is_half or self._is_held():
             return False
         self._is_ended = True
         self._turns.driver.begin()
@@ -466,12 +467,12 @@ class ClientConnection:
         delivery.stop_waiting(self._turns.driver.broker, client)
 
     def _is_done(self, client: Client) -> bool:
-        """Return whether a half-closed client has got all its replies, or waits for jobs that may never come."""
+        """Return whether a half-closed client has got all its replies, or waits for an event that may never come."""
         if client.held:
             return False
         if client.waiting == RUNNING:
             return self._at >= len(self._requests) and not self._unread
-        return client.waiting not in ENDING_SOON
+        return client.waiting not in ENDING_SOON or client.blocked is not None
 
     def close(self, *, after_replies: bool) -> None:
         """Close the connection: at once, or when the client has got all written replies."""

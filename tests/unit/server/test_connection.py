@@ -301,6 +301,67 @@ def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
     serve(story)
 
 
+async def with_batch(server):
+    """Return a client of a node with a batch that has one job, and the job's id."""
+    talk = await server.connect()
+    talk.send("ADDJOB q body 0 BATCH b")
+    return talk, (await talk.reply()).decode()
+
+
+def test_a_client_that_hung_up_waits_for_no_batch():
+    """Spec B6."""
+
+    async def story(server):
+        await with_batch(server)
+        talk, client = await server.connect_known()
+        talk.send("BATCH WAIT b")
+        await until(lambda: client.waiting)
+        talk.hang_up()
+        await until(lambda: client.id not in server.broker.clients)
+
+    serve(story)
+
+
+def test_a_half_closed_client_that_begins_to_wait_for_a_batch_gets_earlier_replies():
+    async def story(server):
+        await with_batch(server)
+        talk = await server.connect()
+        talk.send("PING", "BATCH WAIT b")
+        talk.writer.write_eof()
+        assert await talk.rest() == b"+PONG\r\n"
+        await until(lambda: len(server.broker.clients) == 1)
+
+    serve(story)
+
+
+def test_the_reply_of_the_pass_in_which_a_client_of_a_batch_hung_up_is_written():
+    async def story(server):
+        await with_batch(server)
+        talk, client = await server.connect_known()
+        client.port.data_received(b"PING\r\nBATCH WAIT b\r\n")
+        assert client.port.eof_received()
+        assert await talk.rest() == b"+PONG\r\n"
+
+    serve(story)
+
+
+def test_a_half_closed_client_is_told_of_a_batch_that_is_done():
+    """The node asks the other nodes for their counts. That takes a moment, whatever state the batch is in."""
+
+    async def story(server):
+        other, job_id = await with_batch(server)
+        other.send("BATCH CLOSE b", f"ACKJOB {job_id}")
+        assert await other.replies(2) == [b"OK", 1]
+        await until(lambda: server.broker.batches.by_name[b"b"].is_done)
+        server.link()
+        talk = await server.connect()
+        talk.send("BATCH WAIT b")
+        talk.writer.write_eof()
+        assert b"completed" in await talk.rest()
+
+    serve(story)
+
+
 def test_commands_of_the_pass_in_which_a_client_hung_up_are_answered():
     """The client can give back unwanted jobs if it gets the reply."""
 
