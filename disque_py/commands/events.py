@@ -91,7 +91,9 @@ def _read(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return _ask(
         broker,
         client,
-        lambda done: source.read(log_id, seq, count, bytes_max, block_ms, name, done, is_packed=is_packed),
+        lambda done: source.read(
+            client, argv, log_id, seq, count, bytes_max, block_ms, name, done, is_packed=is_packed
+        ),
         partial(_visible, client),
     )
 

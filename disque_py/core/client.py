@@ -80,7 +80,7 @@ class Client:
     is_monitor             whether the client gets a line for every executed command
     is_in_multi            whether it sent MULTI. MULTI is refused, and so are the commands up to EXEC or DISCARD
     user                   the user whose permissions apply; None: `default` without restrictions (users.py)
-    blocked                a LOCK ACQUIRE, WAITJOB or BATCH WAIT that waits; None: there is none
+    blocked                a LOCK ACQUIRE, WAITJOB, BATCH WAIT or EVENTS READ that waits; None: there is none
     on_outcome             is called with the reply to a change that the audit log records; None: there is none
     """
 

@@ -25,6 +25,8 @@ class EventSource(Protocol):
 
     def read(
         self,
+        client: Client,
+        argv: list[bytes],
         log_id: str,
         seq: int,
         count: int,
@@ -37,6 +39,8 @@ class EventSource(Protocol):
     ) -> None:
         """Read lines or blocks from event `seq` on. `name` may be empty.
 
+        While the request waits for events, `client.blocked` is set, with `argv` as the words of the request.
+
         block_ms   how long to wait for events; -1: do not wait; 0: wait without a limit
         """
 
@@ -45,6 +49,9 @@ class EventSource(Protocol):
 
     def tail(self, client: Client) -> None:
         """Send the client all events from now on."""
+
+    def forget(self, client: Client) -> None:
+        """Drop what a client waits for, because its connection is gone."""
 
     def fields(self) -> list[tuple[str, str | int]]:
         """Return the fields of INFO events."""

@@ -526,6 +526,8 @@ def disconnect(broker: Broker, client: Client) -> None:
     delivery.drop_client(broker, client)
     if broker.job_waits.by_client:
         job_waits.drop_client(broker, client)
+    if broker.event_source is not None:
+        broker.event_source.forget(client)
     if broker.claims.rounds:
         claim_messages.forget_client(broker, client)
 

@@ -366,6 +366,8 @@ class EventLogService:
 
     def read(
         self,
+        client: Client,
+        argv: list[bytes],
         log_id: str,
         seq: int,
         count: int,
@@ -384,7 +386,8 @@ class EventLogService:
             raise CommandError(f"ERR event {seq} is behind the end of the log, which is {log.next_seq}")
         deadline_ms = self._broker.now_ms + block_ms if block_ms > 0 else block_ms
         assert self.event_readers is not None
-        self.event_readers.read(Request(seq, count, bytes_max, deadline_ms, done, is_packed=is_packed), name)
+        request = Request(seq, count, bytes_max, deadline_ms, done, is_packed=is_packed)
+        self.event_readers.read(client, argv, request, name)
 
     def seek(self, wall_ms: int, done: Outcome) -> None:
         """Run EVENTS SEEK. CommandError."""
@@ -397,6 +400,11 @@ class EventLogService:
         self._log()
         assert self.event_readers is not None
         self.event_readers.tail(client)
+
+    def forget(self, client: Client) -> None:
+        """Drop what a client waits for, because its connection is gone."""
+        if self.event_readers is not None:
+            self.event_readers.forget(client)
 
     def _log(self) -> EventLog:
         if self.log is None:

@@ -23,7 +23,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from disque_py.core.broker import Broker
-from disque_py.core.client import Client
+from disque_py.core.client import Blocked, Client
 from disque_py.core.errors import CommandError
 from disque_py.core.event_lines import Lines
 from disque_py.core.users import name_filter
@@ -93,7 +93,7 @@ class Reader:
 class EventReaders:
     """One log's readers.
 
-    waiting      requests for events that are not durable yet
+    waiting      clients and their requests for events that are not durable yet
     readers      the named readers
     tails        clients of TAIL -> the event that each gets next
     lines_made   how many events were made into lines
@@ -109,7 +109,7 @@ class EventReaders:
         notice: Callable[[str], None],
     ) -> None:
         self.log = log
-        self.waiting: list[Request] = []
+        self.waiting: dict[Client, Request] = {}
         self.readers: dict[str, Reader] = {}
         self.tails: dict[Client, int] = {}
         self.lines_made = 0
@@ -130,11 +130,15 @@ class EventReaders:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    def read(self, request: Request, name: str) -> None:
+    def read(self, client: Client, argv: list[bytes], request: Request, name: str) -> None:
         """Run EVENTS READ. `request.done` gets the reply, perhaps before this returns."""
         if name:
             self._remember(name, request.seq)
-        self._serve(request)
+        if request.deadline_ms >= 0 and request.seq >= self.log.durable_seq and not self.is_over:
+            self.waiting[client] = request
+            client.blocked = Blocked(argv, partial(self._refuse, client))
+        else:
+            self._serve(request)
 
     def _serve(self, request: Request) -> None:
         log = self.log
@@ -143,10 +147,7 @@ class EventReaders:
         elif request.seq < log.first_seq:
             request.done(CommandError(f"TRIMMED {log.first_seq}"))
         elif request.seq >= log.durable_seq:
-            if request.deadline_ms < 0:
-                request.done(bulk(b""))
-            else:
-                self.waiting.append(request)
+            request.done(bulk(b""))
         elif request.is_packed:
             self._send_packed(request)
         else:
@@ -162,40 +163,49 @@ class EventReaders:
         if not (self.waiting or self.tails):
             return False
         durable_seq = self.log.durable_seq
-        return any(each.seq < durable_seq for each in self.waiting) or any(
+        return any(each.seq < durable_seq for each in self.waiting.values()) or any(
             0 <= seq < durable_seq for seq in self.tails.values()
         )
 
     def advance(self) -> None:
         """Serve the requests and tails whose events have become readable."""
-        if self.waiting and any(each.seq < self.log.durable_seq for each in self.waiting):
-            waiting, self.waiting = self.waiting, []
-            for request in waiting:
-                self._serve(request)
+        if self.waiting:
+            durable_seq = self.log.durable_seq
+            self._end_waits([client for client, each in self.waiting.items() if each.seq < durable_seq])
         if self.tails:
             self._feed_tails()
 
     def tick(self) -> None:
         """Answer requests whose deadline has passed: the reply is empty."""
         now_ms = self._broker.now_ms
-        late = [each for each in self.waiting if 0 < each.deadline_ms <= now_ms]
-        if late:
-            self.waiting = [each for each in self.waiting if not 0 < each.deadline_ms <= now_ms]
-            for request in late:
-                request.done(bulk(b""))
+        self._end_waits([client for client, each in self.waiting.items() if 0 < each.deadline_ms <= now_ms])
 
     def next_ms(self) -> int | None:
         """Return the first deadline; None without one."""
         if not self.waiting:
             return None
-        return min((each.deadline_ms for each in self.waiting if each.deadline_ms), default=None)
+        return min((each.deadline_ms for each in self.waiting.values() if each.deadline_ms), default=None)
 
     def end(self) -> None:
         """Refuse all waiting requests, because this log is closed."""
         self.is_over = True
-        waiting, self.waiting = self.waiting, []
-        for request in waiting:
+        self._end_waits(list(self.waiting))
+
+    def forget(self, client: Client) -> None:
+        """Drop what a client waits for, because its connection is gone."""
+        self.waiting.pop(client, None)
+        self.tails.pop(client, None)
+
+    def _end_waits(self, clients: list[Client]) -> None:
+        """Serve these clients' requests as the log is now. Events may have to be read first, which ends soon."""
+        for client in clients:
+            request = self.waiting.pop(client)
+            client.blocked = None
             self._serve(request)
+
+    def _refuse(self, client: Client, text: str) -> None:
+        """End the wait of a client with an error."""
+        self.waiting.pop(client).done(CommandError(text))
 
     def _remember(self, name: str, seq: int) -> None:
         reader = self.readers.get(name)

@@ -9,7 +9,8 @@ import hiredis
 import pytest
 
 from brokers import ask, ask_parsed, make_broker, make_client
-from disque_py.core.client import Client
+from disque_py.core.client import RUNNING, Client
+from disque_py.node import dispatch
 from evented import EventedNode
 
 
@@ -77,6 +78,40 @@ def test_a_reader_that_hangs_up_while_waiting_is_not_answered():
     del node.broker.clients[1]
     node.settle(1_000)
     assert node.taken() == []
+
+
+def test_a_reader_that_hangs_up_while_waiting_leaves_nothing_behind():
+    """Also while nothing happens on the node, so that no event ends the wait (spec B6)."""
+    node = filled()
+    for _ in range(3):
+        client = make_client(node.broker)
+        node.driver.begin()
+        assert ask(node.broker, client, "EVENTS", "READ", node.service.log.log_id, 6, "BLOCK", 0) == b""
+        assert client.blocked is not None
+        dispatch.disconnect(node.broker, client)
+    client = make_client(node.broker)
+    ask(node.broker, client, "EVENTS", "TAIL")
+    dispatch.disconnect(node.broker, client)
+    readers = node.service.event_readers
+    assert (readers.waiting, readers.tails) == ({}, {})
+    assert "events_readers_waiting:0" in node.ask("INFO", "events")[0].decode()
+
+
+def test_a_reader_whose_events_are_being_read_from_disk_is_answered_soon():
+    """So a client that closed its end of the connection stays connected for the reply (spec B6)."""
+    node = filled()
+    client = node.clients[0].client
+    node.ask("EVENTS", "READ", node.service.log.log_id, 6, "BLOCK", 0)
+    assert client.blocked is not None
+    node.ask("ADDJOB", "q", "body", 0, client=1)
+    while client.blocked is not None:
+        if not node.work():
+            node.pass_ms(100)
+            node.tick()
+    assert client.waiting
+    node.settle()
+    assert seqs(node.taken()[0]) == [6]
+    assert (client.waiting, client.blocked) == (RUNNING, None)
 
 
 def test_a_named_reader_is_seen_with_its_lag():
@@ -189,6 +224,17 @@ def test_a_read_that_waits_obeys_the_rules_of_its_end():
     ask(node.broker, make_client(node.broker), "ADDJOB", "q", "body", 0)
     node.settle(2_000)
     assert str(node.taken()[0]).startswith("NOPERM")
+
+
+def test_a_read_that_waits_ends_when_its_user_loses_the_permission():
+    """Spec US8."""
+    node = filled(1)
+    client = node.clients[0].client
+    restrict(node, client, "~*", "+@bodies")
+    assert node.ask("EVENTS", "READ", node.service.log.log_id, 2, "BLOCK", 0) == []
+    node.ask("ACL", "SETUSER", "ann", "-@bodies", client=1)
+    assert "events|read" in str(node.taken()[0])
+    assert (client.waiting, client.blocked, node.service.event_readers.waiting) == (RUNNING, None, {})
 
 
 def test_a_tail_of_a_restricted_user_has_the_events_of_its_queues():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from random import Random
 
 import pytest
 import uvloop
@@ -12,6 +13,9 @@ from cluster_bus.messages import GOTJOB
 from disque_py.core.client import WAITS_FOR_COPIES
 from disque_py.core.users import DEFAULT, changed
 from disque_py.server import connection as connection_module
+from disque_py.simulator.world.disk import InlineDisk
+from disque_py.simulator.world.folder import SimFolder
+from disque_py.storage.event_log_service import EventLogService
 from loopback import encode, fill, serve, until
 
 FACTORIES = (asyncio.new_event_loop, uvloop.new_event_loop)
@@ -360,6 +364,55 @@ def test_a_half_closed_client_is_told_of_a_batch_that_is_done():
         assert b"completed" in await talk.rest()
 
     serve(story)
+
+
+async def with_events(server):
+    """Give the node a log of events, on a disk that works when a test says so. Return the service and the disk."""
+    disk = InlineDisk(SimFolder(Random(1)))
+    service = EventLogService(server.driver, lambda: disk, lambda: None, lambda: False, lambda line: None)
+    ready = []
+    server.driver.begin()
+    service.start(lambda: ready.append(True))
+    while not ready:
+        disk.run()
+        await asyncio.sleep(0.001)
+    return service, disk
+
+
+def test_a_reader_of_events_that_hung_up_waits_no_more():
+    """Spec B6."""
+
+    async def story(server):
+        service, _ = await with_events(server)
+        talk, client = await server.connect_known()
+        talk.send(f"EVENTS READ {service.log.log_id} {service.log.next_seq} BLOCK 0")
+        await until(lambda: client.waiting)
+        talk.hang_up()
+        await until(lambda: client.id not in server.broker.clients)
+        assert service.event_readers.waiting == {}
+
+    serve(story, events=True)
+
+
+def test_a_half_closed_reader_gets_the_events_that_there_are():
+    """To read them from the disk takes a moment."""
+
+    async def story(server):
+        service, disk = await with_events(server)
+        talk = await server.connect()
+        talk.send("ADDJOB q body 0")
+        while service.log.durable_seq < 2:
+            disk.run()
+            await asyncio.sleep(0.001)
+        await talk.reply()
+        talk.send(f"EVENTS READ {service.log.log_id} 1 BLOCK 0")
+        talk.writer.write_eof()
+        await until(lambda: disk.waiting)
+        await asyncio.sleep(0.01)
+        disk.run()
+        assert b'"event":"added"' in await talk.rest()
+
+    serve(story, events=True)
 
 
 def test_commands_of_the_pass_in_which_a_client_hung_up_are_answered():
