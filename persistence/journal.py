@@ -23,7 +23,8 @@ meanwhile. Blocks are contiguous, so a position determines a file offset.
 
 Errors. Blocks stay in memory until they are safe. After an error no unsynced byte is trusted. The file is closed at the
 last position that is known to be good, and later blocks are written again, into a new file of the same segment. The
-same is done after a failed fsync, because another fsync that succeeds proves nothing. Until that works, `level` says
+same is done after a failed fsync, because another fsync that succeeds proves nothing. For the same reason no two syncs
+of one file run at the same time: the system may report an error to only one of them. Until writing works, `level` says
 which commands are refused. A reserved file takes the acks of a full disk, and the records of compaction
 (reserved_segment.py); blocks written before are synced in their old place.
 
@@ -149,6 +150,7 @@ class Journal:
         self._is_longer = False  # The file has zeros behind its blocks.
         self._is_busy = False
         self._is_writing = False  # The lane writes: the loop may copy nothing to the same place.
+        self._is_sealing = False  # The lane syncs all of the file: no other sync may run beside it.
         self._is_syncing = False
         self._is_syncing_all = False  # … the page that would be written, too.
         self._sync_started_ms = 0
@@ -636,14 +638,14 @@ class Journal:
         self._pages = None  # No page may be touched behind the file's new end.
 
         def saved(outcome: OSError | None) -> None:
-            self._is_busy = self._is_writing = False
+            self._is_busy = self._is_writing = self._is_sealing = False
             if self._file is not file:
                 return
             if outcome is None:
                 self._safe(end)
             self._fail(error)
 
-        self._is_busy = self._is_writing = True
+        self._is_busy = self._is_writing = self._is_sealing = True
         self._disk.start(WRITING, lambda folder: folder.truncate(file.name, size), saved)
 
     def _safe(self, end: int) -> None:
@@ -664,8 +666,8 @@ class Journal:
         may_leave  the page that is being written may wait for the next sync
         """
         file = self._file
-        if self._is_syncing or file is None or (self._is_busy and self._is_between_files()):
-            return
+        if self._is_syncing or self._is_sealing or file is None or (self._is_busy and self._is_between_files()):
+            return  # Two fsyncs of one file at a time: an error would reach only one of them.
         name = file.name
         pages = self._pages
         self._is_syncing = True
@@ -873,7 +875,7 @@ class Journal:
                 folder.replace(CLEAN_NAME, mark)
 
         def done(outcome: OSError | None) -> None:
-            self._is_busy = False
+            self._is_busy = self._is_sealing = False
             if isinstance(outcome, OSError):
                 self._fail(outcome)
                 return
@@ -888,7 +890,7 @@ class Journal:
             if closing is not None:
                 closing(None)
 
-        self._is_busy = True
+        self._is_busy = self._is_sealing = True
         self._disk.start(WRITING, work, done)
 
     def _take_mark_back(self) -> None:

@@ -64,6 +64,41 @@ def test_after_a_failed_fsync_nothing_of_it_is_believed():
         assert len(read(disk)[0]) == 2
 
 
+def lanes(disk):
+    """Return the lanes that have work to do."""
+    return [lane for lane, *_ in disk.waiting]
+
+
+def test_no_sync_begins_beside_the_one_that_ends_the_journal():
+    """The system may report a lost page to only one of two syncs. Then the other one would count (spec J1)."""
+    journal, disk = make("everysec")
+    journal.append(RECORD)
+    disk.run(WRITING)
+    ended = []
+    journal.close(ended.append, leave_mark=True)
+    journal.now_ms += SYNC_EVERY_MS + 100
+    journal.tick()
+    assert lanes(disk) == [WRITING]
+    disk.run()
+    assert (ended, journal.synced) == ([None], journal.position)
+
+
+def test_no_sync_begins_beside_the_one_that_saves_the_written_blocks_of_a_full_disk():
+    journal, disk = make("everysec", has_windows=False)
+    first = journal.append(RECORD)
+    disk.run(WRITING)
+    disk.folder.fail("write", errno.ENOSPC)
+    second = journal.append(RECORD)
+    disk.run_one(WRITING)
+    journal.now_ms += SYNC_EVERY_MS + 100
+    journal.tick()
+    assert lanes(disk) == [WRITING]
+    disk.run_one()
+    assert journal.synced == first
+    wait(journal, disk, RETRY_MS + SYNC_EVERY_MS + 100)
+    assert (journal.error, journal.synced) == ("", second)
+
+
 def test_with_no_a_failed_fsync_at_the_end_of_a_segment_loses_nothing_either():
     journal, disk = make("no", segment_bytes=100)
     journal.append(RECORD)
