@@ -49,7 +49,7 @@ from persistence.disk import SYNCING, WRITING, Disk, Folder, Window
 from persistence.disk_errors import FINE, FULL_DISK, NO_ACKS, NO_ADDS, NO_WRITES
 from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages, map_pages, sync_pages
 from persistence.records import DROPPED, IS_ALWAYS, Part, Run, encode_header, encode_parts, file_name, unpacked
-from persistence.reserved_segment import RESERVE_BYTES, RESERVE_NAME, Reserve
+from persistence.reserved_segment import RESERVE_BYTES, Reserve, become_segment
 from persistence.write_queue import Waiting, WriteQueue
 
 ALWAYS: Final = "always"
@@ -749,9 +749,7 @@ class Journal:
             if lost := wanted.difference(folder.names()):
                 return sorted(lost)
             if on_reserve:
-                folder.rename(RESERVE_NAME, name)
-                folder.write(name, 0, [header])
-                folder.sync(name)
+                become_segment(folder, name, header)
             else:
                 folder.create(name, header)
             return map_pages(folder, name, size, ready) if size else None

@@ -33,7 +33,7 @@ from persistence.records import (
     looks_like_block,
     parse_file_name,
 )
-from persistence.reserved_segment import RESERVE_NAME
+from persistence.reserved_segment import RESERVE_NAME, keep_if_usable
 
 # The mark of a restored journal. The restore of a backup makes it, and so does switching off a journal that can't be
 # written any more. At-most-once jobs are never queued from such a journal (spec O5).
@@ -255,6 +255,7 @@ class Recovery:
         """Prepare the folder for new records: remove the mark first, then files that are no part of the journal."""
         folder = self._folder
         folder.remove(CLEAN_NAME)
+        self.has_reserve = keep_if_usable(folder)
         self._write_again()
         if self.torn is not None:
             # A journal that was torn must not look whole once it is cut. So a block without the flag of `always` takes

@@ -24,7 +24,7 @@ from persistence.disk import READING, Disk, Folder
 from persistence.journal import RETRY_MS, SEGMENT_BYTES, Journal
 from persistence.records import Part, parse_file_name
 from persistence.recovery import RESTORED_NAME, Recovery
-from persistence.reserved_segment import RESERVE_BYTES
+from persistence.reserved_segment import RESERVE_BYTES, RESERVE_NAME, keep_if_usable
 
 Outcome = Callable[[str], None]
 
@@ -216,7 +216,7 @@ class JournalService:
                 files=tuple(Part(number, part, 0, 0) for number, part in sorted(keys)),
                 segment_bytes=self._segment_bytes,
                 reserve_bytes=self._reserve_bytes,
-                has_reserve="reserve" in names,
+                has_reserve=RESERVE_NAME in names,
             )
             compaction = Compaction(broker, journal, disk, self._driver.wake, set())
             journal.now_ms, journal.wall_ms = broker.now_ms, broker.wall_ms
@@ -230,6 +230,7 @@ class JournalService:
 
         def look(folder: Folder) -> list[str]:
             folder.remove("clean")
+            keep_if_usable(folder)
             return folder.names()
 
         disk.start(READING, look, begin)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
+from random import Random
 
 import pytest
 
+from disque_py.simulator.world.disk_errors import CrashError
+from disque_py.simulator.world.folder import SimFolder
 from journal_writer import RECORD, make, read, wait
 from persistence.disk import READING, WRITING
 from persistence.disk_errors import FINE, NO_ACKS, NO_ADDS
@@ -115,7 +119,7 @@ def test_with_no_a_failed_fsync_at_the_end_of_a_segment_loses_nothing_either():
 
 
 def test_after_a_failed_use_of_the_reserved_file_the_next_file_has_another_name():
-    """The file already has its new name, but its header can't be written. So the next file needs another name."""
+    """The file may already have its new name. So the next file needs another name."""
     journal, disk = make(reserve_bytes=4096)
     wait(journal, disk, RETRY_MS + 20)
     disk.folder.fail("write", errno.ENOSPC, times=2)
@@ -124,6 +128,51 @@ def test_after_a_failed_use_of_the_reserved_file_the_next_file_has_another_name(
     assert journal.level == NO_ACKS
     wait(journal, disk, RETRY_MS + 20)
     assert (journal.level, journal.synced) == (FINE, position)
+
+
+def before_reserve(seed=1):
+    """Return a journal whose next file will be the reserved one, with a header of several sectors."""
+    journal, disk = make(folder=SimFolder(Random(seed)), reserve_bytes=64 * 1024, segment_bytes=100)
+    wait(journal, disk, RETRY_MS + 20)
+    while journal.number < 80:
+        journal.append(RECORD)
+        disk.run()
+    disk.folder.fail("create", errno.ENOSPC)
+    return journal, disk
+
+
+@pytest.mark.parametrize("is_power", [True, False])
+def test_a_process_may_die_at_each_step_of_making_a_file_of_the_reserved_one(is_power):
+    """A power cut may keep any sectors of a header that is not synced (spec J8)."""
+    for seed in range(6):
+        for steps in range(12):
+            journal, disk = before_reserve(seed)
+            safe = journal.append(RECORD) and journal.ready_position()
+            disk.folder.crash_in(steps)
+            with suppress(CrashError):
+                disk.run()
+            disk.folder.cut_power() if is_power else disk.folder.kill()
+            _, recovery = read(disk)
+            assert recovery.position >= safe
+            recovery.repair()
+            if "reserve" in disk.folder.names():
+                assert disk.folder.read("reserve", 0, 1 << 20) == bytes(64 * 1024)
+            assert recovery.has_reserve == ("reserve" in disk.folder.names())
+
+
+@pytest.mark.parametrize("ops", ["write", "rename", "rename remove"])
+@pytest.mark.parametrize("is_partial", [True, False])
+def test_a_reserved_file_that_could_not_become_the_next_one_is_not_used_with_its_header(ops, is_partial):
+    journal, disk = before_reserve()
+    for op in ops.split():
+        disk.folder.fail(op, errno.EIO, is_partial=is_partial, when=lambda name: name == "reserve")
+    position = journal.append(RECORD)
+    disk.run()
+    assert journal.error
+    wait(journal, disk, 3 * RETRY_MS)
+    assert (journal.error, journal.synced) == ("", position)
+    assert disk.folder.read("reserve", 0, 1 << 20) == bytes(64 * 1024)
+    assert read(disk)[1].position == position
 
 
 def on_reserve(policy):

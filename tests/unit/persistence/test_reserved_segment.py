@@ -26,10 +26,22 @@ def test_the_reserve_exists_when_its_blocks_are_allocated():
 
 def test_an_existing_reserve_is_used():
     reserve, disk, heard = make()
-    disk.folder.create(RESERVE_NAME, b"0" * 4096)
+    disk.folder.create(RESERVE_NAME, bytes(4096))
+    disk.folder.trace = []
     reserve.allocate(lambda: heard.append("there"))
     disk.run()
     assert (reserve.is_there, heard) == (True, ["there"])
+    assert {op for op, *_ in disk.folder.trace} == {"names", "read"}
+
+
+def test_a_reserve_with_other_bytes_than_zeros_is_made_again():
+    """A process began to make a file of the journal of it. A shorter header would leave a part of its header there."""
+    reserve, disk, heard = make()
+    disk.folder.create(RESERVE_NAME, bytes(4095) + b"x")
+    reserve.allocate(lambda: heard.append("there"))
+    disk.run()
+    assert (reserve.is_there, heard) == (True, ["there"])
+    assert disk.folder.read(RESERVE_NAME, 0, 5000) == bytes(4096)
 
 
 def test_without_room_there_is_no_reserve_and_another_try_is_possible():

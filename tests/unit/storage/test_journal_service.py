@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from random import Random
 
 import hiredis
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from cluster_bus.codec import Decoder
 from cluster_bus.messages import HINT, NEEDJOBS, YOURJOBS
 from disque_py.core.job import ACTIVE, QUEUED
-from journaled import JournaledNode
+from disque_py.simulator.world.folder import SimFolder
+from journaled import RESERVE_BYTES, JournaledNode
 
 
 def start(**settings):
@@ -102,6 +104,16 @@ def test_a_journal_that_is_switched_on_gets_all_jobs():
     assert node.journal_service.refusal() == ""
     again = node.restart(appendonly=True)
     assert sorted(again.memory()) == sorted(ids)
+
+
+def test_a_journal_that_is_switched_on_does_not_use_a_reserved_file_with_an_old_header():
+    """Spec J8. The last process died when it began to use the reserved file."""
+    folder = SimFolder(Random(1))
+    folder.create("reserve", b"DISQUEPJ" + bytes(RESERVE_BYTES - 8))
+    node = start(folder=folder, appendonly=False)
+    node.ask("CONFIG", "SET", "appendonly", "yes")
+    node.settle(2_000)
+    assert folder.read("reserve", 0, 2 * RESERVE_BYTES) == bytes(RESERVE_BYTES)
 
 
 def test_a_journal_that_is_switched_off_and_on_again_gets_all_jobs():
