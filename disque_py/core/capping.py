@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from cluster_bus.messages import CAP_ASK, CAP_FOLLOW, CAP_GRANT, CAP_SETTLE, CAP_USE
@@ -590,12 +591,12 @@ def step(broker: Broker) -> None:
         return
     look(broker)
     caps.expire(broker.now_ms)
-    for job in list(caps.running)[:CHECKED_PER_STEP]:
+    for job in list(islice(caps.running, CHECKED_PER_STEP)):
         if _is_running(broker, job):
             caps.running[job] = caps.running.pop(job)  # To the end, so that the next step begins with the others.
         else:
             caps.ended(job)
-    for key in list(caps.uses)[:CHECKED_PER_STEP]:
+    for key in list(islice(caps.uses, CHECKED_PER_STEP)):
         caps.uses[key] = caps.uses.pop(key)
         caps.used(key, broker.now_ms)  # This forgets leases of lost nodes. Without a cap nothing else does.
     if caps.coordinator is broker.me:
@@ -619,7 +620,7 @@ def _drop_windows(broker: Broker) -> None:
     caps = broker.caps
     for name, windows in caps.windows.items():
         limit = caps.limits.get(name)
-        for value in list(windows)[:CHECKED_PER_STEP]:
+        for value in list(islice(windows, CHECKED_PER_STEP)):
             window = windows.pop(value)
             if limit is not None and window.used(broker.now_ms, limit.rate_ms):
                 windows[value] = window

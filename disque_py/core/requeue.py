@@ -419,6 +419,8 @@ def on_timer(broker: Broker, job: Job) -> None:
         lifecycle.postpone(broker, job, now_ms + job.terms.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
         is_ours = job.is_leased_here or not job.was_queued or (part is not None and part.is_delayed)
+        if broker.caps.running:
+            broker.caps.ended(job)
         if is_ours or job in broker.pauses.deferred:
             broker.pauses.deferred[job] = job.requeue_at_ms
         return

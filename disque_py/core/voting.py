@@ -413,7 +413,7 @@ def _failed(broker: Broker, failure: OSError) -> None:
 
 
 def _write_anew(broker: Broker) -> None:
-    """Write the whole memory with the next write, because the file was moved away. This process remembers everything."""
+    """Write the whole memory with the next write, because the file was moved away. This process remembers all of it."""
     claims = broker.claims
     memory = claims.memory
     claims.is_void = True
