@@ -371,6 +371,8 @@ class Filters:
                 last.place = group.place
             self._account(index, -GROUP_BYTES - sum(map(len, group.values)))
             self.due.pop(group, None)
+            if self.queue.parking is not None:
+                self.queue.parking.searches.pop(group, None)
 
     def may_index(self, names: Names) -> bool:
         """Whether these names are indexed or may be. To make room, drop an index with which no client waits."""
@@ -392,6 +394,10 @@ class Filters:
         del self.indexes[index.names]
         self.broker.used_memory -= index.used_memory
         index.build = None
+        parking = self.queue.parking
+        if parking is not None:
+            for group in [group for group in parking.searches if group.names == index.names]:
+                del parking.searches[group]
         self.broker.schedule.walk(_dismantled(index))
 
     # -- called for clients ---------------------------------------------------------------------------

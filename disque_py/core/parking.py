@@ -211,8 +211,6 @@ class Parking:
     def _note(self, group: FilterGroup, search: Search) -> None:
         if len(self.searches) >= SEARCHES_MAX:
             over = next((each for each, known in self.searches.items() if not known.is_cut), None)
-            if over is None:  # The index of a group may be gone.
-                over = next((each for each in self.searches if not each.waiting and each.demand is None), None)
             if over is None:
                 self.is_full = True  # This search begins again when another one is over.
                 return

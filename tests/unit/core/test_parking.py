@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from claimed_worlds import add, exclusive, get
 from disque_py.core.filters import Group
 from disque_py.core.job import ACTIVE, QUEUED, Job, JobTerms
 from disque_py.core.job_attributes import JobAttributes
@@ -352,3 +353,22 @@ def test_each_value_always_offers_its_best_jobs_as_far_as_it_has_room(seed):
         for job in pending:
             at = counts[job.body] = counts.get(job.body, 0) + 1
             assert job.is_listed == (not job.body or at <= rooms[job.body])
+
+
+@pytest.mark.parametrize("end", ["its jobs", "its index"])
+def test_a_group_that_is_gone_has_no_search(end):
+    """Searches are bounded, and those of such groups would take the room of others."""
+    world = exclusive()
+    for _ in range(1_200):
+        add(world, "a", "ann", "META", "kind", "video", copies=1)
+    add(world, "a", "bob", "META", "kind", "video", copies=1)
+    assert len(get(world, "a")) == 1
+    [other] = get(world, "a", "WHERE", "kind", "video")
+    assert other.body == b"work-bob"
+    queue = world["a"].queues[b"q"]
+    assert queue.parking.searches
+    if end == "its index":
+        queue.filters.dropped()
+    else:
+        world.ask("a", "DEBUG", "FLUSHALL")
+    assert not queue.parking.searches
