@@ -50,6 +50,8 @@ PAUSE_BYTES: Final = 1024 * 1024
 # Bytes received and not yet run at which a client is no longer read from.
 BACKLOG_BYTES_MAX: Final = 1024 * 1024
 SLICE_NS: Final = 500_000
+# The time in which a client of TLS that is refused can read the reason.
+REFUSED_SECONDS: Final = 1.0
 # Bytes parsed at a time: some hundred microseconds of work, also for the smallest requests.
 PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
@@ -141,6 +143,9 @@ class ClientConnection:
             broker.stats.connections_rejected += 1
             transport.write(refusal)
             transport.close()
+            if transport.get_extra_info("sslcontext") is not None:
+                # Closing TLS waits for the other end, for half a minute, and refused connections have no limit.
+                turns.loop.call_later(REFUSED_SECONDS, transport.abort)
             return
         turns.driver.begin()
         broker.stats.connections_received += 1

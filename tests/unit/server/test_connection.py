@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from random import Random
 
 import pytest
 import uvloop
 
+from certificates import self_signed
 from cluster_bus.messages import GOTJOB
 from disque_py.core.client import WAITS_FOR_COPIES
 from disque_py.core.users import DEFAULT, changed
 from disque_py.server import connection as connection_module
+from disque_py.server.connection import ClientConnection
 from disque_py.simulator.world.disk import InlineDisk
 from disque_py.simulator.world.folder import SimFolder
 from disque_py.storage.event_log_service import EventLogService
@@ -303,6 +306,44 @@ def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
         await until(lambda: len(server.broker.clients) == 1)
 
     serve(story)
+
+
+def ended(sock):
+    """Wait until the other end has closed the connection."""
+    try:
+        while sock.recv(1_000):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+@LOOPS
+def test_a_refused_client_of_tls_that_does_not_close_its_end_is_cut_off_soon(loop_factory, tmp_path):
+    """Closing TLS waits for the answer of the other end. Meanwhile the connection would keep its descriptor."""
+    cert, key = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    trusting = ssl.create_default_context(cafile=str(cert))
+    trusting.check_hostname = False
+
+    def talk(port):
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            sock.settimeout(15)
+            raw = sock.dup()
+            with trusting.wrap_socket(sock) as wrapped, raw:
+                assert wrapped.recv(1_000) == b"-ERR max number of clients reached\r\n"
+                return ended(raw)
+
+    async def story(server):
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(lambda: ClientConnection(server.turns), "127.0.0.1", 0, ssl=context)
+        try:
+            assert await asyncio.to_thread(talk, listener.sockets[0].getsockname()[1])
+        finally:
+            listener.close()
+
+    serve(story, loop_factory=loop_factory, maxclients=0)
 
 
 async def with_batch(server):
