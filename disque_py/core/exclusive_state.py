@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from cluster_bus.node import Node
     from disque_py.core.client import Client
     from disque_py.core.exclusive import Renewal
     from disque_py.core.job import Job
@@ -170,3 +171,8 @@ class Exclusive:
         self.took_ms = 0
         self.is_timed = False
         self.heard: dict[Job, None] = {}
+
+    def next_holder(self, me: Node) -> bytes:
+        """Return a new name among the voters for a claim of this node."""
+        self.number += 1
+        return me.id + me.run + b"%d" % self.number

@@ -17,19 +17,23 @@ messages.
 
 Counters and attempts travel with every message and merge by maximum. The messages also carry the job's change number
 (changing.py). A job without attempts left is not queued: it becomes errored instead. If two holders are about to make
-it errored, the one that `wins` does. Spec L2, L3, L4, L5, L6, Y4.
+it errored, the one that `wins` does. With `assign quorum` that node first claims the job, which shows that its last
+delivery has ended. Spec L2, L3, L4, L5, L6, Y4, EX7.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, claim_stamps, events, lifecycle
+from disque_py.core import changing, claim_stamps, claiming, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED
+from disque_py.core.claim_stamps import HAS_QUORUM
+from disque_py.core.grants import GRANTED, HELD
 from disque_py.core.job import ACKED, ACTIVE, ATTEMPT_MAX, COUNTER_MAX, WAIT_REPL, Handover, Job, Replication
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.job_snapshot import SPAN_BITS
@@ -45,6 +49,10 @@ ANNOUNCE_JOBS_MAX: Final = 2_000
 ANNOUNCE_PART_MS: Final = 50
 # The other holders are told about a shorter lease immediately, because its end is near.
 TOLD_LATER_MS_MIN: Final = 5_000
+# How long a claim lasts that only shows that the last attempt of a job is over. If it fails, the next one begins this
+# much later.
+END_LEASE_MS: Final = 1_000
+END_AGAIN_MS: Final = 2_000
 # The index of the change number in the items of these messages. The node of the change is the next field.
 NUMBER_OF_LEASED: Final = 4
 NUMBER_OF_WILLQUEUE: Final = 2
@@ -140,12 +148,55 @@ def _is_held_back(broker: Broker, job: Job) -> bool:
         tell_queued(broker, job, 0)
         return True
     if job.terms.retry_ms and part.is_spent(job.attempt):
-        if changing.give_up(broker, job, LEASE_EXPIRED):
-            tell_queued(broker, job, QUEUED_RELEASED)
+        stamp = claim_stamps.needed(broker, job)
+        if stamp is not None and stamp.flags & HAS_QUORUM:
+            _claim_end(broker, job, stamp)
+        else:
+            _give_up(broker, job)
         return True
     if job.was_queued and job.attempt:
         changing.fail(broker, job, LEASE_EXPIRED)
     return False
+
+
+def _give_up(broker: Broker, job: Job) -> None:
+    if changing.give_up(broker, job, LEASE_EXPIRED):
+        tell_queued(broker, job, QUEUED_RELEASED)
+
+
+def _claim_end(broker: Broker, job: Job, stamp: claim_stamps.Stamp) -> None:
+    """Give up a job with `assign quorum` once a majority of the voters has granted its key, and so ended its delivery.
+
+    The worker may have renewed its claim while this node was cut off. As a dead letter the job needs no claim, so it
+    would be given to a second worker. The claim counts as no attempt. Spec EX7.
+    """
+    key, holder = claim_stamps.job_key(job, stamp), broker.exclusive.next_holder(broker.me)
+    keep_ms = max(1, job.expire_at_ms - broker.now_ms)  # The voters go on keeping the count.
+    wish = claiming.Wish(key, holder, END_LEASE_MS, keep_ms, first=0)
+    until_ms = broker.now_ms + claiming.DECIDE_MS + END_AGAIN_MS
+    _postpone(broker, job, until_ms)
+    claiming.claim(broker, wish, partial(_end_claimed, broker, job, wish, until_ms))
+
+
+def _end_claimed(broker: Broker, job: Job, wish: claiming.Wish, until_ms: int, result: claiming.Result) -> None:
+    if result.outcome == GRANTED:
+        claiming.release(broker, wish, result.fence, _ignore, gives_back=True)
+    if job.state != ACTIVE or job.requeue_at_ms != until_ms or broker.find(job.id) is not job or not _is_spent(job):
+        return  # This node has heard more about the job meanwhile.
+    if result.outcome == GRANTED and result.until_ms > broker.now_ms:
+        _give_up(broker, job)
+        return
+    left_ms = result.until_ms if result.outcome == HELD else END_AGAIN_MS
+    _postpone(broker, job, broker.now_ms + max(1, left_ms) + broker.jitter())
+
+
+def _postpone(broker: Broker, job: Job, until_ms: int) -> None:
+    lifecycle.postpone(broker, job, until_ms)
+    lifecycle.arm(broker, job)
+
+
+def _ignore(result: claiming.Result) -> None:
+    """Do nothing. If the release is lost, the grant ends with its short lease."""
 
 
 def release(broker: Broker, job: Job) -> None:
@@ -365,9 +416,10 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
                 continue
             if job.state == IS_QUEUED and _is_spent(job):
                 # The last attempt was delivered by the sender or by a node that it heard from, and its lease is over.
-                if changing.give_up(broker, job, LEASE_EXPIRED):
-                    tell_queued(broker, job, QUEUED_RELEASED)
-                continue
+                stamp = claim_stamps.stamp_of(job)
+                if stamp is None or not stamp.flags & HAS_QUORUM:
+                    _give_up(broker, job)
+                continue  # Under a quorum the sender claims the end of the job.
         if job.state == IS_QUEUED:
             tell_queued(broker, job, QUEUED_WAITING)
         elif job.is_leased_here and job.requeue_at_ms > broker.now_ms:

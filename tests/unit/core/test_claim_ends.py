@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from claimed_worlds import add, begin_get, exclusive, get, ids_within
+from claimed_worlds import add, begin_get, exclusive, get, ids_within, quorum
 from cluster_bus.messages import CLAIM_IS
 
 WORKERS_COMMANDS = (("ACKJOB",), ("ACKJOB", "ATTEMPT", 1), ("ACKJOB", "RESULT", "x"), ("NACK",), ("NACK", "ATTEMPT", 1))
@@ -188,3 +188,67 @@ def test_a_fence_of_no_claim_during_a_working_ends_nothing():
     world.ask("a", "ACKJOB", job_id)
     world.run(1_000)
     assert not world["a"].exclusive.running
+
+
+def last_attempt_renewed_beside_c(dead_letter):
+    """A worker has the only attempt of a job, and renewed its claim while c was cut off."""
+    world = quorum()
+    if dead_letter:
+        assert world.ask("a", "QUEUE", "SET", "q", "dead-letter", "graves") == b"OK"
+    world.run(200)
+    job_id = add(world, "a", "", "ATTEMPTS", 1, retry=5)
+    (held,) = get(world, "a")
+    world.run(200)
+    world.cut("a", "c")
+    world.cut("b", "c")
+    world.run(500)
+    assert world.ask("a", "WORKING", job_id, 300) == 300
+    return world, job_id, held
+
+
+@pytest.mark.parametrize("dead_letter", [False, True])
+def test_a_minority_does_not_give_up_a_job_whose_last_attempt_goes_on(dead_letter):
+    """Spec EX7: as a dead letter it would be given to a second worker."""
+    world, job_id, _ = last_attempt_renewed_beside_c(dead_letter)
+    world.run(60_000)
+    assert not world.ask("c", "GETJOB", "NOHANG", "FROM", "graves")
+    job = world.machines["c"].broker.find(job_id)
+    assert (job.terms.queue, job.part.is_errored) == (b"q", False)
+    world.heal()
+    world.until(world.is_meshed, 30_000)
+    world.run(3_000)
+    assert world.ask("a", "WORKING", job_id, 300) == 300
+    assert world.ask("a", "ACKJOB", job_id) == 1
+
+
+@pytest.mark.parametrize("is_healed", [False, True])
+@pytest.mark.parametrize("dead_letter", [False, True])
+def test_a_job_is_given_up_when_its_last_attempt_is_over(dead_letter, is_healed):
+    """Spec EX7: by the nodes that reach a majority."""
+    world, job_id, _ = last_attempt_renewed_beside_c(dead_letter)
+    if is_healed:
+        world.heal()
+    world.run(310_000)
+    for name in "abc" if is_healed else "ab":
+        job = world.machines[name].broker.find(job_id)
+        assert (job.terms.queue, job.part.is_errored) == ((b"graves", False) if dead_letter else (b"q", True))
+    found = [entry for name in "abc" for entry in world.ask(name, "GETJOB", "NOHANG", "FROM", "graves") or ()]
+    assert len(found) == dead_letter
+    grants = world["a"].claims.memory.grants
+    assert grants.records[b"J" + job_id].attempts_at(world["a"].now_ms) == 1
+
+
+def test_news_that_comes_while_the_end_of_a_job_is_claimed_wins():
+    """Spec EX7: the worker's ack arrives, so the job is not given up."""
+    world = quorum()
+    job_id = add(world, "a", "", "ATTEMPTS", 1, copies=1, retry=2)
+    get(world, "a")
+    broker = world.machines["a"].broker
+    world.drop = lambda sender, receiver, kind, item: kind == CLAIM_IS
+    world.run(2_500)
+    assert not broker.find(job_id).part.is_errored
+    assert world.ask("a", "ACKJOB", job_id) == 1
+    world.drop = None
+    world.run(10_000)
+    assert broker.find(job_id) is None
+    assert broker.stats.jobs_errored == 0
