@@ -140,7 +140,7 @@ MUTATIONS = (
     Mutation("a claim ends with its delivery", "disque_py.core.exclusive:start",
              "pick.outcome = OVER", "pick.outcome = OVER; _release(broker, pick.key, pick.holder, pick.fence)", "fair"),
     Mutation("WORKING renews no claim", "disque_py.commands.attempts:_renew",
-             "renewal.begin(claims, holder)", "renewal.until_ms = broker.now_ms + work.lease_ms; done(None)", "fair"),
+             "renewal.begin(partial(done, None))", "renewal.until_ms = broker.now_ms + work.lease_ms; done(None)", "fair"),
     Mutation("an older fence is taken for the newest", "disque_py.core.exclusive:is_fenced",
              "0 < fence < claim_stamps.fence_of(job)", "False", "fair", CLAIMS),
     Mutation("voters do not count the attempts of a job", "disque_py.core.exclusive:_claim_job",
