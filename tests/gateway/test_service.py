@@ -85,6 +85,15 @@ def test_metadata_cannot_be_guessed_by_a_filter(guarded):
     assert guarded.get("/v1/queues/perm/depth?where=a:b", login="Bearer dq_read").status == 403
 
 
+def test_a_request_id_returns_jobs_of_its_queue_only(guarded):
+    """Callers choose their request ids, so two callers may choose the same one."""
+    guarded.post("/v1/queues/other-ids/jobs", {"body": "secret"}, login="Bearer dq_all")
+    request = {"request_id": "r1", "wait_ms": 5000}
+    assert len(guarded.post("/v1/queues/other-ids/dequeue", request, login="Bearer dq_all").json["jobs"]) == 1
+    reply = guarded.post("/v1/queues/perm-ids/dequeue", {"request_id": "r1"}, login="Bearer dq_consume")
+    assert reply.json == {"jobs": []}
+
+
 def test_lists_have_only_what_the_role_covers(guarded):
     for queue in ("perm", "other"):
         assert guarded.post(f"/v1/queues/{queue}/jobs", {"body": "b"}, login="Bearer dq_all").status == 201

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -109,13 +110,14 @@ async def dequeue(call: Call) -> Any:
 async def taken(call: Call) -> list[Job]:
     """Fetch jobs by the arguments of a `dequeue`.
 
-    A request id is the token of the GETJOB. It also chooses the node, because only one node knows a token.
+    The request id and the queue make the token of the GETJOB. The token also chooses the node, because only one node
+    knows a token.
     """
     args = call.args
     wait_ms = args.get("wait_ms", 0)
     if wait_ms > call.settings.wait_max_ms:
         raise RefusedError("ERR", f"wait_ms must be at most {call.settings.wait_max_ms} (wait-max-ms)")
-    token = args.get("request_id")
+    token = token_of(call.queue, args["request_id"]) if "request_id" in args else None
     found = await call.run(
         commands.get_jobs(
             call.queue,
@@ -138,6 +140,15 @@ async def taken(call: Call) -> list[Job]:
 
     call.put_back = put_back
     return found
+
+
+def token_of(queue: str, request_id: str) -> str:
+    """Return the token of a request id.
+
+    A node has one set of tokens for all queues and users, and returns the jobs of a token whatever queue the request
+    names. So the token contains the queue, for which the caller's role was checked.
+    """
+    return hashlib.sha256(f"{queue}\0{request_id}".encode()).hexdigest()
 
 
 async def _node_of_token(call: Call, token: str) -> Address:
