@@ -175,6 +175,33 @@ def test_another_host_is_refused(gateway):
     assert gateway.get("/v1/nodes", headers={"Host": "evil.example"}).status == 421
 
 
+FOREIGN = (
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"},
+    {"Origin": "https://evil.example"},
+    {"Origin": "null"},
+    {"Origin": "http://["},
+)
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+def test_a_page_of_another_site_changes_nothing(gateway, queue, headers):
+    """A browser sends a form without a body, or an image's GET, to any address without asking its server first."""
+    added(gateway, queue)
+    pause = gateway.post(f"/v1/queues/{queue}/pause", body=b"", headers=headers)
+    pop = gateway.get(f"/dyno/{queue}/pop?count=1000", headers=headers)
+    assert [(reply.status, reply.json["code"]) for reply in (pause, pop)] == [(403, "NOPERM")] * 2
+    found = gateway.get(f"/v1/queues/{queue}", headers=headers).json
+    assert (found["pending"], found["paused"]) == (1, "none")
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none", ""])
+def test_a_page_of_the_gateways_own_address_may_change_something(gateway, queue, site):
+    headers = {"Sec-Fetch-Site": site} if site else {"Origin": f"http://127.0.0.1:{gateway.port}"}
+    assert gateway.post(f"/v1/queues/{queue}/resume", body=b"", headers=headers).status == 200
+    assert gateway.get(f"/dyno/{queue}/pop", headers=headers).json == []
+
+
 def test_limits_are_named(make_gateway, queue):
     gateway = make_gateway(body_max=50, batch_max_jobs=1, batch_max_bytes=60, rate=1, address_rate=0)
     long = {"body": "b" * 100}
@@ -253,4 +280,5 @@ def test_metrics_include_those_of_the_nodes_and_of_the_gateway(gateway, queue):
 def test_browsers_are_told_to_cache_nothing_and_to_guess_no_type(gateway):
     headers = gateway.get("/v1/nodes").headers
     assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+    assert headers["referrer-policy"] == "same-origin"
     assert "server" not in headers

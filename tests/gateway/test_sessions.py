@@ -18,7 +18,14 @@ def test_a_login_is_kept_in_a_cookie_that_no_script_can_read():
     assert Session(header.partition(";")[0]).authorization == "Bearer dq_x"
 
 
-@pytest.mark.parametrize("headers", [{"sec-fetch-site": "same-origin"}, {"origin": "http://h:1", "host": "H:1"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "same-origin", "origin": "https://outer", "host": "inner"},
+        {"origin": "http://h:1", "host": "H:1"},
+        {"origin": "https://h", "host": "h:443"},
+    ],
+)
 def test_a_form_of_the_console_is_accepted(headers):
     Session(WORDS).check_form(TOKEN, headers)
 
@@ -28,12 +35,15 @@ def test_a_form_of_the_console_is_accepted(headers):
     [
         ("", TOKEN, {"sec-fetch-site": "same-origin"}),
         (WORDS, "", {"sec-fetch-site": "same-origin"}),
+        (WORDS, "é", {"sec-fetch-site": "same-origin"}),
         (f"{WORD}=other", TOKEN, {"sec-fetch-site": "same-origin"}),
         (WORDS, TOKEN, {"sec-fetch-site": "cross-site"}),
         (WORDS, TOKEN, {"sec-fetch-site": "same-site"}),
         (WORDS, TOKEN, {"sec-fetch-site": "none", "origin": "http://h", "host": "h"}),
         (WORDS, TOKEN, {"origin": "http://evil", "host": "h"}),
         (WORDS, TOKEN, {"origin": "null", "host": "h"}),
+        (WORDS, TOKEN, {"origin": "null", "host": ""}),
+        (WORDS, TOKEN, {"origin": "http://[", "host": "h"}),
         (WORDS, TOKEN, {"host": "h"}),
     ],
 )

@@ -16,8 +16,8 @@ import secrets
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
-from urllib.parse import urlsplit
 
+from disque_py.gateway.http.origins import source_of
 from disque_py.gateway.problems import RefusedError
 
 LOGIN: Final = "disque-login"
@@ -51,15 +51,9 @@ class Session:
 
     def check_form(self, token: str, headers: Mapping[str, str]) -> None:
         """Refuse a form that was not sent by a page of the console. Raises RefusedError."""
-        if self.is_new or not hmac.compare_digest(self.form_token, token):
+        if self.is_new or not hmac.compare_digest(self.form_token.encode(), token.encode()):
             raise RefusedError("NOPERM", "this form is too old, or belongs to another page; load the page again")
-        site = headers.get("sec-fetch-site")
-        if site is not None:
-            if site != "same-origin":
-                raise RefusedError("NOPERM", "the form came from another site")
-            return
-        origin = headers.get("origin", "")
-        if not origin or urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+        if source_of(headers) != "own":
             raise RefusedError("NOPERM", "the form came from another site")
 
 

@@ -153,6 +153,8 @@ class Api:
                 if path.startswith(prefix):
                     return await mounted(exchange, path[len(prefix) :])
         operation, texts = self._routes.find(exchange.verb, path)
+        if operation.verb != "GET":
+            exchange.check_source()
         principal = await self._login(exchange)
         return await self._operate(exchange, operation, principal, texts)
 

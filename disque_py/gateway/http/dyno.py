@@ -64,6 +64,7 @@ class Dyno:
             if known:
                 raise RefusedError("METHOD", f"{word} supports {', '.join(known)}", methods=list(known))
             raise RefusedError("NOTFOUND", f"there is no {word!r}")
+        exchange.check_source()  # Even a GET takes messages.
         words = exchange.headers.get("authorization", "")
         principal = await self._service.login(words, exchange.address, INTERFACE, exchange.certificate)
         body = await exchange.body(self._service.settings.body_max, "body-max")

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from disque_py.gateway.certificates import Certificate
+from disque_py.gateway.http.origins import source_of
 from disque_py.gateway.problems import RETRY_AFTER_S, RefusedError
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ _EMPTY: Final[dict[str, Any]] = {}
 COMMON_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
-    (b"referrer-policy", b"no-referrer"),
+    # With no-referrer, browsers send `Origin: null` with the forms of the console.
+    (b"referrer-policy", b"same-origin"),
 )
 
 
@@ -102,6 +104,11 @@ class Exchange:
     def is_secure(self) -> bool:
         """Whether the connection is TLS."""
         return bool(self._scope["scheme"] == "https")
+
+    def check_source(self) -> None:
+        """Refuse a change that a page of another site has sent. Raises RefusedError."""
+        if source_of(self.headers) == "other":
+            raise RefusedError("NOPERM", "the request came from a page of another site")
 
     async def body(self, most: int, name: str) -> bytes:
         """Return the body. Raises RefusedError above `most` bytes, naming the setting, and CallerGoneError."""

@@ -1,0 +1,39 @@
+"""Origins: whether a request comes from a page of this gateway, from a page of another site, or from a program.
+
+Browsers send requests of any page to any address, with the visitor's credentials or from the visitor's own machine. So
+a change must not come from a page of another origin (CSRF). A browser says where a request comes from: Sec-Fetch-Site
+to an address with TLS or on loopback, and Origin with every method except GET and HEAD. Programs send neither. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+# The page's origin. `user`: the visitor typed the address. `unsaid`: the request does not say, so it is a program's.
+Source = Literal["own", "user", "other", "unsaid"]
+
+_OF_SITE: Final[dict[str, Source]] = {"same-origin": "own", "none": "user"}
+_STANDARD_PORTS: Final = {"http": ":80", "https": ":443"}
+
+
+def source_of(headers: Mapping[str, str]) -> Source:
+    """Return the source that the headers of a request name."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:  # This holds behind a proxy that changes Host, too.
+        return _OF_SITE.get(site, "other")
+    origin = headers.get("origin")
+    if origin is None:
+        return "unsaid"
+    return "own" if _is_at(origin, headers.get("host", "")) else "other"
+
+
+def _is_at(origin: str, host: str) -> bool:
+    """Return whether an origin is that of a Host header. Some proxies add the standard port to Host."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    port = _STANDARD_PORTS.get(parts.scheme, "")
+    return bool(parts.netloc) and parts.netloc.lower().removesuffix(port) == host.lower().removesuffix(port)

@@ -1,0 +1,24 @@
+"""Sources of requests, as browsers name them."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.gateway.http.origins import source_of
+
+
+@pytest.mark.parametrize(
+    ("headers", "source"),
+    [
+        ({"host": "h"}, "unsaid"),
+        ({"sec-fetch-site": "same-origin", "origin": "https://outer", "host": "inner"}, "own"),
+        ({"sec-fetch-site": "none"}, "user"),
+        ({"sec-fetch-site": "same-site"}, "other"),
+        ({"sec-fetch-site": "cross-site", "origin": "http://h", "host": "h"}, "other"),
+        ({"origin": "http://[::1]:8711", "host": "[::1]:8711"}, "own"),
+        ({"origin": "http://h:1", "host": "h:2"}, "other"),
+        ({"origin": "", "host": ""}, "other"),
+    ],
+)
+def test_a_request_of_a_browser_has_a_source(headers, source):
+    assert source_of(headers) == source
