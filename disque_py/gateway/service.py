@@ -20,7 +20,7 @@ from disque_py.client import DisqueError, commands
 from disque_py.client.options import make_options, settings_of_url
 from disque_py.gateway import actions
 from disque_py.gateway.actions import Action
-from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.actions.calls import Call, check_other_names, forbidden
 from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
 from disque_py.gateway.certificates import Certificate
@@ -134,6 +134,12 @@ class Service:
         finally:
             self.record(operation, call, address, interface, code, time.perf_counter() - started)
 
+    def audit_refused(
+        self, principal: Principal, address: str, interface: str, name: str, args: dict[str, Any]
+    ) -> None:
+        """Audit a refused permission of a request, or of a part of it, that `perform` does not execute."""
+        self.audit.line(time.time(), principal.name, address, interface, name, args, "NOPERM", self.cluster_shown)
+
     def record(self, operation: Operation, call: Call, address: str, interface: str, code: str, seconds: float) -> None:
         """Count a call, and audit it if it changes something or was forbidden."""
         self._durations.observe(interface, operation.name, code, seconds)
@@ -163,19 +169,18 @@ class Service:
         role, scope = operation.role, operation.scope
         if scope == "queue":
             if not principal.may(role, call.queue):
-                raise _forbidden(principal, role, call.queue if principal.may_somewhere(role) else "")
+                raise forbidden(principal, role, call.queue if principal.may_somewhere(role) else "")
         elif not principal.may_somewhere(role):
-            raise _forbidden(principal, role)
+            raise forbidden(principal, role)
         elif scope == "name":
             if not principal.may(role, call.args["name"]):
-                raise _forbidden(principal, role, call.args["name"])
+                raise forbidden(principal, role, call.args["name"])
         elif scope == "all":
             if not principal.may_everywhere(role):
-                raise _forbidden(principal, role)
+                raise forbidden(principal, role)
         elif scope == "job" and not principal.may_everywhere(role):
             await self._check_jobs(call, role)
-        if "to" in call.args and not principal.may(role, call.args["to"]):
-            raise _forbidden(principal, role, call.args["to"])
+        check_other_names(principal, role, call.args)
 
     async def _ask_for_events(self, call: Call) -> None:
         """Refuse a user of the broker without permission for events. Raises RefusedError."""
@@ -195,7 +200,7 @@ class Service:
         for found in await pipeline.execute():
             queue = getattr(found, "queue", None)
             if queue is not None and not call.principal.may(role, queue):
-                raise _forbidden(call.principal, role, queue)
+                raise forbidden(call.principal, role, queue)
 
     async def stay(self, login: Login, principal: Principal) -> Principal:
         """Return the current principal of a stream's login; the known one if nodes or the issuer don't answer.
@@ -228,8 +233,3 @@ class Service:
         if refused.code == "FAULT":
             LOG.error("%s failed", operation, exc_info=error)
         return refused
-
-
-def _forbidden(principal: Principal, role: str, queue: str = "") -> RefusedError:
-    place = f" on {queue!r}" if queue else ""
-    return RefusedError("NOPERM", f"{principal.name} does not have the role {role}{place}")

@@ -309,6 +309,19 @@ def test_emptying_a_setting_switches_it_off(gateway, visitor, queue):
     assert [found[name] for name in ("attempts", "dead_letter", "require_meta", "maxlen")] == [0, "", [], 9]
 
 
+def test_a_user_without_the_role_on_the_dead_letters_changes_other_settings(guarded):
+    settings = {"dead_letter": "letters", "maxlen": 5}
+    assert guarded.request("PUT", "/v1/queues/con-dead", settings, login="Bearer dq_all").status == 200
+    visitor = logged_in(guarded, "dq_operate")
+    page = visitor.get("queue?name=con-dead").text
+    names = ("maxlen", "dead_letter", "was_dead_letter")
+    fields = {name: re.search(f'name="{name}" value="([^"]*)"', page)[1] for name in names}
+    assert visitor.do("put_queue", queue="con-dead", **fields | {"maxlen": "6"}).status == 303
+    found = guarded.get("/v1/queues/con-dead", login="Bearer dq_all").json["settings"]
+    assert (found["maxlen"], found["dead_letter"]) == (6, "letters")
+    assert visitor.do("put_queue", queue="con-dead", **fields | {"dead_letter": "others"}).status == 403
+
+
 def test_a_queue_is_paused_in_the_list(gateway, visitor, queue):
     add(gateway, queue)
     address = f"queues?match={queue}"

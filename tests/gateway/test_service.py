@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from urllib.parse import quote
 
 import pytest
@@ -111,6 +112,23 @@ def test_moving_a_job_needs_the_role_on_both_queues(guarded):
     path = f"/v1/jobs/{quote(job, safe='')}/move"
     assert guarded.post(path, {"to": "other"}, login="Bearer dq_operate").status == 403
     assert guarded.post(path, {"to": "perm-to"}, login="Bearer dq_operate").json == {"changed": 1}
+
+
+def test_a_queue_of_dead_letters_and_a_batch_need_the_role_too(guarded):
+    produce, operate, path = "Bearer dq_produce", "Bearer dq_operate", "/v1/queues/perm-names"
+    for words in ({"dead_letter": "other"}, {"more": {"Dead-Letter": "other"}}):
+        reply = guarded.request("PUT", path, words, login=operate)
+        assert (reply.status, "'other'" in reply.text) == (403, True)
+    assert guarded.request("PUT", path, {"dead_letter": "perm-dead"}, login=operate).status == 200
+    assert guarded.request("PUT", path, {"dead_letter": ""}, login=operate).status == 200
+    assert guarded.post(f"{path}/jobs", {"body": "b", "batch": "other"}, login=produce).status == 403
+    lines = b'{"body":"b","batch":"other"}\n{"body":"b","batch":"perm-batch"}'
+    headers = {"Content-Type": "application/x-ndjson"}
+    reply = guarded.post(f"{path}/jobs:batch", body=lines, headers=headers, login=produce)
+    first, second = map(json.loads, reply.text.splitlines())
+    assert (first["code"], "id" in second) == ("NOPERM", True)
+    newest = guarded.gateway.service.audit.newest[0]
+    assert (newest["operation"], newest["outcome"]) == ("enqueue_batch", "NOPERM")
 
 
 def test_changes_and_refusals_are_audited(guarded):

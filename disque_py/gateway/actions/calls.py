@@ -83,6 +83,27 @@ async def other_nodes(call: Call) -> list[Address]:
     return [address for _, address in await nodes_of(call.client) if address != first]
 
 
+def forbidden(principal: Principal, role: str, name: str = "") -> RefusedError:
+    """Return the refusal of a caller without the role; with a name, on this name."""
+    place = f" on {name!r}" if name else ""
+    return RefusedError("NOPERM", f"{principal.name} does not have the role {role}{place}")
+
+
+def check_other_names(principal: Principal, role: str, args: Mapping[str, Any]) -> None:
+    """Refuse a caller without the role on the names that arguments have besides their queue. Raises RefusedError.
+
+    Jobs go to the queue `to` and to a queue of dead letters, and a batch counts its jobs. As in the broker, an empty
+    name switches a setting off and needs no role.
+    """
+    if principal.asks_broker:
+        return
+    more: Mapping[str, str] = args.get("more", {})
+    settings = [value for name, value in more.items() if name.lower() == "dead-letter"]
+    for name in (args.get("to"), args.get("batch"), args.get("dead_letter"), *settings):
+        if name and not principal.may(role, name):
+            raise forbidden(principal, role, name)
+
+
 def check_known(principal: Principal) -> None:
     """Refuse the gateway's own lists to a user whose rights only the broker knows. Raises RefusedError."""
     if principal.asks_broker and not principal.grants:

@@ -56,6 +56,10 @@ def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
     for argument in operation.arguments:
         if argument.required and argument.name not in args:
             raise RefusedError("ERR", f"{argument.name} is missing")
+    # The form of settings sends all of them, and only a change of the queue of dead letters needs the role on it.
+    was = lists.get("was_dead_letter")
+    if was is not None and was == lists.get("dead_letter") and len(args) > len(("queue", "dead_letter")):
+        args.pop("dead_letter", None)
     return args
 
 

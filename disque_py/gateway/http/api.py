@@ -229,7 +229,10 @@ class Api:
             await self._service.admit(operation, call)
             body = await exchange.body(self._settings.batch_max_bytes, "batch-max-bytes")
             lines = batches.lines_of(body, self._settings.batch_max_jobs)
-            parts = [part async for part in batches.answers(call, lines)]
+            codes: set[str] = set()
+            parts = [part async for part in batches.answers(call, lines, codes)]
+            if "NOPERM" in codes:
+                self._service.audit_refused(principal, exchange.address, INTERFACE, operation.name, args)
             return Answer(200, b"".join(parts), LINES)
         except Exception as error:
             refused = refusal_of(error)

@@ -1,7 +1,7 @@
 """Batches: each line of NDJSON is a job, and each line of the answer is its result, in the same order.
 
-The answer to a line that can't be read is its problem; the other jobs are added. Jobs are added in pipelines. If the
-caller hangs up, the batch ends after the current pipeline.
+The answer to a line that can't be read, or that names a batch without permission, is its problem; the other jobs are
+added. Jobs are added in pipelines. If the caller hangs up, all jobs are added nevertheless.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from disque_py.client.request import Request
-from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.actions.calls import Call, check_other_names
 from disque_py.gateway.actions.jobs import add_request, sent
 from disque_py.gateway.http.arguments import of_json
 from disque_py.gateway.operations import BY_NAME
@@ -32,19 +32,23 @@ def lines_of(body: bytes, most: int) -> list[bytes]:
     return lines
 
 
-async def answers(call: Call, lines: list[bytes]) -> AsyncIterator[bytes]:
-    """Add the jobs, and yield the lines of the answer."""
+async def answers(call: Call, lines: list[bytes], codes: set[str] | None = None) -> AsyncIterator[bytes]:
+    """Add the jobs, and yield the lines of the answer. Add the codes of refused lines to `codes`."""
     for start in range(0, len(lines), CHUNK):
         chunk = [_request(call, line) for line in lines[start : start + CHUNK]]
         requests = [each for each in chunk if isinstance(each, Request)]
         outcomes = iter(await sent(call, requests))
         found = [next(outcomes) if isinstance(each, Request) else each for each in chunk]
+        if codes is not None:
+            codes |= {refusal_of(outcome).code for outcome in found if isinstance(outcome, Exception)}
         yield b"".join(_line(outcome) for outcome in found)
 
 
 def _request(call: Call, line: bytes) -> Request[str] | RefusedError:
     try:
-        return add_request(call.queue, of_json(ENQUEUE, line), call.trace)
+        args = of_json(ENQUEUE, line)
+        check_other_names(call.principal, ENQUEUE.role, args)
+        return add_request(call.queue, args, call.trace)
     except (RefusedError, ValueError, TypeError) as error:
         return refusal_of(error)
 
