@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from disque_py.client import DisqueError, commands
+from disque_py.client import DisqueConnectionError, DisqueError, commands
 from disque_py.client.options import make_options, settings_of_url
 from disque_py.gateway import actions
 from disque_py.gateway.actions import Action
@@ -40,6 +40,8 @@ NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
 # A stream's login is checked again after this time, because tokens expire, users are removed, and files change.
 STAY_S: Final = 10.0
+# Jobs in a pipeline that asks for their queues. SHOW returns bodies, too, and thousands of them must not come together.
+SHOWS: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +196,18 @@ class Service:
     async def _check_jobs(self, call: Call, role: str) -> None:
         """Refuse jobs in queues on which the caller lacks the role. Let the id of an unknown job pass."""
         ids = call.args["ids"] if "ids" in call.args else [call.args["id"]]
-        pipeline = call.client.pipeline()
-        for job_id in ids:
-            pipeline.add(commands.show(job_id, cluster=True))
-        for found in await pipeline.execute():
-            queue = getattr(found, "queue", None)
-            if queue is not None and not call.principal.may(role, queue):
-                raise forbidden(call.principal, role, queue)
+        for start in range(0, len(ids), SHOWS):
+            pipeline = call.client.pipeline()
+            for job_id in ids[start : start + SHOWS]:
+                pipeline.add(commands.show(job_id, cluster=True))
+            for found in await pipeline.execute():
+                # Nothing is known about the job, and the operation itself may reach a node that has it.
+                if isinstance(found, DisqueConnectionError):
+                    raise RefusedError("NONODE", f"the queue of a job can't be checked: {found}") from found
+                if isinstance(found, Exception):
+                    raise found
+                if found is not None and found.queue is not None and not call.principal.may(role, found.queue):
+                    raise forbidden(call.principal, role, found.queue)
 
     async def stay(self, login: Login, principal: Principal) -> Principal:
         """Return the current principal of a stream's login; the known one if nodes or the issuer don't answer.

@@ -7,9 +7,11 @@ from urllib.parse import quote
 
 import pytest
 
+from disque_py.client import ConnectionLostError
 from disque_py.gateway.access_file import token_entry
 from disque_py.gateway.grants import ROLES, Principal, grant_of
 from disque_py.gateway.operations import BY_NAME, TABLE
+from disque_py.gateway.service import SHOWS
 from role_requests import ALLOWED, ask
 
 SECRETS = {role: f"dq_{role}" for role in ROLES}
@@ -129,6 +131,37 @@ def test_a_queue_of_dead_letters_and_a_batch_need_the_role_too(guarded):
     assert (first["code"], "id" in second) == ("NOPERM", True)
     newest = guarded.gateway.service.audit.newest[0]
     assert (newest["operation"], newest["outcome"]) == ("enqueue_batch", "NOPERM")
+
+
+def test_a_check_that_fails_lets_no_operation_pass(guarded, jobs, monkeypatch):
+    """The connection is lost after the question for the job's queue. The operation would go to another node."""
+
+    class Lost:
+        def add(self, request):
+            pass
+
+        async def execute(self):
+            return [ConnectionLostError("the node is gone", sent=True)]
+
+    monkeypatch.setattr(guarded.gateway.service.logins.client, "pipeline", Lost)
+    path = f"/v1/jobs/{quote(jobs['other'], safe='')}"
+    assert guarded.post(f"{path}/cancel", login="Bearer dq_operate").json["code"] == "NONODE"
+    assert guarded.get(path, login="Bearer dq_all").json["status"] == "pending"
+
+
+def test_the_queues_of_many_jobs_are_asked_for_in_parts(guarded, monkeypatch):
+    client, made = guarded.gateway.service.logins.client, []
+    original = client.pipeline
+
+    def pipeline():
+        found = original()
+        made.append(found)
+        return found
+
+    monkeypatch.setattr(client, "pipeline", pipeline)
+    ids = [f"D-{number:08x}-{'A' * 24}-05a1" for number in range(SHOWS + 1)]
+    assert guarded.post("/v1/jobs:complete", {"ids": ids}, login="Bearer dq_consume").json == {"changed": 0}
+    assert len(made) == 2
 
 
 def test_changes_and_refusals_are_audited(guarded):
