@@ -14,8 +14,10 @@ from typing import IO, Any, Final
 import msgspec
 
 KEPT: Final = 500
-# Arguments that a line names.
-TARGETS: Final = ("queue", "id", "to", "status", "direction", "limit")
+# Arguments that are names on which a caller needs a role.
+NAMES: Final = ("queue", "name", "to", "batch", "dead_letter")
+# Arguments that a line has.
+TARGETS: Final = (*NAMES, "id", "action", "status", "direction", "limit")
 
 
 class Audit:

@@ -20,7 +20,7 @@ from disque_py.client import DisqueConnectionError, DisqueError, commands
 from disque_py.client.options import make_options, settings_of_url
 from disque_py.gateway import actions
 from disque_py.gateway.actions import Action
-from disque_py.gateway.actions.calls import Call, check_other_names, forbidden
+from disque_py.gateway.actions.calls import Call, check_known, check_other_names, forbidden
 from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
 from disque_py.gateway.certificates import Certificate
@@ -156,6 +156,23 @@ class Service:
                 code,
                 self.cluster_shown,
             )
+
+    async def admit_stream(self, operation: Operation, call: Call, address: str, interface: str) -> None:
+        """Check a stream, which `perform` does not execute, and audit a refused permission. Raises RefusedError."""
+        try:
+            await self.admit(operation, call)
+        except RefusedError as error:
+            if error.code == "NOPERM":
+                self.audit_refused(call.principal, address, interface, operation.name, call.args)
+            raise
+
+    def check_lists(self, principal: Principal, address: str, interface: str) -> None:
+        """Refuse the lists of this gateway to a caller without the role, and audit it. Raises RefusedError."""
+        try:
+            check_known(principal)
+        except RefusedError:
+            self.audit_refused(principal, address, interface, "list_queues", {})
+            raise
 
     async def admit(self, operation: Operation, call: Call) -> None:
         """Check rate, read-only and permission. Raises RefusedError."""

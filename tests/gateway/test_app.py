@@ -12,7 +12,7 @@ from disque_py import testing
 from disque_py.gateway.access_file import token_entry
 from disque_py.gateway.console.pages import PAGES
 from disque_py.gateway.grants import ROLES
-from gateways import RunningGateway, until
+from gateways import RunningGateway, basic, until
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}"
 
@@ -95,6 +95,21 @@ def test_a_form_that_a_role_does_not_see_is_refused_as_well(guarded, role):
     visitor.do("resume", queue="con1", back="queues")
     assert (visitor.do("enqueue", queue="con1", body="b").status == 303) == (role in ("produce", "admin"))
     assert visitor.do("enqueue", queue="other", body="b").status == 403
+
+
+def test_the_audit_page_shows_what_an_admin_may_see(guarded, make_gateway, tmp_path):
+    for queue in ("con1", "other"):
+        guarded.post(f"/v1/queues/{queue}/move", {"to": "con-to"}, login="Bearer dq_all")
+    page = logged_in(guarded, "dq_admin").get("audit").text
+    assert ("con1 con-to" in page, "other con-to" in page) == (True, False)
+    with testing.node(requirepass="boss") as node, node.client() as client:
+        client.execute("ACL", "SETUSER", "bot", "on", ">pw", "~mail", "+addjob", "+@connection")
+        path = tmp_path / "access.toml"
+        path.write_text(token_entry("all", "dq_all", ["admin"], None))
+        gateway = make_gateway(node.url, broker_users="yes", access_file=path, read_only="yes")
+        assert gateway.get("/console/audit", login=basic("bot", "pw")).status == 403
+        assert ">Audit<" not in gateway.get("/console/nodes", login=basic("bot", "pw")).text
+        assert ">Audit<" in gateway.get("/console/audit", login="Bearer dq_all").text
 
 
 def test_without_a_login_every_page_leads_to_it(guarded):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 
 from disque_py.gateway.audit import Audit
 
@@ -16,6 +17,14 @@ def test_a_line_names_caller_operation_target_and_outcome(tmp_path):
     found = json.loads(line)
     assert (found["principal"], found["operation"], found["queue"], found["to"]) == ("token:t", "move", "a\n", "b")
     assert "secret" not in line
+
+
+def test_a_line_names_schedule_action_batch_and_dead_letters():
+    audit = Audit(stream=BytesIO())
+    words = {"name": "nightly", "action": "cancel", "batch": "b", "dead_letter": "d", "where": {"tenant": "secret"}}
+    audit.line(5.0, "p", "", "http", "x", words, "OK")
+    [line] = audit.newest
+    assert {name: line.get(name) for name in words} == words | {"where": None}
 
 
 def test_a_full_disk_stops_nothing(tmp_path):

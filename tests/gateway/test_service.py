@@ -13,6 +13,7 @@ from disque_py.gateway.grants import ROLES, Principal, grant_of
 from disque_py.gateway.operations import BY_NAME, TABLE
 from disque_py.gateway.service import SHOWS
 from role_requests import ALLOWED, ask
+from rpc_client import RpcClient
 
 SECRETS = {role: f"dq_{role}" for role in ROLES}
 
@@ -171,6 +172,22 @@ def test_changes_and_refusals_are_audited(guarded):
     found = [(line["principal"], line["operation"], line["outcome"]) for line in guarded.gateway.service.audit.newest]
     assert ("token:operate", "pause", "OK") in found
     assert ("token:read", "pause", "NOPERM") in found
+
+
+def test_a_refused_stream_figure_or_page_is_audited(guarded):
+    newest, login = guarded.gateway.service.audit.newest, "Bearer dq_produce"
+    rpc = RpcClient(guarded, login=login)
+    for request, name in (
+        (lambda: guarded.get("/v1/events", login=login), "watch_events"),
+        (lambda: guarded.get("/metrics", login=login), "metrics"),
+        (lambda: guarded.get("/console/audit", login=login), "audit"),
+        (lambda: guarded.get("/console/", login=login), "list_queues"),
+        (lambda: rpc("WatchEvents").code(), "watch_events"),
+    ):
+        newest.clear()
+        request()
+        assert [(line["operation"], line["outcome"]) for line in newest] == [(name, "NOPERM")]
+    rpc.close()
 
 
 def test_the_number_of_streams_that_a_principal_has_open_is_limited(guarded):

@@ -255,7 +255,7 @@ class Console:
     def _page(self, template: str, status: int, view: View, session: Session, found: dict[str, Any]) -> Answer:
         context = {
             "view": view,
-            "menu": [entry for entry in MENU if view.may(entry[2])],
+            "menu": [entry for entry in MENU if view.may_open(entry[0], entry[2])],
             "said": session.said,
             "form_token": session.form_token,
             "who": view.principal.name,

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from disque_py.gateway.actions.calls import check_known
+from disque_py.gateway.actions.calls import forbidden
 from disque_py.gateway.actions.queues import chosen_rows
+from disque_py.gateway.audit import NAMES
 from disque_py.gateway.board import NodeRow, QueueRow
 from disque_py.gateway.console import shown
 from disque_py.gateway.fields import Pairs, merged
@@ -59,6 +60,14 @@ class View:
             return True
         return self.principal.may(role, name) if name else self.principal.may_somewhere(role)
 
+    def may_open(self, page: str, role: str) -> bool:
+        """Return whether the menu has this page, which needs this role."""
+        return self.may_see_audit() if page == "audit" else self.may(role)
+
+    def may_see_audit(self) -> bool:
+        """Return whether the caller sees lines of the audit log: only with a known grant, and if read-only, too."""
+        return self.principal.may_somewhere("admin")
+
     def link(self, page: str, **query: Any) -> str:
         """Return the address of a page."""
         words = {name: value for name, value in query.items() if value not in (None, "")}
@@ -71,7 +80,7 @@ class View:
 
     async def rows(self) -> list[QueueRow]:
         """Return all queues that the caller may see. Raises RefusedError."""
-        check_known(self.principal)
+        self.service.check_lists(self.principal, self.address, INTERFACE)
         picture = await self.service.board.picture()
         return chosen_rows(list(picture.queues.values()), self.principal, {})
 
@@ -374,11 +383,20 @@ async def schedules(view: View) -> dict[str, Any]:
 
 
 async def audit(view: View) -> dict[str, Any]:
-    """The newest changes that this gateway made."""
-    if not view.may("admin"):
-        raise RefusedError("NOPERM", f"{view.principal.name} does not have the role admin")
-    cluster = view.service.cluster_shown
-    return {"lines": [line for line in view.service.audit.newest if line.get("cluster", "") == cluster]}
+    """The newest changes that this gateway made: all, or those that name only queues on which the caller is admin."""
+    principal, cluster = view.principal, view.service.cluster_shown
+    if not view.may_see_audit():
+        view.service.audit_refused(principal, view.address, INTERFACE, "audit", {})
+        raise forbidden(principal, "admin")
+    lines = [line for line in view.service.audit.newest if line.get("cluster", "") == cluster]
+    if not principal.may_everywhere("admin"):
+        lines = [line for line in lines if _may_see_line(principal, line)]
+    return {"lines": lines}
+
+
+def _may_see_line(principal: Principal, line: dict[str, Any]) -> bool:
+    names = [line[name] for name in NAMES if line.get(name)]
+    return bool(names) and all(principal.may("admin", name) for name in names)
 
 
 PAGES: Final[dict[str, tuple[str, Page]]] = {

@@ -244,7 +244,7 @@ class Api:
     async def _events(self, exchange: Exchange, operation: Operation, principal: Principal) -> Answer:
         args = arguments.of_query(operation, exchange.query)
         call = self._service.call(principal, args)
-        await self._service.admit(operation, call)
+        await self._service.admit_stream(operation, call, exchange.address, INTERFACE)
         await exchange.body(0, "body-max")
         place = parse_place(exchange.headers.get("last-event-id", args.get("place", "")))
         wanted = EventFilter(principal, args.get("queue", ""), args.get("job", ""), args.get("event", ""))
@@ -287,6 +287,7 @@ class Api:
     async def _metrics(self, exchange: Exchange) -> Answer:
         principal = await self._login(exchange)
         if not principal.may_everywhere("read"):
+            self._service.audit_refused(principal, exchange.address, INTERFACE, "metrics", {})
             raise RefusedError("NOPERM", "metrics need the role read on every queue")
         accept = exchange.headers.get("accept", "")
         picture = await self._service.board.picture()

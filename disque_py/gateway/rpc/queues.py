@@ -12,7 +12,7 @@ from disque_py.client import Job
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
 from disque_py.gateway.operations import BY_NAME, STATUSES
 from disque_py.gateway.problems import RefusedError
-from disque_py.gateway.rpc.calls import Caller
+from disque_py.gateway.rpc.calls import INTERFACE, Caller
 from disque_py.gateway.rpc.consuming import Consumption
 from disque_py.gateway.rpc.descriptors import message
 
@@ -272,15 +272,14 @@ class Queues:
         The stream begins with a place, so a caller that is cut off before its first event can go on from there. A place
         without an event also moves the caller past events that the filter leaves out.
         """
-        call = caller.call("watch_events", {})
-        await caller.service.admit(BY_NAME["watch_events"], call)
+        await self._admit_events(caller)
         wanted = EventFilter(caller.principal, request.queue, request.message_id, request.event)
         feed = EventFeed(caller.principal.client, parse_place(request.place))
         sent = ""
         try:
             async for part in feed.parts(wanted, IDLE_S):
                 if wanted.principal is not caller.principal:  # The login was checked again.
-                    await caller.service.admit(BY_NAME["watch_events"], caller.call("watch_events", {}))
+                    await self._admit_events(caller)
                     wanted.principal = caller.principal
                 if part.notice:
                     yield self._event(part.place, part.notice, part.details)
@@ -291,6 +290,11 @@ class Queues:
                 sent = part.place
         finally:
             await feed.close()
+
+    @staticmethod
+    async def _admit_events(caller: Caller) -> None:
+        call = caller.call("watch_events", {})
+        await caller.service.admit_stream(BY_NAME["watch_events"], call, caller.address, INTERFACE)
 
     @staticmethod
     def _event(place: str, name: str, found: Any) -> Any:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from disque_py.gateway.actions.calls import check_known
 from disque_py.gateway.operations import STATUSES
 from disque_py.gateway.problems import RefusedError
-from disque_py.gateway.rpc.calls import Caller
+from disque_py.gateway.rpc.calls import INTERFACE, Caller
 from disque_py.gateway.rpc.descriptors import message
 
 JOBS: Final = "jobs"
@@ -77,7 +76,7 @@ async def figures(caller: Caller, trigger: Trigger) -> tuple[int, int]:
         row = rows.get(trigger.queue)
         oldest_ms = row.oldest_ms if row is not None else None
         return sum(found[state] for state in trigger.states), (oldest_ms or 0) // 1000
-    check_known(caller.principal)
+    caller.service.check_lists(caller.principal, caller.address, INTERFACE)
     picture.check()
     chosen = [
         row for row in rows.values() if fnmatchcase(row.name, trigger.match) and caller.principal.may("read", row.name)
