@@ -6,6 +6,7 @@ A body is the field `body` if it is UTF-8, else `body_base64`. Times are millise
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import timedelta
@@ -20,6 +21,7 @@ _INFO_FIELDS: Final = tuple(
     for each in fields(JobInfo)
     if each.name not in ("more", "body", "meta", "result", "ttl", "delay", "retry", *_FLOW_FIELDS)
 )
+_SURROGATES: Final = re.compile(r"[\ud800-\udfff]")
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -76,6 +78,20 @@ def readable(value: Any) -> Any:
         return [readable(each) for each in value]
     if isinstance(value, Mapping):
         return {str(readable(name)): readable(each) for name, each in value.items()}
+    return value
+
+
+def as_text(value: Any) -> Any:
+    """Return a value with texts that can be encoded.
+
+    The client library keeps bytes that are not UTF-8 as surrogates. Each of them becomes U+FFFD.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else _SURROGATES.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [as_text(each) for each in value]
+    if isinstance(value, Mapping):
+        return {as_text(name): as_text(each) for name, each in value.items()}
     return value
 
 

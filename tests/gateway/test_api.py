@@ -202,6 +202,23 @@ def test_a_page_of_the_gateways_own_address_may_change_something(gateway, queue,
     assert gateway.get(f"/dyno/{queue}/pop", headers=headers).json == []
 
 
+def test_bytes_of_other_programs_that_are_not_text_are_replaced(gateway, nodes, queue):
+    """A program with the broker's protocol may give any bytes as metadata, reason and name of a queue."""
+    with nodes.client() as client:
+        for body in ("a", "b"):
+            client.execute("ADDJOB", queue, body, "5000", "META", "n", b"\xff\xfe", "ATTEMPTS", 2)
+        client.execute("QPURGE", b"\xff" + queue.encode(), "ASYNC")
+        [[_, job_id, *_]] = client.execute("GETJOB", "FROM", queue)
+        client.execute("NACK", job_id, "REASON", b"\xff", "FINAL")
+    path = f"/v1/jobs/{job_id.decode().replace('/', '%2F')}"
+    assert gateway.get(path).json["error"] == "\ufffd"
+    pages = (f"{path}/history", f"/console/jobs?queue={queue}", f"/console/jobs?queue={queue}&status=errored")
+    pages += ("/v1/operations", "/console/operations", f"/dyno/{queue}/peek")
+    assert {page: gateway.get(page).status for page in pages} == dict.fromkeys(pages, 200)
+    [job] = taken(gateway, queue, wait_ms=2000)
+    assert job["meta"] == {"n": "\ufffd\ufffd"}
+
+
 def test_limits_are_named(make_gateway, queue):
     gateway = make_gateway(body_max=50, batch_max_jobs=1, batch_max_bytes=60, rate=1, address_rate=0)
     long = {"body": "b" * 100}

@@ -56,6 +56,15 @@ def consume(rpc):
         each.close()
 
 
+def test_metadata_of_other_programs_that_are_not_text_do_not_end_the_stream(rpc, nodes, queue):
+    with nodes.client() as client:
+        client.execute("ADDJOB", queue, "b", "5000", "META", "n", b"\xff")
+    consumer = Consumer(rpc, queue, 1)
+    [message] = consumer.messages(1)
+    consumer.close()
+    assert dict(message.metadata) == {"n": "\ufffd"}
+
+
 def test_a_consumer_gets_as_many_messages_as_it_has_credit_for(rpc, queue, consume):
     ids = {rpc("Enqueue", queue=queue).id for _ in range(3)}
     consumer = consume(queue, 2)

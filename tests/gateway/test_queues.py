@@ -56,6 +56,14 @@ def test_an_enqueue_with_a_request_id_has_its_effect_once(rpc, queue):
     assert rpc("Enqueue", queue=queue, request_id="r").id == rpc("Enqueue", queue=queue, request_id="r").id
 
 
+def test_bytes_of_other_programs_that_are_not_text_are_replaced(rpc, nodes, queue):
+    with nodes.client() as client:
+        client.execute("ADDJOB", queue, "b", "5000", "META", "n", b"\xff")
+    [taken] = rpc("Dequeue", queue=queue, wait_ms=2000).messages
+    found = [dict(each.metadata) for each in (taken, rpc("GetMessage", id=taken.id).message)]
+    assert found == [{"n": "\ufffd"}] * 2
+
+
 def test_a_deadline_takes_no_message(rpc, queue):
     with pytest.raises(grpc.RpcError) as error:
         rpc("Dequeue", queue=queue, wait_ms=10_000, timeout=0.3)

@@ -71,7 +71,8 @@ class View:
     def link(self, page: str, **query: Any) -> str:
         """Return the address of a page."""
         words = {name: value for name, value in query.items() if value not in (None, "")}
-        return f"{self.service.path}/console/{page}" + (f"?{urlencode(words, doseq=True)}" if words else "")
+        query_string = urlencode(words, doseq=True, errors="replace")  # A queue of another program may have any bytes.
+        return f"{self.service.path}/console/{page}" + (f"?{query_string}" if words else "")
 
     def here(self, page: str, **changes: Any) -> str:
         """Return the address of this view with some arguments changed."""

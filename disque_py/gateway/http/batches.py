@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-import msgspec
-
 from disque_py.client.request import Request
 from disque_py.gateway.actions.calls import Call, check_other_names
 from disque_py.gateway.actions.jobs import add_request, sent
 from disque_py.gateway.http.arguments import of_json
+from disque_py.gateway.http.exchange import encoded
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError, refusal_of
 
@@ -55,5 +54,4 @@ def _request(call: Call, line: bytes) -> Request[str] | RefusedError:
 
 def _line(outcome: Any) -> bytes:
     shape = refusal_of(outcome).problem() if isinstance(outcome, Exception) else {"id": outcome}
-    line: bytes = msgspec.json.encode(shape)
-    return line + b"\n"
+    return encoded(shape) + b"\n"

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from disque_py.gateway import shapes
 from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.http.origins import source_of
 from disque_py.gateway.problems import RETRY_AFTER_S, RefusedError
@@ -177,7 +178,15 @@ class Answer:
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
     """Return an answer with JSON."""
-    return Answer(status, msgspec.json.encode(value), JSON, list((headers or {}).items()))
+    return Answer(status, encoded(value), JSON, list((headers or {}).items()))
+
+
+def encoded(value: Any) -> bytes:
+    """Return JSON. Bytes of a program that are not UTF-8, such as those of metadata or a reason, become U+FFFD."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(shapes.as_text(value))
 
 
 def refusal_headers(error: RefusedError) -> list[tuple[str, str]]:
@@ -196,4 +205,4 @@ def problem_answer(error: RefusedError) -> Answer:
     if row.http == 401:
         headers.append(("www-authenticate", 'Basic realm="disque", charset="UTF-8"'))
         headers.append(("www-authenticate", 'Bearer realm="disque"'))
-    return Answer(row.http, msgspec.json.encode(error.problem()), PROBLEM, headers)
+    return Answer(row.http, encoded(error.problem()), PROBLEM, headers)

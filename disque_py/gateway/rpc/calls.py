@@ -23,6 +23,7 @@ from disque_py.gateway.operations import BY_NAME, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rpc import descriptors
 from disque_py.gateway.service import LOG, Login, Service
+from disque_py.gateway.shapes import as_text
 from disque_py.gateway.x509_names import of_pem
 
 INTERFACE: Final = "grpc"
@@ -187,7 +188,7 @@ async def abort(context: Any, error: Exception) -> None:
     trailing = [("disque-code", refused.code.lower())]
     if refused.more.get("unknown"):
         trailing.append(("disque-unknown", "true"))
-    await context.abort(STATUS[refused.row.grpc], refused.text, tuple(trailing))
+    await context.abort(STATUS[refused.row.grpc], as_text(refused.text), tuple(trailing))
 
 
 def snake(name: str) -> str:

@@ -15,14 +15,15 @@ from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.rpc.calls import INTERFACE, Caller
 from disque_py.gateway.rpc.consuming import Consumption
 from disque_py.gateway.rpc.descriptors import message
+from disque_py.gateway.shapes import as_text
 
 IDLE_S: Final = 15.0
 STATE_PREFIX: Final = "MESSAGE_STATE_"
 
 
 def made(name: str, /, **fields: Any) -> Any:
-    """Return a message of disque.v1."""
-    return message(name)(**fields)
+    """Return a message of disque.v1. Bytes of a program that are not UTF-8 become U+FFFD in fields of text."""
+    return message(name)(**{field: as_text(value) for field, value in fields.items()})
 
 
 def given(request: Any, name: str) -> Any:
@@ -69,7 +70,7 @@ def taken_message(job: Job) -> Any:
         id=job.id,
         queue=job.queue,
         payload=job.body,
-        metadata=job.meta or None,
+        metadata=as_text(job.meta) or None,
         state=f"{STATE_PREFIX}RUNNING",
         attempt=job.attempt,
         lease_ms=job.lease_ms,

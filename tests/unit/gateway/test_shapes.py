@@ -34,6 +34,10 @@ def test_a_job_that_was_not_taken_has_no_attempt():
     assert shapes.job(Job("q", "D-1", b"x")) == {"id": "D-1", "queue": "q", "body": "x", "body_size": 1}
 
 
+def test_bytes_that_are_not_text_are_replaced_wherever_they_are():
+    assert shapes.as_text({"a\udcff": ["é\udcfe", b"\xff", 1, None]}) == {"a\ufffd": ["é\ufffd", b"\xff", 1, None]}
+
+
 def test_times_of_settings_are_milliseconds():
     found = QueueSettings(
         timedelta(seconds=2),
