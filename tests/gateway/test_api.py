@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import threading
 import time
 
 import pytest
 
 from disque_py import testing
-from gateways import Reply
+from disque_py.gateway.actions import jobs
+from gateways import Reply, until
 
 
 def added(gateway, queue, **words):
@@ -109,6 +112,30 @@ def test_a_caller_that_hangs_up_while_it_waits_takes_no_job(gateway, queue):
     caller.close()
     job_id = added(gateway, queue)
     assert [job["id"] for job in taken(gateway, queue, wait_ms=5000)] == [job_id]
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"), [("POST", "/v1/queues/{queue}/dequeue"), ("GET", "/dyno/{queue}/pop?wait=20000")]
+)
+def test_jobs_that_arrive_as_their_caller_hangs_up_go_back(gateway, queue, monkeypatch, verb, path):
+    original, is_taken = jobs.taken, threading.Event()
+
+    async def slow(call):
+        found = await original(call)
+        is_taken.set()
+        await asyncio.sleep(0)
+        time.sleep(0.5)  # noqa: ASYNC251  # the event loop is busy when the caller hangs up
+        return found
+
+    monkeypatch.setattr(jobs, "taken", slow)
+    added(gateway, queue)
+    caller = socket.create_connection(("127.0.0.1", gateway.port))
+    body = b'{"wait_ms": 20000}' if verb == "POST" else b""
+    head = f"{verb} {path.format(queue=queue)} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    caller.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    assert is_taken.wait(10)
+    caller.close()
+    assert until(lambda: gateway.get(f"/v1/queues/{queue}/depth").json["pending"] == 1, 10)
 
 
 @pytest.mark.parametrize(

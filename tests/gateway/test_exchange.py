@@ -52,12 +52,53 @@ def test_work_is_cancelled_when_its_caller_is_gone():
             ended.append(True)
 
     with pytest.raises(CallerGoneError):
-        asyncio.run(exchange({"type": "http.disconnect"}).while_connected(work()))
+        asyncio.run(exchange({"type": "http.disconnect"}).while_connected(work(), Undone()))
     assert ended == [True]
 
 
+class Undone:
+    """A function that counts its calls."""
+
+    count = 0
+
+    async def __call__(self):
+        self.count += 1
+
+
 def test_work_that_is_done_gives_its_result():
-    assert asyncio.run(exchange().while_connected(asyncio.sleep(0, 5))) == 5
+    undo = Undone()
+    assert asyncio.run(exchange().while_connected(asyncio.sleep(0, 5), undo)) == 5
+    assert undo.count == 0
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_work_that_ends_as_its_caller_hangs_up_is_undone(turns):
+    """The connection ends up to two turns of the event loop after the work."""
+    undo = Undone()
+
+    async def hang_up():
+        closed = asyncio.Event()
+
+        async def receive():
+            await closed.wait()
+            return {"type": "http.disconnect"}
+
+        async def work():
+            await asyncio.sleep(0)
+            close(turns)
+
+        def close(left):
+            if left:
+                asyncio.get_running_loop().call_soon(close, left - 1)
+            else:
+                closed.set()
+
+        scope = {"method": "GET", "raw_path": b"/", "query_string": b"", "headers": [], "scheme": "http"}
+        await Exchange(scope, receive).while_connected(work(), undo)
+
+    with pytest.raises(CallerGoneError):
+        asyncio.run(hang_up())
+    assert undo.count == 1
 
 
 def test_a_query_with_too_many_pairs_or_wrong_bytes_is_refused():

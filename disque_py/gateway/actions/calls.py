@@ -58,6 +58,11 @@ class Call:
         """Return whether the caller may read figures under this name."""
         return self.principal.asks_broker or self.principal.may("read", name)
 
+    async def give_back(self) -> None:
+        """Undo the operation, because its caller is gone, if it has taken jobs."""
+        if self.put_back is not None:
+            await self.put_back()
+
     async def run(self, request: Request[T]) -> T:
         """Execute a command."""
         return await self.client.run(request)

@@ -184,13 +184,7 @@ class Api:
         work = self._service.perform(operation, call, exchange.address, INTERFACE)
         if not operation.waits:
             return self._done(operation, args, await work)
-        try:
-            found = await exchange.while_connected(work)
-        except CallerGoneError:
-            if call.put_back is not None:
-                await call.put_back()
-            raise
-        return self._done(operation, args, found)
+        return self._done(operation, args, await exchange.while_connected(work, call.give_back))
 
     async def _body_arguments(self, exchange: Exchange, operation: Operation) -> dict[str, Any]:
         body = await exchange.body(self._settings.body_max, "body-max")

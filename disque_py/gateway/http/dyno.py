@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http.exchange import JSON, Answer, Exchange, json_answer
 from disque_py.gateway.operations import BY_NAME
@@ -71,7 +72,7 @@ class Dyno:
         message_id = unquote(parts[2]) if len(parts) > 2 else ""
         visit = Visit(self._service, exchange, principal, queue, message_id, body)
         if word == "pop":
-            return json_answer(await exchange.while_connected(work(visit)))
+            return json_answer(await exchange.while_connected(work(visit), visit.give_back))
         return json_answer(await work(visit))
 
     async def _push(self, visit: Visit) -> Any:
@@ -172,6 +173,7 @@ class Visit:
         self._exchange = exchange
         self._principal = principal
         self._body = body
+        self._call: Call | None = None
         self.queue = queue
         self.message_id = message_id
 
@@ -180,8 +182,13 @@ class Visit:
         operation = BY_NAME[name]
         kinds = {argument.name: argument.kind for argument in operation.arguments}
         checked = {key: kinds[key].read(key, value) for key, value in args.items() if value is not None}
-        call = self._service.call(self._principal, checked, self._exchange.headers)
-        return await self._service.perform(operation, call, self._exchange.address, INTERFACE)
+        self._call = self._service.call(self._principal, checked, self._exchange.headers)
+        return await self._service.perform(operation, self._call, self._exchange.address, INTERFACE)
+
+    async def give_back(self) -> None:
+        """Put back the messages of the last operation, because the caller is gone."""
+        if self._call is not None:
+            await self._call.give_back()
 
     async def job_id(self, message_id: str) -> str | None:
         """Return the job of a message's id; None if there is none."""

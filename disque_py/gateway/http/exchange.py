@@ -135,16 +135,19 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of `work`. Cancel it and raise CallerGoneError if the caller hangs up meanwhile."""
+    async def while_connected(self, work: Coroutine[Any, Any, T], undo: Callable[[], Awaitable[None]]) -> T:
+        """Return the result of `work`. If the caller hangs up, end it, call `undo`, and raise CallerGoneError."""
         task = asyncio.create_task(work)
         gone = asyncio.create_task(self.disconnected())
         try:
             await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-            if gone.done() and not task.done():
+            # The caller may hang up as the work ends. Then the task that notices it has its turn only now.
+            await asyncio.sleep(0)
+            if gone.done():
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
+                await undo()
                 raise CallerGoneError
             return await task
         finally:
