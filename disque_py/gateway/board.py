@@ -307,16 +307,30 @@ def node_row(seen: Seen) -> NodeRow:
     return row
 
 
+def _comparable(picture: Picture, before: Picture) -> tuple[dict[str, QueueRow], dict[str, QueueRow]]:
+    """Return the queues of both pictures, summed over the nodes that are in both.
+
+    A node that missed the previous look would add all jobs that it has ever counted to the rates of one look.
+    """
+    ups = [{str(seen.address): seen for seen in each.nodes if seen.look is not None} for each in (picture, before)]
+    if ups[0].keys() == ups[1].keys():
+        return picture.queues, before.queues
+    both = ups[0].keys() & ups[1].keys()
+    new, old = (queues_of([up[address] for address in both]) for up in ups)
+    return new, old
+
+
 def set_rates(picture: Picture, before: Picture) -> None:
     """Set the rates of a picture's queues. A node that restarted counts from 0 again, so no rate is below 0."""
     seconds = picture.at - before.at
     if not before.nodes or seconds <= 0:
         return
+    new_rows, old_rows = _comparable(picture, before)
     for name, row in picture.queues.items():
-        old = before.queues.get(name)
-        if old is not None:
-            row.rate_in = round(max(0.0, (row.jobs_in - old.jobs_in) / seconds), 2)
-            row.rate_out = round(max(0.0, (row.jobs_out - old.jobs_out) / seconds), 2)
+        new, old = new_rows.get(name), old_rows.get(name)
+        if new is not None and old is not None:
+            row.rate_in = round(max(0.0, (new.jobs_in - old.jobs_in) / seconds), 2)
+            row.rate_out = round(max(0.0, (new.jobs_out - old.jobs_out) / seconds), 2)
     nodes = {row.name: row for row in before.rows if row.is_up}
     for node in picture.rows:
         known = nodes.get(node.name)

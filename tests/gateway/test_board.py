@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import pairwise
 
 import pytest
 
 from disque_py.client.errors import NotConnectedError, ReplyTimeoutError, from_reply
 from disque_py.client.options import make_options
 from disque_py.client.results import Hello, NodeInfo, QueueStat
-from disque_py.gateway.board import SHARE, Board, Picture, QueueRow, Report, queues_of, set_rates
+from disque_py.gateway.board import SHARE, Board, Picture, QueueRow, Report, node_row, queues_of, set_rates
 from disque_py.gateway.metrics.look import Look
 from disque_py.gateway.metrics.watching import Seen
 from disque_py.gateway.problems import RefusedError
@@ -35,6 +36,21 @@ def test_rates_are_computed_from_the_previous_snapshot_and_never_negative():
     now = Picture(12.0, 0, [seen()], {"q": QueueRow("q", jobs_in=9, jobs_out=1), "new": QueueRow("new", jobs_in=7)})
     set_rates(now, before)
     assert [(row.rate_in, row.rate_out) for row in now.queues.values()] == [(2.0, 0.0), (0.0, 0.0)]
+
+
+def test_a_node_that_missed_a_look_makes_no_rate():
+    """Its counters are those since its start."""
+    missing, back = Seen("h:2", None), Seen("h:2", seen(stat("q", 2, jobs_in=1_000_000)).look)
+
+    def picture(at, jobs_in, other):
+        nodes = [seen(stat("q", 2, jobs_in=jobs_in)), other]
+        return Picture(at, 0, nodes, queues_of(nodes), [node_row(each) for each in nodes])
+
+    pictures = [picture(10.0, 10, back), picture(12.0, 14, missing), picture(14.0, 20, back), picture(16.0, 22, back)]
+    for before, now in pairwise(pictures):
+        set_rates(now, before)
+    assert [each.queues["q"].rate_in for each in pictures[1:]] == [2.0, 3.0, 1.0]
+    assert [row.rate_in for row in pictures[2].rows] == [3.0, 0.0]
 
 
 def test_the_gateway_is_ready_with_a_majority_of_the_nodes():
