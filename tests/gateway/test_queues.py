@@ -77,6 +77,10 @@ def test_a_queue_is_configured_listed_and_purged(rpc, queue):
     config = {"name": queue, "lease_ms": 90_000, "dequeues": 3, "maxlen": 0}
     found = rpc("CreateQueue", config=config).config
     assert (found.lease_ms, found.dequeues) == (90_000, 3)
+    texts = {"dead_letter": f"{queue}.dead", "backoff": "exponential:1000:60000:20", "replicate": "quorum"}
+    rpc("UpdateQueue", config={"name": queue, "maxlen": 5} | texts)
+    found = rpc("UpdateQueue", config={"name": queue, "maxlen": 0} | dict.fromkeys(texts, "")).config
+    assert (found.dead_letter, found.backoff, found.replicate, found.dequeues) == ("", "", "", 3)
     assert rpc("UpdateQueue", config={"name": queue, "enqueue_blocked": True}).config.enqueue_blocked
     with pytest.raises(grpc.RpcError) as error:
         rpc("Enqueue", queue=queue)

@@ -58,10 +58,10 @@ class Caller:
         """Return a call of an operation with checked arguments. None and empty values are left out."""
         return self._call(BY_NAME[name], args)
 
-    def _call(self, operation: Operation, args: dict[str, Any]) -> Call:
+    def _call(self, operation: Operation, args: dict[str, Any], *, has_empty: bool = False) -> Call:
         checked = {}
         for key, value in args.items():
-            if value is None or value in ("", {}):
+            if value is None or (value in ("", {}) and not has_empty):
                 continue
             kind = operation.kinds[key]
             checked[key] = value if isinstance(kind, Octets) else kind.read(key, value)
@@ -73,6 +73,12 @@ class Caller:
     async def ask(self, name: str, **args: Any) -> Any:
         """Execute an operation. Raises RefusedError."""
         return await self.service.perform(BY_NAME[name], self.call(name, args), self.address, INTERFACE)
+
+    async def ask_given(self, name: str, **args: Any) -> Any:
+        """Execute an operation whose empty arguments count, because they switch a setting off. Raises RefusedError."""
+        operation = BY_NAME[name]
+        call = self._call(operation, args, has_empty=True)
+        return await self.service.perform(operation, call, self.address, INTERFACE)
 
     async def ask_by(self, operation: Operation, action: Action, **args: Any) -> Any:
         """Execute an operation with an action of this interface. Raises RefusedError."""

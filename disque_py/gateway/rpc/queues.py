@@ -128,8 +128,10 @@ class Queues:
         args = {
             names.get(name, name): getattr(config, name) for name in (*fields, "replicate") if config.HasField(name)
         }
-        if args or config.more:
-            await caller.ask("put_queue", queue=config.name, **args, more=dict(config.more))
+        if config.more:
+            args["more"] = dict(config.more)
+        if args:
+            await caller.ask_given("put_queue", queue=config.name, **args)
         paused = await self._pause(caller, config)
         found = await caller.ask("get_queue", queue=config.name)
         return config_of(config.name, found["settings"], paused or found.get("paused", "none"))
