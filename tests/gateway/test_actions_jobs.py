@@ -23,3 +23,10 @@ def test_the_history_of_a_job_comes_from_all_nodes(gateway, queue):
         return found if "acked" in found else None
 
     assert until(events)[0] == "added"
+
+
+def test_a_history_has_no_events_of_jobs_that_name_the_job(gateway, queue):
+    job = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).json["id"]
+    other = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b", "meta": {"parent": job}}).json["id"]
+    assert until(lambda: gateway.get(f"/v1/jobs/{other}/history").json["events"])
+    assert {each["job_id"] for each in until(lambda: gateway.get(f"/v1/jobs/{job}/history").json["events"])} == {job}

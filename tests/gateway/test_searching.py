@@ -107,11 +107,15 @@ def test_a_search_by_metadata_or_reason_needs_the_role_bodies(make_gateway, queu
     from disque_py.gateway.access_file import token_entry
 
     path = tmp_path / "access.toml"
-    path.write_text(token_entry("reader", "dq_reader", ["read"], None))
+    path.write_text(token_entry("reader", "dq_reader", ["operate"], None))
     gateway = make_gateway(access_file=path)
     path = f"/v1/queues/{queue}/jobs:search"
     assert gateway.post(path, words, login="Bearer dq_reader").status == 403
     assert gateway.post(path, {"older_ms": 5}, login="Bearer dq_reader").status == 200
+    change = {"action": "cancel", "expected": 10**9}
+    path = f"/v1/queues/{queue}/jobs:change"
+    assert gateway.post(path, change | words, login="Bearer dq_reader").status == 403
+    assert gateway.post(path, change, login="Bearer dq_reader").json["code"] == "CONFIRM"
 
 
 def test_an_operation_belongs_to_the_gateway_that_began_it(gateway, queue):

@@ -330,7 +330,9 @@ async def _history_at(call: Call, address: Address, job_id: bytes, since_ms: int
                 break
             read += len(part.lines)
             number = part.next
-            found += [msgspec.json.decode(line) for line in part.lines.splitlines() if job_id in line]
+            # Metadata and reasons of other jobs may have the id, too.
+            events = [msgspec.json.decode(line) for line in part.lines.splitlines() if job_id in line]
+            found += [event for event in events if event.get("job_id") == job_id.decode()]
     except DisqueError as error:  # A node without a log, or one that is away, makes the history incomplete.
         if isinstance(error, ReplyError) and error.code == "NOPERM":
             raise

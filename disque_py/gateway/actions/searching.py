@@ -115,8 +115,10 @@ class Search:
 async def search(call: Call) -> Search:
     """Search by the arguments of a call. Raises RefusedError, DisqueError."""
     args = call.args
-    if args.get("reason") and not call.may_see_bodies(call.queue):
-        raise RefusedError("NOPERM", "reason needs the role bodies")
+    # The number of matches, and the refusal of an unexpected number, would tell metadata and reasons.
+    for name in ("where", "reason"):
+        if args.get(name) and not call.may_see_bodies(call.queue):
+            raise RefusedError("NOPERM", f"{name} needs the role bodies")
     found = Search(
         call,
         call.queue,
@@ -134,8 +136,6 @@ async def search_jobs(call: Call) -> Any:
     """JSCAN … COUNTED on all nodes, and SHOW of the jobs of the page."""
     start, limit = page_of(call.args, 50)
     has_body = call.may_see_bodies(call.queue)
-    if call.args.get("where") and not has_body:
-        raise RefusedError("NOPERM", "where needs the role bodies")
     found = await search(call)
     page = found.found[start : start + limit]
     shown = await asyncio.gather(*(_shown(call, page, node) for node in {match.node for match in page}))
