@@ -131,6 +131,10 @@ def _addjob(argv: list[bytes]) -> list[bytes]:
     return [*argv[1:2], *_behind(argv, b"batch", 4)]
 
 
+def _publish(argv: list[bytes]) -> list[bytes]:
+    return [*argv[2:3], *_behind(argv, b"batch", 5)]
+
+
 def _batch_close(argv: list[bytes]) -> list[bytes]:
     return [*argv[2:3], *argv[4:5]]
 
@@ -202,7 +206,7 @@ UNITS: Final = (
     # Producers.
     _u("addjob", "produce", _addjob, makes=first),
     _u("canceljob", "produce operate", ids=all_words, is_change=True),
-    _u("topic|publish", "produce", second),
+    _u("topic|publish", "produce", _publish),
     _u("jobid", "produce read", first),
     _u("waitjob", "produce", ids=all_words),
     _u("batch|close", "produce", _batch_close),

@@ -79,7 +79,7 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _listed(broker: Broker, client: Client, names: list[bytes], pattern: Glob | None) -> incremental.Steps:
-    """Show the topics that the client's user may use."""
+    """Show the bindings whose topic and queue the client's user may use. Spec US5."""
     entries: list[bytes] = []
     looked = 0
     user = client.user
@@ -90,6 +90,8 @@ def _listed(broker: Broker, client: Client, names: list[bytes], pattern: Glob | 
             continue
         bound = broker.topics.get(name, {})
         for queue in sorted(bound):
+            if user is not None and not user.may_name(queue):
+                continue
             pairs = [word for pair in bound[queue].items() for word in pair]
             entries.append(array([bulk(name), bulk(queue), bulk_array(pairs)]))
         looked += 1 + len(bound)

@@ -174,6 +174,25 @@ def test_lists_show_the_names_of_the_user():
     assert len(ask_parsed(broker, admin, "JSCAN", "BUSYLOOP")[1]) == 2
 
 
+def test_a_publication_needs_its_batch():
+    """Spec US4: the batch is a name, as in ADDJOB."""
+    broker = make_broker()
+    ask(broker, make_client(broker), "TOPIC", "BIND", "news", "mail")
+    client = make_user(broker, "~news", "~mine", "+@produce")
+    assert ask(broker, client, "TOPIC", "PUBLISH", "news", "body", 0, "BATCH", "other") == NO_NAME
+    assert ask(broker, client, "TOPIC", "PUBLISH", "news", "body", 0, "BATCH", "mine") != NO_NAME
+
+
+def test_bindings_show_the_queues_of_the_user():
+    """Spec US5."""
+    broker = make_broker()
+    admin = make_client(broker)
+    for topic, queue in (("news", "mail"), ("news", "payroll"), ("other", "mail")):
+        ask(broker, admin, "TOPIC", "BIND", topic, queue)
+    client = make_user(broker, "~news", "~mail", "+@read")
+    assert ask_parsed(broker, client, "TOPIC", "LIST") == [[b"news", b"mail", []]]
+
+
 def test_bodies_need_a_category_of_their_own():
     """Spec US2."""
     broker = make_broker()

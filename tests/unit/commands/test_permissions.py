@@ -84,6 +84,8 @@ def test_options_of_getjob_are_read_as_getjob_reads_them():
         ("GETJOB NOVEL FROMMATCH FROM a", "FROM a"),
         ("SCHEDULE SET s CRON x QUEUE a BODY b", "s a"),
         ("ADDJOB a body 0 MAXLEN 3", "a"),
+        ("ADDJOB a batch 0 BATCH b", "a b"),
+        ("TOPIC PUBLISH t batch 0 MAXLEN 3 batch b", "t b"),
         ("QMOVE a b STATUS pending", "a b"),
         ("QREDRIVE a WHERE to x TO b", "a x b"),
         ("QREDRIVE a TO b ASYNC", "a b"),
