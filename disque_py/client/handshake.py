@@ -7,7 +7,7 @@ and the blocking connection share this module. Pure.
 from __future__ import annotations
 
 from disque_py.client import results
-from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, ReplyError
+from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, NoPermissionError, ReplyError
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import Reply, encode, word
 from disque_py.client.results import Hello
@@ -26,11 +26,18 @@ def handshake(options: ClientOptions) -> list[bytes]:
 
 
 def read_handshake(replies: list[Reply]) -> Hello:
-    """Return the HELLO among a handshake's replies. Raises the first ReplyError among them."""
+    """Return the HELLO among a handshake's replies. Raises the first ReplyError among them.
+
+    A user without permission for CLIENT SETNAME may use its connection, which has no name then.
+    """
     for reply in replies:
-        if isinstance(reply, ReplyError):
+        if isinstance(reply, ReplyError) and not _is_about_the_name(reply):
             raise reply
     return results.hello(replies[-1])
+
+
+def _is_about_the_name(reply: ReplyError) -> bool:
+    return isinstance(reply, NoPermissionError) and "'client|setname'" in reply.text
 
 
 def failure(error: DisqueConnectionError, *, sent: bool) -> DisqueConnectionError:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.client.errors import AuthError, ConnectionLostError, ProtocolError, ReplyTimeoutError, from_reply
+from disque_py.client.errors import (
+    AuthError,
+    ConnectionLostError,
+    NoPermissionError,
+    ProtocolError,
+    ReplyTimeoutError,
+    from_reply,
+)
 from disque_py.client.handshake import failure, handshake, read_handshake
 from disque_py.client.options import make_options
 
@@ -30,6 +37,13 @@ def test_the_first_refusal_of_a_handshake_is_raised():
     """The NOAUTH reply to the HELLO that follows would be less helpful."""
     with pytest.raises(AuthError, match="invalid password"):
         read_handshake([from_reply("ERR invalid password"), from_reply("NOAUTH Authentication required.")])
+
+
+def test_a_user_that_may_not_name_its_connection_has_one_without_a_name():
+    refused = from_reply("NOPERM this user has no permissions to run the 'client|setname' command")
+    assert read_handshake([b"OK", refused, [1, b"me", [b"me", b"h", b"1", b"1"]]]).id == "me"
+    with pytest.raises(NoPermissionError, match="'hello'"):
+        read_handshake([b"OK", refused, from_reply("NOPERM this user has no permissions to run the 'hello' command")])
 
 
 def test_hello_is_read():
