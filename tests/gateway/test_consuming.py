@@ -151,3 +151,20 @@ def test_settling_a_message_after_its_lease_does_no_harm(rpc, queue, consume):
     late.send(settlements=[{"id": message.id}])
     assert list(next(late.answers).settled) == [message.id]
     assert rpc("GetDepth", queue=queue).depth.running == 1
+
+
+def test_the_end_of_a_stream_takes_no_message_from_another_consumer(rpc, queue, consume):
+    """The lease of the message was over, and another consumer has got it."""
+    rpc("Enqueue", queue=queue, lease_ms=1000)
+    late = consume(queue, 1)
+    [message] = late.messages(1)
+    [again] = rpc("Dequeue", queue=queue, wait_ms=20_000, lease_ms=600_000).messages
+    assert (again.id, again.attempt) == (message.id, 2)
+    fresh = rpc("Enqueue", queue=queue).id
+    late.send(credit=1)
+    assert [each.id for each in late.messages(1)] == [fresh]
+    late.close()
+    # The stream puts back both of its messages together.
+    assert [each.id for each in rpc("Dequeue", queue=queue, max_messages=2, wait_ms=20_000).messages] == [fresh]
+    assert rpc("GetMessage", id=message.id).message.attempt == 2
+    assert rpc("Complete", id=again.id, attempt=2).changed

@@ -14,10 +14,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from disque_py.client import Address, DisqueError, Job, commands
-from disque_py.client.put_back import REASON
+from disque_py.client import DisqueError, Job, commands
 from disque_py.client.request import Request
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.actions.jobs import fail_request, sent, taken
@@ -36,17 +35,8 @@ OVER: Final = ("STALE", "FENCED")
 Part = tuple[list[Job], list[str]]
 
 
-class Held(NamedTuple):
-    """A message that this stream holds: its delivery, and the node that delivered it."""
-
-    id: str
-    attempt: int | None
-    fence: int | None
-    node: Address | None
-
-
-# A message, and the consumer's settlement.
-Settlement = tuple[Held, Any]
+# A message without its body, and the consumer's settlement.
+Settlement = tuple[Job, Any]
 
 
 class Consumption:
@@ -58,7 +48,7 @@ class Consumption:
         self._queue = ""
         self._credit = 0
         self._has_credit = asyncio.Event()
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, Job] = {}
         self._due: list[Settlement] = []
         self._has_due = asyncio.Event()
         self._wrong: RefusedError | None = None
@@ -86,11 +76,12 @@ class Consumption:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        held = [*self._held, *(each.id for each, _ in self._due)]
+        held = [*self._held.values(), *(each for each, _ in self._due)]
         if held:
+            # Each job names its delivery. If its lease is over and another consumer has it, that consumer keeps it.
             with contextlib.suppress(DisqueError, TimeoutError):
                 async with asyncio.timeout(PUT_BACK_S):
-                    await self._caller.principal.client.nack(*held, delay=0, reason=REASON)
+                    await self._caller.principal.client.put_back(held)
 
     async def _guarded(self, work: Any) -> None:
         try:
@@ -175,7 +166,7 @@ class Consumption:
         if wrong is not None:
             raise wrong
 
-    def _request(self, held: Held, settlement: Any) -> Request[int]:
+    def _request(self, held: Job, settlement: Any) -> Request[int]:
         if settlement.failed:
             args = self._caller.call("fail", self._failure(held, settlement)).args
             request = fail_request(args | {"fence": held.fence})
@@ -184,7 +175,7 @@ class Consumption:
         request.node = held.node
         return request
 
-    async def _fail_elsewhere(self, held: Held, settlement: Any) -> None:
+    async def _fail_elsewhere(self, held: Job, settlement: Any) -> None:
         """Give a message back on another node, because the node that delivered it does not know it any more."""
         try:
             await self._caller.ask("fail", **self._failure(held, settlement))
@@ -193,7 +184,7 @@ class Consumption:
                 raise
 
     @staticmethod
-    def _failure(held: Held, settlement: Any) -> dict[str, Any]:
+    def _failure(held: Job, settlement: Any) -> dict[str, Any]:
         delay_ms = settlement.delay_ms if settlement.HasField("delay_ms") else None
         return {"id": held.id, "attempt": held.attempt, "reason": settlement.reason, "delay_ms": delay_ms}
 
@@ -214,7 +205,7 @@ class Consumption:
                 lease_ms=lease_ms,
                 where=where,
             )
-            self._held |= {job.id: Held(job.id, job.attempt, job.fence, job.node) for job in found}
+            self._held |= {job.id: replace(job, body=b"", meta=None) for job in found}
             self._credit -= len(found)
             if not self._credit:
                 self._has_credit.clear()
