@@ -7,6 +7,7 @@ its name. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -31,10 +32,20 @@ _INCLUDING: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A role on the queues whose names match the pattern (`*`, `?`, `[ab]`)."""
+    """A role on the queues whose names match the pattern (`*`, `?`, `[ab]`).
+
+    expression   of a pattern of the broker, which has other rules (broker_patterns.py); None: those of a shell
+    """
 
     role: str
     pattern: str
+    expression: re.Pattern[bytes] | None = field(default=None, repr=False, compare=False)
+
+    def covers(self, queue: str) -> bool:
+        """Return whether the name of a queue matches the pattern."""
+        if self.expression is None:
+            return fnmatchcase(queue, self.pattern)
+        return self.expression.match(queue.encode("utf-8", "surrogateescape")) is not None
 
     def __str__(self) -> str:
         return f"{self.role}:{self.pattern}"
@@ -72,7 +83,7 @@ class Principal:
         found = self._found.get((role, queue))
         if found is None:
             roles = _INCLUDING[role]
-            found = any(grant.role in roles and fnmatchcase(queue, grant.pattern) for grant in self.grants)
+            found = any(grant.role in roles and grant.covers(queue) for grant in self.grants)
             if len(self._found) >= FOUND_MAX:
                 self._found.clear()
             self._found[role, queue] = found

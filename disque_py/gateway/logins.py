@@ -7,14 +7,18 @@ logs in at a node with it, and so the broker checks the password. If no logins a
 principal with all roles, and only loopback addresses are served.
 
 Clients of broker users are kept while they are used. Their keys have hashes of passwords and tokens, never the secrets.
+A user has one client for each password that it uses, even if its first requests come at the same time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
+import math
 import os
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -24,6 +28,7 @@ from typing import Any, Final
 from disque_py.client import AsyncDisque, AuthError, ClientOptions, ReplyError
 from disque_py.client.options import settings_of
 from disque_py.gateway.access_file import EMPTY, AccessFile, read_access_file
+from disque_py.gateway.broker_patterns import expression_of
 from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.claims import grants_of_claims
 from disque_py.gateway.grants import ALL, ROLES, Grant, Principal
@@ -41,6 +46,8 @@ FILE_CHECK_S: Final = 1.0
 CHECKED_S: Final = 60.0
 CHECKED_MAX: Final = 10_000
 NAME_MAX: Final = 200
+# The broker's user of a login without a name.
+DEFAULT: Final = "default"
 # The scheme of the console's logins at the issuer: an ID token, which names the console as its audience.
 ID_TOKEN: Final = "Id-Token"
 
@@ -74,6 +81,8 @@ class Logins:
         self._certificates: dict[str, Principal] = {}
         self._salt = secrets.token_bytes(16)
         self._users: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        # Checks of passwords that run now.
+        self._asking: dict[bytes, asyncio.Task[Principal]] = {}
         self._access = EMPTY
         self._file_state: tuple[int, int] | None = None
         self._file_checked = 0.0
@@ -97,7 +106,9 @@ class Logins:
                 self._tokens.clear()
                 self._checked.clear()
                 self._certificates.clear()
-                self._users.clear()
+                # Grants may have changed, so users are checked again. Their clients stay, because streams use them.
+                for key, (principal, _) in self._users.items():
+                    self._users[key] = (principal, -math.inf)
         except (OSError, ValueError) as error:
             if self._file_state is None:
                 # At the start a mistake is an error. Later the last valid content stays in force.
@@ -105,7 +116,10 @@ class Logins:
         return self._access
 
     async def principal(self, authorization: str, address: str, certificate: Certificate | None = None) -> Principal:
-        """Return the principal of a header or a certificate. Raises RefusedError: NOAUTH, WRONGPASS, LIMIT, ISSUER."""
+        """Return the principal of a header or a certificate.
+
+        Raises RefusedError: NOAUTH without a login, WRONGPASS for any login that is refused, LIMIT, ISSUER.
+        """
         if not self.needs_login:
             return self._everyone
         if not authorization:
@@ -124,7 +138,7 @@ class Logins:
             return await self._of_user(*_basic(rest), address)
         if scheme == ID_TOKEN.lower() and self._settings.oidc_client_id:
             return await self._of_issuer(rest, (self._settings.oidc_client_id,))
-        raise RefusedError("NOAUTH", "this gateway does not support this kind of login")
+        raise RefusedError("WRONGPASS", "this gateway does not support this kind of login")
 
     def _of_certificate(self, certificate: Certificate) -> Principal:
         if time.time() >= certificate.ends:
@@ -140,7 +154,7 @@ class Logins:
 
     async def _of_issuer(self, token: str, audiences: tuple[str, ...]) -> Principal:
         if self._issuer is None:
-            raise RefusedError("NOAUTH", "this gateway does not support this kind of login")
+            raise RefusedError("WRONGPASS", "this gateway does not support this kind of login")
         access = self.access()
         key = hashlib.blake2b(f"{audiences} {token}".encode(), key=self._salt).digest()
         now = time.time()
@@ -166,58 +180,97 @@ class Logins:
 
     async def _of_user(self, user: str, password: str, address: str) -> Principal:
         key = hashlib.blake2b(f"{len(user)}:{user}{password}".encode(), key=self._salt).digest()
-        now = time.monotonic()
-        users = self.access().users
+        self.access()
         kept = self._users.get(key)
         if kept is not None:
             self._users.move_to_end(key)
-            if now - kept[1] < CHECK_AGAIN_S:
+            if time.monotonic() - kept[1] < CHECK_AGAIN_S:
                 return kept[0]
-        elif self.failures.is_blocked(address, now):
-            raise RefusedError("LIMIT", "too many failed logins from this address")
+            # It was right a moment ago, so it does not wait for guesses from the same address.
+            return await self._counted_user(key, user, password, address)
+        async with self.failures.check(address) as is_admitted:
+            if not is_admitted:
+                raise RefusedError("LIMIT", "too many failed logins from this address")
+            return await self._counted_user(key, user, password, address)
+
+    async def _counted_user(self, key: bytes, user: str, password: str, address: str) -> Principal:
         try:
-            found = await self._logged_in(user, password, kept[0] if kept is not None else None)
+            return await self._checked_user(key, user, password)
+        except RefusedError:
+            self.failures.failed(address, time.monotonic())
+            raise
+
+    async def _checked_user(self, key: bytes, user: str, password: str) -> Principal:
+        """Return the principal of a broker user. Simultaneous requests share one check. Raises RefusedError."""
+        kept = self._users.get(key)
+        if kept is not None and time.monotonic() - kept[1] < CHECK_AGAIN_S:
+            return kept[0]
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.create_task(self._check_user(key, user, password))
+            task.add_done_callback(lambda done: self._end_check(key, done))
+        # A caller that hangs up does not end the check for the others.
+        return await asyncio.shield(task)
+
+    def _end_check(self, key: bytes, done: asyncio.Task[Principal]) -> None:
+        del self._asking[key]
+        if not done.cancelled():
+            done.exception()  # It is known, also if all callers have hung up.
+
+    async def _check_user(self, key: bytes, user: str, password: str) -> Principal:
+        now = time.monotonic()
+        kept = self._users.get(key)
+        try:
+            found = await self._logged_in(user, password, kept[0].client if kept is not None else None)
         except RefusedError:
             self._users.pop(key, None)
-            self.failures.failed(address, now)
             raise
-        if user in users:
-            found.grants, found.asks_broker = users[user], False
+        users = self.access().users
+        name = user or DEFAULT
+        if name in users:
+            found.grants, found.asks_broker = users[name], False
         self._users[key] = (found, now)
         while len(self._users) > CLIENTS_MAX:
             _, (old, _) = self._users.popitem(last=False)
             await old.client.close()
         return found
 
-    async def _logged_in(self, user: str, password: str, known: Principal | None) -> Principal:
-        """Return the principal of a broker user, whose password a node has just checked. Raises RefusedError."""
+    async def _logged_in(self, user: str, password: str, known: AsyncDisque | None) -> Principal:
+        """Return the principal of a broker user, whose password a node has just checked. Raises RefusedError.
+
+        known   the client that this login has; it is used again, or closed if the login is no longer valid
+        """
         options = replace(self._options, username=user or None, password=password)
         probe = AsyncDisque(*options.seeds, **settings_of(options))
         try:
             await probe.connect()
+            grants, asks_broker = await self._rights_of(user or DEFAULT)
         except AuthError:
             await probe.close()
             if known is not None:
-                await known.client.close()
+                await known.close()
             raise RefusedError("WRONGPASS", "wrong user or password") from None
         except BaseException:
             await probe.close()
             raise
         if known is not None:
             await probe.close()
-            return known
-        name = user or "default"
+        return Principal(f"user:{user or DEFAULT}", grants, known or probe, asks_broker)
+
+    async def _rights_of(self, name: str) -> tuple[tuple[Grant, ...], bool]:
+        """Return the grants that a user of the broker has now, and whether the broker has more detailed rules."""
         try:
-            rules = await self.client.execute("ACL", "GETUSER", name, repeat=True)
+            return grants_of_rules(await self.client.execute("ACL", "GETUSER", name, repeat=True)), True
         except ReplyError as error:
-            # Nodes without users give every login all rights. If the user may not read its own rules, only the nodes
-            # know them.
-            is_old = error.text.startswith("ERR unknown command")
-            return Principal(f"user:{name}", ALL if is_old else (), probe, asks_broker=not is_old)
-        return Principal(f"user:{name}", grants_of_rules(rules), probe, asks_broker=True)
+            # Nodes without users give every login all rights. If the gateway's login may not read the rules, only the
+            # nodes know them.
+            return (ALL, False) if error.text.startswith("ERR unknown command") else ((), True)
 
     async def close(self) -> None:
         """Close all clients."""
+        for task in list(self._asking.values()):
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
         await self.client.close()
         for principal, _ in self._users.values():
             await principal.client.close()
@@ -231,24 +284,30 @@ def grants_of_rules(reply: Any) -> tuple[Grant, ...]:
     """
     if not isinstance(reply, list):
         return ()
-    pairs = dict(zip(map(readable, reply[::2]), map(readable, reply[1::2]), strict=False))
+    pairs = dict(zip(map(readable, reply[::2]), reply[1::2], strict=False))
     roles: set[str] = set()
-    for word in str(pairs.get("commands", "")).split():
+    for word in str(readable(pairs.get("commands", ""))).split():
         sign, name = word[:1], word[1:].removeprefix("@")
         named = set(ROLES) if name == "all" and word[1:2] == "@" else {name} & set(ROLES) if word[1:2] == "@" else set()
         roles = roles | named if sign == "+" else roles - named
-    patterns = [word.removeprefix("~") for word in str(pairs.get("keys", "")).split()]
+    # Names are bytes. A text would also be divided at blanks of Unicode, which a pattern may have.
+    patterns = [word.removeprefix(b"~") for word in pairs.get("keys", b"").split()]
     # The broker's @admin concerns only the cluster, but the gateway's role admin includes all other roles.
     if not roles >= set(ROLES):
         roles.discard("admin")
-    return tuple(Grant(role, pattern) for role in sorted(roles) for pattern in patterns)
+    return tuple(Grant(role, *pattern) for role in sorted(roles) for pattern in map(_pattern, patterns))
+
+
+def _pattern(word: bytes) -> tuple[str, re.Pattern[bytes] | None]:
+    expression = expression_of(word)
+    return ("*", None) if expression is None else (str(readable(word)), expression)
 
 
 def _basic(text: str) -> tuple[str, str]:
     try:
         user, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
-        raise RefusedError("NOAUTH", "Basic must be Base64 of user:password") from None
+        raise RefusedError("WRONGPASS", "Basic must be Base64 of user:password") from None
     if not colon:
-        raise RefusedError("NOAUTH", "Basic must be Base64 of user:password")
+        raise RefusedError("WRONGPASS", "Basic must be Base64 of user:password")
     return user, password

@@ -7,6 +7,11 @@ buckets: five per address and minute.
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 BUCKETS_MAX: Final = 10_000
@@ -54,6 +59,35 @@ class LoginFailures:
 
     def __init__(self) -> None:
         self._rates = Rates(LOGIN_FAILURES / LOGIN_SECONDS, LOGIN_FAILURES)
+        self._checks: dict[str, _Checks] = {}
+
+    @asynccontextmanager
+    async def check(self, address: str) -> AsyncIterator[bool]:
+        """Check a password in this context. It is False if the address has failed too often.
+
+        Checks that run count as failures until they end, and further ones wait. So an address can't pass the limit by
+        guesses at the same time, and callers with correct passwords are not refused.
+        """
+        checks = self._checks.setdefault(address, _Checks())
+        checks.callers += 1
+        try:
+            while not self.is_blocked(address, time.monotonic()):
+                if self._rates.level(address, time.monotonic()) < checks.running + 1:
+                    await checks.wait()
+                    continue
+                checks.running += 1
+                checks.wake_one()  # There may be room for more.
+                try:
+                    yield True
+                finally:
+                    checks.running -= 1
+                return
+            yield False
+        finally:
+            checks.wake_one()
+            checks.callers -= 1
+            if not checks.callers:
+                del self._checks[address]
 
     def is_blocked(self, address: str, now: float) -> bool:
         """Return whether the address has failed too often."""
@@ -62,3 +96,26 @@ class LoginFailures:
     def failed(self, address: str, now: float) -> None:
         """Count a failed login."""
         self._rates.take(address, now)
+
+
+class _Checks:
+    """The checks of one address: the number of those that run, and those that wait."""
+
+    def __init__(self) -> None:
+        self.callers = 0
+        self.running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Wait until another check has begun or ended."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+    def wake_one(self) -> None:
+        """Let the next one that waits look again. If it can't begin, another check runs, which wakes it at its end."""
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                return

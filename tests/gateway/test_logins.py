@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from disque_py import testing
+from disque_py.client.options import make_options, settings_of_url
+from disque_py.gateway import logins
 from disque_py.gateway.access_file import token_entry
-from disque_py.gateway.logins import grants_of_rules
-from gateways import basic
+from disque_py.gateway.logins import Logins, grants_of_rules
+from disque_py.gateway.settings import Settings
+from gateways import basic, until
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +23,24 @@ def closed_node():
     """A node with a password."""
     with testing.node(requirepass="open sesame") as node:
         yield node
+
+
+@pytest.fixture
+def make_user(closed_node):
+    """A function that gives the user `ann` these rules and the password `pw`."""
+
+    def make(*rules):
+        with closed_node.client() as client:
+            client.execute("ACL", "SETUSER", "ann", "reset", "on", ">pw", *rules)
+
+    yield make
+    with closed_node.client() as client:
+        client.execute("ACL", "DELUSER", "ann")
+
+
+def connections_of(node, user):
+    with node.client() as client:
+        return client.execute("CLIENT", "LIST").decode().count(f"user={user}")
 
 
 def test_a_user_of_the_broker_logs_in_with_its_password(make_gateway, closed_node):
@@ -52,11 +76,82 @@ def test_a_user_in_the_access_file_has_its_grants_only(make_gateway, closed_node
     assert gateway.post("/v1/queues/mail/jobs", {"body": "b"}, login=login).status == 403
 
 
-def test_broker_users_are_off_by_default(make_gateway, tmp_path):
+def test_a_login_without_a_user_name_is_the_user_default_of_the_access_file(make_gateway, closed_node, tmp_path):
     path = tmp_path / "access.toml"
+    path.write_text('[[user]]\nname = "default"\ngrants = ["read:mail"]\n')
+    gateway = make_gateway(url=closed_node.url, broker_users="yes", access_file=path)
+    login = basic("", "open sesame")
+    assert gateway.get("/v1/queues", login=login).status == 200
+    assert gateway.post("/v1/queues/mail/jobs", {"body": "b"}, login=login).status == 403
+
+
+def test_guesses_at_the_same_time_are_limited(make_gateway, closed_node):
+    gateway = make_gateway(url=closed_node.url, broker_users="yes")
+    with ThreadPoolExecutor(20) as pool:
+        found = list(
+            pool.map(lambda number: gateway.get("/v1/queues", login=basic("", f"guess {number}")).status, range(20))
+        )
+    assert (found.count(401), found.count(429)) == (5, 15)
+
+
+def test_a_changed_access_file_leaves_no_connections_behind(make_gateway, closed_node, make_user, tmp_path):
+    path = tmp_path / "access.toml"
+    path.write_text('[[user]]\nname = "ann"\ngrants = ["read"]\n')
+    make_user("~*", "+@all")
+    gateway = make_gateway(url=closed_node.url, broker_users="yes", access_file=path)
+    for number in range(4):
+        path.write_text(path.read_text() + f"# {number}\n")
+        gateway.gateway.service.logins._file_checked = 0
+        assert gateway.get("/v1/queues/mail/depth", login=basic("ann", "pw")).status == 200
+    assert until(lambda: connections_of(closed_node, "ann") == 1)
+
+
+def test_a_changed_access_file_changes_the_grants_of_users(make_gateway, closed_node, tmp_path):
+    path = tmp_path / "access.toml"
+    path.write_text("")
+    gateway = make_gateway(url=closed_node.url, broker_users="yes", access_file=path)
+    login = basic("default", "open sesame")
+    assert gateway.post("/v1/queues/mail/jobs", {"body": "b"}, login=login).status == 201
+    path.write_text('[[user]]\nname = "default"\ngrants = ["read"]\n')
+    gateway.gateway.service.logins._file_checked = 0
+    assert gateway.post("/v1/queues/mail/jobs", {"body": "b"}, login=login).status == 403
+
+
+def test_the_first_requests_of_a_user_share_a_connection(make_gateway, closed_node, make_user):
+    make_user("~*", "+@all")
+    gateway = make_gateway(url=closed_node.url, broker_users="yes")
+    with ThreadPoolExecutor(8) as pool:
+        login = basic("ann", "pw")
+        found = list(pool.map(lambda _: gateway.get("/v1/queues/mail/depth", login=login).status, range(8)))
+    assert found == [200] * 8
+    assert until(lambda: connections_of(closed_node, "ann") == 1)
+
+
+def test_a_caller_that_hangs_up_does_not_end_the_check_of_another(closed_node):
+    async def run():
+        settings = Settings({"url": closed_node.url, "broker-users": "yes"})
+        found = Logins(settings, make_options(*settings_of_url(closed_node.url)))
+        tasks = [asyncio.create_task(found.principal(basic("", "open sesame"), "a")) for _ in range(2)]
+        while not found._asking:
+            await asyncio.sleep(0)
+        tasks[0].cancel()
+        try:
+            return (await tasks[1]).name
+        finally:
+            await found.close()
+
+    assert asyncio.run(run()) == "user:default"
+
+
+def test_broker_users_are_off_by_default(make_gateway, tmp_path):
+    """The login is refused, so the audit log has it."""
+    path, log = tmp_path / "access.toml", tmp_path / "audit.log"
     path.write_text(token_entry("t", "dq_t", ["read"], None))
-    gateway = make_gateway(access_file=path)
+    gateway = make_gateway(access_file=path, audit_log=log)
     assert gateway.get("/v1/queues", login=basic("default", "")).status == 401
+    assert gateway.get("/v1/queues").status == 401
+    [line] = map(json.loads, log.read_text().splitlines())
+    assert (line["operation"], line["outcome"]) == ("login", "WRONGPASS")
 
 
 def test_a_token_ends_and_the_file_is_read_again(make_gateway, tmp_path):
@@ -102,6 +197,46 @@ def test_rules_of_the_broker_become_grants(commands, keys, grants):
     reply = [b"flags", [b"on"], b"commands", commands.encode(), b"keys", keys.encode()]
     assert {str(grant) for grant in grants_of_rules(reply)} == grants
     assert grants_of_rules(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "covered", "others"),
+    [
+        ("[^s]*", ["mail"], ["secret"]),
+        (r"a\*b", ["a*b"], ["axb"]),
+        ("[!a]", ["a", "!"], ["b"]),
+        ("m?il*", ["mail-1"], ["mil"]),
+        ("a\u00a0*", ["a\u00a0b"], ["a", "b"]),
+    ],
+)
+def test_patterns_of_the_broker_mean_the_same_as_in_the_broker(pattern, covered, others):
+    reply = [b"commands", b"+@read", b"keys", b"~" + pattern.encode()]
+    [grant] = grants_of_rules(reply)
+    assert all(map(grant.covers, covered))
+    assert not any(map(grant.covers, others))
+
+
+def test_lists_follow_changed_rules_of_a_user(make_gateway, closed_node, make_user, monkeypatch):
+    monkeypatch.setattr(logins, "CHECK_AGAIN_S", 0)
+    gateway = make_gateway(url=closed_node.url, broker_users="yes")
+    for name in ("list-1", "list-2"):
+        gateway.post(f"/v1/queues/{name}/jobs", {"body": "b"}, login=basic("", "open sesame"))
+
+    def names():
+        return [row["name"] for row in gateway.get("/v1/queues", login=basic("ann", "pw")).json["queues"]]
+
+    make_user("~list-*", "+@read")
+    assert until(lambda: names() == ["list-1", "list-2"])
+    with closed_node.client() as client:
+        client.execute("ACL", "SETUSER", "ann", "resetkeys", "~list-1")
+    assert names() == ["list-1"]
+
+
+def test_a_user_of_the_broker_needs_no_more_rights_than_its_requests(make_gateway, closed_node, make_user):
+    """Not CLIENT SETNAME either."""
+    make_user("~orders-*", "+@produce")
+    gateway = make_gateway(url=closed_node.url, broker_users="yes")
+    assert gateway.post("/v1/queues/orders-1/jobs", {"body": "b"}, login=basic("ann", "pw")).status == 201
 
 
 def test_a_user_of_the_broker_has_its_own_rights(make_gateway, closed_node):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from disque_py.gateway.rates import BUCKETS_MAX, LOGIN_FAILURES, LoginFailures, Rates
 
 
@@ -43,3 +46,62 @@ def test_an_address_is_blocked_after_five_failed_logins_and_not_for_ever():
     assert failures.is_blocked("a", 0.0)
     assert not failures.is_blocked("b", 0.0)
     assert not failures.is_blocked("a", 13.0)
+
+
+def checks(failures, outcomes):
+    """Check passwords at the same time. Return the number of admitted ones, and of those that ran together."""
+    running, most, admitted = 0, 0, 0
+
+    async def check(is_correct):
+        nonlocal running, most, admitted
+        async with failures.check("a") as is_admitted:
+            if not is_admitted:
+                return
+            running, admitted = running + 1, admitted + 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            if not is_correct:
+                failures.failed("a", time.monotonic())
+
+    async def run():
+        async with asyncio.timeout(60):
+            await asyncio.gather(*map(check, outcomes))
+
+    asyncio.run(run())
+    return admitted, most
+
+
+def test_guesses_at_the_same_time_count_before_they_fail():
+    failures = LoginFailures()
+    failures.failed("a", time.monotonic())
+    assert checks(failures, [False] * 20) == (4, 4)
+    assert not failures._checks
+
+
+def test_correct_passwords_at_the_same_time_wait_for_each_other_and_are_not_refused():
+    failures = LoginFailures()
+    failures.failed("a", time.monotonic())
+    assert checks(failures, [True] * 20 + [False] + [True] * 20) == (41, 4)
+    assert not failures._checks
+
+
+def test_a_check_that_is_given_up_lets_the_next_one_begin():
+    async def run():
+        failures, ended = LoginFailures(), asyncio.Event()
+
+        async def check():
+            async with failures.check("a"):
+                await ended.wait()
+
+        tasks = [asyncio.create_task(check()) for _ in range(LOGIN_FAILURES + 2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for task in tasks[: LOGIN_FAILURES + 1]:
+            task.cancel()
+        ended.set()
+        async with asyncio.timeout(60):
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return tasks[-1].exception()
+
+    assert asyncio.run(run()) is None
