@@ -158,11 +158,16 @@ TABLE: Final = (
         _flag,
         "refuse connections without a certificate; gRPC requests a certificate only with `yes`",
     ),
-    Setting("body-max", "1048576", _number(1, 2**30), "the most bytes of a request"),
+    Setting("body-max", "1048576", _number(1, 2**30), "the most bytes of a request, over HTTP and gRPC"),
     Setting("batch-max-jobs", "10000", _number(1, 1_000_000), "the most jobs in a batch"),
     Setting("batch-max-bytes", "16777216", _number(1, 2**31), "the most bytes of a batch"),
     Setting("wait-max-ms", "30000", _number(0, 3_600_000), "the most milliseconds that a request may wait for jobs"),
-    Setting("connections-max", "1000", _number(1, 1_000_000), "the most connections at a time; others get 503"),
+    Setting(
+        "connections-max",
+        "1000",
+        _number(1, 1_000_000),
+        "the most connections at a time, of HTTP and of gRPC each; others are refused",
+    ),
     Setting("streams-max", "64", _number(1, 100_000), "the most event streams of one caller at a time"),
     Setting(
         "stream-idle-ms",

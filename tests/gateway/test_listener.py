@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from certificates import self_signed
+from disque_py.gateway.rpc import listener
 from disque_py.gateway.rpc.descriptors import QUEUES, SCALER
+from gateways import until
 from rpc_client import RpcClient
 
 
@@ -51,3 +56,49 @@ def test_a_gateway_may_have_no_grpc(make_gateway):
 def test_a_port_that_is_taken_is_an_error(make_gateway, gateway):
     with pytest.raises(Exception, match="can't listen"):
         make_gateway(grpc_listen=f"127.0.0.1:{gateway.gateway.rpc.port}")
+
+
+def is_open(connection):
+    """Return whether the gateway has not closed the connection yet."""
+    with contextlib.suppress(ConnectionResetError):
+        try:
+            while connection.recv(1000):
+                pass
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_connections_are_limited(make_gateway):
+    port = make_gateway(connections_max=2).gateway.rpc.port
+    with contextlib.ExitStack() as opened:
+        connections = [opened.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(8)]
+        for each in connections:
+            each.setblocking(False)
+        assert until(lambda: sum(map(is_open, connections)) <= 2)
+
+
+def test_a_connection_without_calls_is_closed_and_made_again(make_gateway, monkeypatch):
+    monkeypatch.setattr(listener, "IDLE_MS", 300)
+    client, states = RpcClient(make_gateway()), []
+    client.channel.subscribe(states.append)
+    assert client("GetDepth", queue="none").depth.pending == 0
+    assert until(lambda: states[-1:] == [grpc.ChannelConnectivity.IDLE] and len(states) > 1)
+    assert client("GetDepth", queue="none").depth.pending == 0
+    client.close()
+
+
+def test_a_connection_without_the_beginning_of_http_2_is_closed(make_gateway, monkeypatch):
+    monkeypatch.setattr(listener, "HANDSHAKE_MS", 300)
+    with socket.create_connection(("127.0.0.1", make_gateway().gateway.rpc.port)) as connection:
+        connection.setblocking(False)
+        assert until(lambda: not is_open(connection))
+
+
+def test_requests_have_the_same_limit_as_over_http(make_gateway, queue):
+    client = RpcClient(make_gateway(body_max=10_000))
+    assert client("Enqueue", queue=queue, payload=b"x" * 9_000).id
+    with pytest.raises(grpc.RpcError) as error:
+        client("Enqueue", queue=queue, payload=b"x" * 10_001)
+    assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    client.close()

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import socket
 import ssl
 
+import pytest
+
+from disque_py.gateway.http import protocol
 from disque_py.gateway.http.protocol import Writer
+from gateways import until
 from issuers import Authority
 
 
@@ -62,3 +69,80 @@ def test_each_request_of_a_connection_knows_the_certificate(make_gateway, tmp_pa
     assert [gateway.get("/v1/queues", tls=context).status for _ in range(2)] == [200, 200]
     context.load_cert_chain(*authority.sign("other"))
     assert gateway.get("/v1/queues", tls=context).status == 401
+
+
+FORM = (
+    b"POST /console/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    b"Content-Length: 1000\r\n\r\na"
+)
+
+
+@pytest.fixture
+def impatient(make_gateway, monkeypatch):
+    """A gateway with short time limits."""
+    for name in ("HEAD_S", "BODY_S", "LOOK_S"):
+        monkeypatch.setattr(protocol, name, 0.2)
+    return make_gateway()
+
+
+def is_closed(connection):
+    """Return whether the gateway closes the connection, instead of waiting."""
+    connection.settimeout(30)
+    with contextlib.suppress(ConnectionResetError):
+        while connection.recv(1000):
+            pass
+    return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n", FORM])
+def test_a_connection_of_a_slow_caller_is_closed(impatient, sent):
+    """Otherwise callers without a login could use all connections."""
+    with socket.create_connection(("127.0.0.1", impatient.port)) as connection:
+        connection.sendall(sent)
+        assert is_closed(connection)
+
+
+@pytest.mark.parametrize("sent", [b"\r\n", b"GET /livez HT"])
+def test_a_later_request_of_a_connection_has_the_same_time(impatient, sent):
+    with socket.create_connection(("127.0.0.1", impatient.port)) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.sendall(sent)
+        assert is_closed(connection)
+
+
+def test_a_refused_request_whose_body_never_ends_is_closed(impatient):
+    with socket.create_connection(("127.0.0.1", impatient.port)) as connection:
+        connection.sendall(FORM.replace(b"/console/login", b"/v1/none"))
+        assert connection.recv(1000).startswith(b"HTTP/1.1 404")
+        connection.sendall(b"a")
+        assert is_closed(connection)
+
+
+def test_a_request_that_waits_has_no_time_limit(make_gateway, queue):
+    gateway = make_gateway()
+    with socket.create_connection(("127.0.0.1", gateway.port)) as connection:
+        connection.sendall(
+            b"POST /v1/queues/%b/dequeue HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 17\r\n\r\n" % queue.encode()
+        )
+        connection.sendall(b'{"wait_ms":30000}')
+        connections = gateway.gateway._server.server_state.connections
+        assert until(lambda: [each._until for each in connections] == [math.inf])
+        assert not next(iter(connections)).cycle.response_complete
+
+
+def test_a_body_may_take_longer_if_it_is_long(make_gateway, queue):
+    gateway = make_gateway()
+    with socket.create_connection(("127.0.0.1", gateway.port)) as connection:
+        connection.sendall(
+            b"POST /v1/queues/%b/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+            b"Content-Length: 60001\r\n\r\n" % queue.encode()
+        )
+        connections = gateway.gateway._server.server_state.connections
+        assert until(lambda: [each.cycle is not None for each in connections] == [True])
+        first = next(iter(connections))._until
+        connection.sendall(b"x" * 60_000)
+        assert until(lambda: next(iter(connections))._until >= first + 59)
+        connection.sendall(b"x")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 201")

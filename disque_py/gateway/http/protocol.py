@@ -3,14 +3,19 @@
 uvicorn passes no certificates to ASGI applications, so this protocol puts the certificate into the state of each
 request. TLS has verified it before. The state also has the writer. It joins the head and the body of an answer, which
 uvicorn writes separately, so that an answer costs one system call.
+
+Callers that have not logged in may open connections, and their number has a limit. So the protocol closes a connection
+whose caller takes too long for the head of a request, or sends a body too slowly. A connection has one timer, which
+looks at the time limit now and then, because a timer for each request would cost more.
 """
 
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any, Final, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from disque_py.gateway.x509_names import of_der
 
@@ -60,10 +65,23 @@ class Writer:
         return getattr(self._transport, name)
 
 
+# Seconds for the head of a request. They begin with the connection, or with the first byte behind the last request.
+HEAD_S: Final = 10.0
+# Seconds for the body of a request, and the bytes that add a further second.
+BODY_S: Final = 20.0
+BODY_BYTES_PER_S: Final = 1_000
+# A time limit that begins between two looks is noticed this many seconds late, at most.
+LOOK_S: Final = 5.0
+
+
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
     app_state: dict[str, Any]
+    # The time of the event loop until which the caller must have sent more. There is no limit while a request runs, and
+    # uvicorn limits the time between requests.
+    _until = inf
+    _look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wrap the transport in a writer, and remember the certificate."""
@@ -74,3 +92,58 @@ class Protocol(HttpToolsProtocol):
         found = tls.getpeercert(binary_form=True) if tls is not None else None
         if found:
             self.app_state = {**self.app_state, CERTIFICATE: of_der(found)}
+        self._until = self.loop.time() + HEAD_S
+        self._look = self.loop.call_later(min(HEAD_S, LOOK_S), self._check_time)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the timer."""
+        if self._look is not None:
+            self._look.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read bytes. Bytes that begin no request, such as line ends, have the time of a head, too."""
+        super().data_received(data)
+        if self._until == inf and self.timeout_keep_alive_task is None and _is_over(self.cycle):
+            self._until = self.loop.time() + HEAD_S
+
+    def on_message_begin(self) -> None:
+        """Begin the time of the head, if it has not begun."""
+        super().on_message_begin()
+        if self._until == inf:
+            self._until = self.loop.time() + HEAD_S
+
+    def on_headers_complete(self) -> None:
+        """Begin the time of the body."""
+        self._until = self.loop.time() + BODY_S
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Give the body more time."""
+        self._until += len(body) / BODY_BYTES_PER_S
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the time limit. The request may take as long as it needs."""
+        self._until = inf
+        super().on_message_complete()
+
+    def _check_time(self) -> None:
+        """Close the connection if its caller is too slow, and look again later otherwise."""
+        now = self.loop.time()
+        if self.flow.read_paused or _waits(self.cycle):
+            # Not the caller is slow, but this gateway.
+            self._until = max(self._until, now + HEAD_S)
+        if now >= self._until:
+            self.transport.abort()
+            return
+        self._look = self.loop.call_at(min(self._until, now + LOOK_S), self._check_time)
+
+
+def _is_over(cycle: RequestResponseCycle | None) -> bool:
+    return cycle is None or cycle.response_complete
+
+
+def _waits(cycle: RequestResponseCycle | None) -> bool:
+    """Return whether a caller waits for permission to send its body (`Expect: 100-continue`)."""
+    return cycle is not None and cycle.waiting_for_100_continue and not cycle.response_complete

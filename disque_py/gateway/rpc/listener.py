@@ -17,6 +17,10 @@ from disque_py.gateway.rpc.scaler import Scaler
 from disque_py.gateway.settings import Settings
 
 END_S: Final = 2.0
+# A connection without the beginning of HTTP/2, or without a call, is closed after these times. A client that is told so
+# connects again for its next call.
+HANDSHAKE_MS: Final = 10_000
+IDLE_MS: Final = 60_000
 
 
 class Listener:
@@ -31,9 +35,12 @@ class Listener:
         settings = self._settings = clusters.main.settings
         pool()
         options = [
-            ("grpc.max_receive_message_length", settings.batch_max_bytes),
+            ("grpc.max_receive_message_length", settings.body_max),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),
+            ("grpc.max_allowed_incoming_connections", settings.connections_max),
+            ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+            ("grpc.max_connection_idle_ms", IDLE_MS),
         ]
         self._server = grpc.aio.server(
             options=options, maximum_concurrent_rpcs=settings.connections_max * settings.streams_max
