@@ -5,6 +5,9 @@ each log: `<log id>:<number>`, separated by commas. A reader that returns with i
 logs still have the events. If a log has dropped events, or a node has begun another log, the feed sends a notice and
 goes on.
 
+A stream without a place begins with the next event of each log. If a node can't be reached at that moment, its log is
+read from the first event since then. This depends on the node's clock, so a few earlier events may be in the stream.
+
 Nodes that join are found within ten seconds. Events of one node are in order; those of two nodes are not.
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -19,13 +23,25 @@ from typing import Any, Final
 
 import msgspec
 
-from disque_py.client import Address, AsyncDisque, DisqueError, EventsTrimmedError, NoEventLogError
+from disque_py.client import (
+    Address,
+    AsyncDisque,
+    DisqueError,
+    EventLog,
+    EventsTrimmedError,
+    NoEventLogError,
+    NoPermissionError,
+)
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.problems import RefusedError
 
 LOOK_FOR_NODES_S: Final = 10.0
 BLOCK_MS: Final = 5_000
 RETRY_S: Final = 1.0
+# Clocks of nodes may be this late.
+CLOCK_MS: Final = 1_000
+# The broker's word for events that the caller may not see. It has the number with which the reader goes on.
+HIDDEN: Final = "hidden"
 # The most batches of lines that wait for the reader. The nodes keep the rest.
 WAITING_MAX: Final = 8
 COUNT: Final = 1_000
@@ -105,7 +121,8 @@ class EventFeed:
     def __init__(self, client: AsyncDisque, place: dict[str, int]) -> None:
         self._client = client
         self._place = dict(place)
-        self._begins_now = not place
+        # The moment when a stream without a place began; 0: it begins now.
+        self._began_ms: int | None = None if place else 0
         self._queue: asyncio.Queue[tuple[str, int, list[bytes], str, dict[str, Any] | None]] = asyncio.Queue(
             WAITING_MAX
         )
@@ -127,9 +144,9 @@ class EventFeed:
                 continue
             found = []
             for line in lines:
-                self._place[log] = number = number + 1
                 event = msgspec.json.decode(line)
-                if wanted.admits(event):
+                self._place[log] = event["seq"] + 1  # Events that the caller may not see have numbers, too.
+                if event["event"] != HIDDEN and wanted.admits(event):
                     found.append((place_text(self._place), event))
             if not lines:
                 self._place[log] = number
@@ -161,21 +178,18 @@ class EventFeed:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * RETRY_S):
                 await asyncio.gather(*starts)
-        self._begins_now = False
+        if self._began_ms == 0:
+            self._began_ms = round(1000 * time.time())
 
     async def _read(self, address: Address, started: asyncio.Event) -> None:
-        from_now = self._begins_now
         log, number = "", 0
         while True:
             try:
                 if not log:
                     info = await self._client.events_info(node=address)
+                    number = self._place[info.log] = await self._first(info, address)
                     log = info.log
-                    known = self._place.get(log)
-                    number = known if known is not None else info.next if from_now or not self._place else info.first
-                    self._place.setdefault(log, number)
                 started.set()
-                from_now = False
                 found = await self._client.events_read(log, number, count=COUNT, block_ms=BLOCK_MS, node=address)
                 if found.lines:
                     await self._queue.put((log, number, found.lines.splitlines(), "", None))
@@ -193,3 +207,17 @@ class EventFeed:
             except DisqueError:
                 started.set()
                 await asyncio.sleep(RETRY_S)
+
+    async def _first(self, info: EventLog, address: Address) -> int:
+        """Return the number of the first event to read from a log. Raises DisqueError."""
+        known = self._place.get(info.log)
+        if known is not None:
+            return known
+        if self._began_ms is None:
+            return info.first  # The log has begun since the reader got its place.
+        if self._began_ms == 0:
+            return info.next
+        try:
+            return max(info.first, await self._client.events_seek(self._began_ms - CLOCK_MS, node=address))
+        except NoPermissionError:
+            return info.first

@@ -9,7 +9,10 @@ import time
 
 import pytest
 
-from disque_py.client.results import Hello
+from disque_py.client import Address, EventLog, NoEventLogError, NotConnectedError
+from disque_py.client.events import EventLines
+from disque_py.client.results import Hello, NodeInfo
+from disque_py.gateway import event_feed
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place, place_text
 from disque_py.gateway.grants import Principal, grant_of
 from disque_py.gateway.problems import RefusedError
@@ -170,6 +173,102 @@ def test_a_reader_that_leaves_while_an_event_arrives_is_removed():
         return waiting.cancelled()
 
     assert asyncio.run(read())
+
+
+def test_hidden_events_move_the_place():
+    """A reader that comes back with the place of an event does not get the event again."""
+    lines = [json.dumps(event(seq=seq, event=name)).encode() for seq, name in ((5, "added"), (8, "hidden"))]
+
+    async def read():
+        feed = EventFeed(NoNodes(), {"log": 3})
+        feed._queue.put_nowait(("log", 3, lines, "", None))
+        parts = feed.parts(EventFilter(Principal("p", (), client=None, asks_broker=True)), 3600)
+        await anext(parts)
+        found = await anext(parts)
+        await feed.close()
+        return found
+
+    found = asyncio.run(read())
+    assert [(place, each["event"]) for place, each in found.events] == [("log:6", "added")]
+    assert found.place == "log:9"
+
+
+class TwoNodes:
+    """A client of two nodes with logs. The second node can't be reached while `is_away`."""
+
+    node = Address("a", 1)
+
+    def __init__(self):
+        self.is_away = True
+        self.names = {1: "first", 2: "second"}
+        self.logs = {1: [], 2: [(0, "old")]}
+
+    def add(self, port, job):
+        self.logs[port].append((round(1000 * time.time()), job))
+
+    def _check(self, node):
+        if node.port == 2 and self.is_away:
+            raise NotConnectedError("away")
+
+    async def hello(self):
+        return Hello(1, "a", [NodeInfo("a", "a", 1, 1), NodeInfo("b", "b", 2, 1)])
+
+    async def events_info(self, node):
+        self._check(node)
+        return EventLog(self.names[node.port], 1, len(self.logs[node.port]) + 1, 0)
+
+    async def events_seek(self, ms, node):
+        self._check(node)
+        return 1 + sum(at < ms for at, _ in self.logs[node.port])
+
+    async def events_read(self, log, number, count, block_ms, node):
+        await asyncio.sleep(0.01)
+        self._check(node)
+        if log != self.names[node.port]:
+            raise NoEventLogError("NOLOG other")
+        found = enumerate(self.logs[node.port], 1)
+        lines = [json.dumps(event(seq=seq, job_id=job)) + "\n" for seq, (_, job) in found if seq >= number]
+        return EventLines(log, number, "".join(lines).encode())
+
+
+def jobs_of(change, count, monkeypatch):
+    """Return the jobs in the first events of a stream without a place, after `change(client)`."""
+    monkeypatch.setattr(event_feed, "RETRY_S", 0.05)
+
+    async def read():
+        client, jobs = TwoNodes(), []
+        feed = EventFeed(client, {})
+        try:
+            async with asyncio.timeout(60):
+                async for part in feed.parts(EventFilter(Principal("p", (grant_of("bodies"),), client)), 0.05):
+                    if client.is_away:
+                        change(client)
+                        client.is_away = False
+                    jobs += [each["job_id"] for _, each in part.events]
+                    if len(jobs) >= count:
+                        return jobs
+        finally:
+            await feed.close()
+
+    return asyncio.run(read())
+
+
+def test_events_of_a_node_that_is_away_as_a_stream_begins_are_in_the_stream(monkeypatch):
+    """The node itself goes on. Its older events are not in the stream."""
+
+    def change(client):
+        client.add(2, "new")
+
+    assert jobs_of(change, 1, monkeypatch) == ["new"]
+
+
+def test_a_log_that_begins_after_the_stream_is_read_from_its_first_event(monkeypatch):
+    def change(client):
+        client.names[2], client.logs[2] = "another", []
+        for job in ("one", "two"):
+            client.add(2, job)
+
+    assert jobs_of(change, 2, monkeypatch) == ["one", "two"]
 
 
 def test_a_head_request_for_a_stream_opens_no_stream(gateway):
