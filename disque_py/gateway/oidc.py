@@ -71,7 +71,7 @@ class Issuer:
         except jwt.InvalidTokenError:
             raise RefusedError("WRONGPASS", "the token can't be read") from None
         algorithm = head.get("alg")
-        if algorithm not in ALGORITHMS:
+        if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
             raise RefusedError("WRONGPASS", "the token's algorithm is not allowed")
         key = await self._key(str(head.get("kid", "")), algorithm)
         try:

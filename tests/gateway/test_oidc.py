@@ -84,6 +84,12 @@ def test_a_token_without_a_signature_or_signed_with_a_shared_secret_is_refused(i
         assert refusal(ours, token).code == "WRONGPASS"
 
 
+@pytest.mark.parametrize("algorithm", [{}, [], None, 5])
+def test_a_token_whose_algorithm_is_no_text_is_refused(ours, algorithm):
+    head = base64.urlsafe_b64encode(json.dumps({"alg": algorithm}).encode()).decode().rstrip("=")
+    assert refusal(ours, f"{head}.e30.AAAA").code == "WRONGPASS"
+
+
 def test_a_token_signed_by_another_key_of_the_same_name_is_refused(issuer, ours):
     assert claims(ours, issuer.token())
     issuer.new_key("k1")
