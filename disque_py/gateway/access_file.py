@@ -19,7 +19,8 @@
     value = "mail-team"
     grants = ["operate:mail-*"]
 
-An entry applies to every cluster of the gateway, or to those in its list `clusters`. The file has only hashes of
+An entry applies to every cluster of the gateway, or to those in its list `clusters`. Several entries may have the same
+name, such as one for each cluster. Those that apply to a cluster are combined. The file has only hashes of
 tokens. A token has 256 random bits, so a plain SHA-256 can't be reversed by guessing. A token without `expires` never
 expires. A user in the file is a user of the broker, which checks the password. Certificates are verified by TLS, and
 claims by the keys of the issuer (oidc.py).
@@ -31,7 +32,7 @@ import hashlib
 import hmac
 import secrets
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -108,16 +109,19 @@ def parse_access(text: str, cluster: str = "") -> AccessFile:
         sha256 = entry.get("sha256")
         if not isinstance(sha256, str) or len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
             raise ValueError(f"token {name!r}: sha256 must have 64 hexadecimal digits")
-        tokens[sha256] = Token(name, sha256, _grants(name, entry, cluster), _moment(name, entry.get("expires")))
-    users = {
-        name: _grants(name, entry, cluster) for entry in found.get("user", []) for name in [_name("user", entry, set())]
-    }
+        token = Token(name, sha256, _grants(name, entry, cluster), _moment(name, entry.get("expires")))
+        tokens[sha256] = _combined(tokens[sha256], token) if sha256 in tokens else token
+    users: dict[str, tuple[Grant, ...]] = {}
+    for entry in found.get("user", []):
+        name = _name("user", entry, set())
+        # A user whose entries are all for other clusters has no rights here.
+        users[name] = users.get(name, ()) + _grants(name, entry, cluster)
     certificates: dict[str, tuple[Grant, ...]] = {}
     for entry in found.get("certificate", []):
         name = _name("certificate", entry, set())
         if not name.startswith(KINDS):
             raise ValueError(f"certificate {name!r}: the name must begin with {', '.join(KINDS)}")
-        certificates[name] = _grants(name, entry, cluster)
+        certificates[name] = certificates.get(name, ()) + _grants(name, entry, cluster)
     claims = []
     for entry in found.get("claim", []):
         name = _name("claim", entry, {"value"})
@@ -154,6 +158,14 @@ def _grants(name: str, entry: dict[str, Any], cluster: str) -> tuple[Grant, ...]
     except ValueError as error:
         raise ValueError(f"{name!r}: {error}") from None
     return grants if cluster in clusters else ()
+
+
+def _combined(first: Token, second: Token) -> Token:
+    """Return the token of two entries. If both have grants here, it ends when the first of them does."""
+    if not (first.grants and second.grants):
+        return first if first.grants else second
+    ends = [each.expires for each in (first, second) if each.expires is not None]
+    return replace(first, grants=first.grants + second.grants, expires=min(ends, default=None))
 
 
 def _moment(name: str, value: Any) -> float | None:

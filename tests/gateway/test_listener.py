@@ -75,7 +75,9 @@ def test_connections_are_limited(make_gateway):
         connections = [opened.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(8)]
         for each in connections:
             each.setblocking(False)
-        assert until(lambda: sum(map(is_open, connections)) <= 2)
+        assert until(
+            lambda: sum(map(is_open, connections)) <= 2, 30
+        )  # Without the limit, gRPC closes them after a minute.
 
 
 def test_a_connection_without_calls_is_closed_and_made_again(make_gateway, monkeypatch):
@@ -92,7 +94,7 @@ def test_a_connection_without_the_beginning_of_http_2_is_closed(make_gateway, mo
     monkeypatch.setattr(listener, "HANDSHAKE_MS", 300)
     with socket.create_connection(("127.0.0.1", make_gateway().gateway.rpc.port)) as connection:
         connection.setblocking(False)
-        assert until(lambda: not is_open(connection))
+        assert until(lambda: not is_open(connection), 30)
 
 
 def test_requests_have_the_same_limit_as_over_http(make_gateway, queue):

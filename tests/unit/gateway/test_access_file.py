@@ -41,6 +41,36 @@ def test_users_have_grants(tmp_path):
     assert [str(grant) for grant in read_access_file(str(path)).users["ann"]] == ["operate:a*"]
 
 
+def of_clusters(kind, name, more=""):
+    """Return two entries of one name: `operate` in us, `read` in eu."""
+    return "".join(
+        f'[[{kind}]]\nname = "{name}"\ngrants = ["{role}"]\nclusters = ["{cluster}"]\n{more}'
+        for role, cluster in (("operate", "us"), ("read", "eu"))
+    )
+
+
+@pytest.mark.parametrize(("cluster", "grants"), [("us", ["operate:*"]), ("eu", ["read:*"]), ("asia", [])])
+def test_entries_of_one_name_apply_to_their_clusters(cluster, grants):
+    """The last entry does not hide the others."""
+    users = parse_access(of_clusters("user", "ann"), cluster).users
+    certificates = parse_access(of_clusters("certificate", "CN=ann"), cluster).certificates
+    tokens = parse_access(of_clusters("token", "ann", f'sha256 = "{hash_of("s")}"\n'), cluster).tokens
+    for found in (users["ann"], certificates["CN=ann"], tokens[hash_of("s")].grants):
+        assert [str(grant) for grant in found] == grants
+
+
+def test_entries_of_one_token_in_the_same_cluster_are_combined():
+    """The token ends with the first of them."""
+    end = datetime(2027, 1, 1, tzinfo=UTC)
+    for texts in (
+        (entry(), entry(grants=["produce:a"], expires=end)),
+        (entry(grants=["produce:a"], expires=end), entry()),
+    ):
+        found = parse_access("".join(texts)).token("s", 0.0)
+        assert {str(grant) for grant in found.grants} == {"read:*", "produce:a"}
+        assert found.expires == end.timestamp()
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
