@@ -22,7 +22,9 @@ import re
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from disque_py.client import AsyncDisque, AuthError, ClientOptions, ReplyError
@@ -81,8 +83,8 @@ class Logins:
         self._certificates: dict[str, Principal] = {}
         self._salt = secrets.token_bytes(16)
         self._users: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
-        # Checks of passwords that run now.
-        self._asking: dict[bytes, asyncio.Task[Principal]] = {}
+        # Checks of passwords that run now: of a login, and of a login from an address.
+        self._asking: dict[bytes | tuple[bytes, str], asyncio.Task[Principal]] = {}
         self._access = EMPTY
         self._file_state: tuple[int, int] | None = None
         self._file_checked = 0.0
@@ -188,32 +190,37 @@ class Logins:
                 return kept[0]
             # It was right a moment ago, so it does not wait for guesses from the same address.
             return await self._counted_user(key, user, password, address)
+        return await self._shared((key, address), lambda: self._admitted_user(key, user, password, address))
+
+    async def _admitted_user(self, key: bytes, user: str, password: str, address: str) -> Principal:
         async with self.failures.check(address) as is_admitted:
             if not is_admitted:
                 raise RefusedError("LIMIT", "too many failed logins from this address")
             return await self._counted_user(key, user, password, address)
 
     async def _counted_user(self, key: bytes, user: str, password: str, address: str) -> Principal:
+        kept = self._users.get(key)
+        if kept is not None and time.monotonic() - kept[1] < CHECK_AGAIN_S:
+            return kept[0]
         try:
-            return await self._checked_user(key, user, password)
+            return await self._shared(key, lambda: self._check_user(key, user, password))
         except RefusedError:
             self.failures.failed(address, time.monotonic())
             raise
 
-    async def _checked_user(self, key: bytes, user: str, password: str) -> Principal:
-        """Return the principal of a broker user. Simultaneous requests share one check. Raises RefusedError."""
-        kept = self._users.get(key)
-        if kept is not None and time.monotonic() - kept[1] < CHECK_AGAIN_S:
-            return kept[0]
-        task = self._asking.get(key)
+    async def _shared(
+        self, name: bytes | tuple[bytes, str], check: Callable[[], Coroutine[Any, Any, Principal]]
+    ) -> Principal:
+        """Return the result of a check. Simultaneous requests share one. Raises RefusedError."""
+        task = self._asking.get(name)
         if task is None:
-            task = self._asking[key] = asyncio.create_task(self._check_user(key, user, password))
-            task.add_done_callback(lambda done: self._end_check(key, done))
+            task = self._asking[name] = asyncio.create_task(check())
+            task.add_done_callback(partial(self._end_check, name))
         # A caller that hangs up does not end the check for the others.
         return await asyncio.shield(task)
 
-    def _end_check(self, key: bytes, done: asyncio.Task[Principal]) -> None:
-        del self._asking[key]
+    def _end_check(self, name: bytes | tuple[bytes, str], done: asyncio.Task[Principal]) -> None:
+        del self._asking[name]
         if not done.cancelled():
             done.exception()  # It is known, also if all callers have hung up.
 
@@ -231,8 +238,11 @@ class Logins:
             found.grants, found.asks_broker = users[name], False
         self._users[key] = (found, now)
         while len(self._users) > CLIENTS_MAX:
-            _, (old, _) = self._users.popitem(last=False)
-            await old.client.close()
+            # A check that runs is about to return its client.
+            oldest = next((each for each in self._users if each not in self._asking), None)
+            if oldest is None:
+                break
+            await self._users.pop(oldest)[0].client.close()
         return found
 
     async def _logged_in(self, user: str, password: str, known: AsyncDisque | None) -> Principal:

@@ -17,6 +17,8 @@ from typing import Final
 BUCKETS_MAX: Final = 10_000
 LOGIN_FAILURES: Final = 5
 LOGIN_SECONDS: Final = 60.0
+# A check of a password waits this many seconds for others of its address. They take long if no node answers.
+CHECK_WAIT_S: Final = 10.0
 
 
 class Rates:
@@ -63,17 +65,19 @@ class LoginFailures:
 
     @asynccontextmanager
     async def check(self, address: str) -> AsyncIterator[bool]:
-        """Check a password in this context. It is False if the address has failed too often.
+        """Check a password in this context. It is False if the address has failed too often, or waited for too long.
 
         Checks that run count as failures until they end, and further ones wait. So an address can't pass the limit by
         guesses at the same time, and callers with correct passwords are not refused.
         """
+        until = time.monotonic() + CHECK_WAIT_S
         checks = self._checks.setdefault(address, _Checks())
         checks.callers += 1
         try:
             while not self.is_blocked(address, time.monotonic()):
                 if self._rates.level(address, time.monotonic()) < checks.running + 1:
-                    await checks.wait()
+                    if not await checks.wait(until - time.monotonic()):
+                        break
                     continue
                 checks.running += 1
                 checks.wake_one()  # There may be room for more.
@@ -106,11 +110,13 @@ class _Checks:
         self.running = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def wait(self) -> None:
-        """Wait until another check has begun or ended."""
+    async def wait(self, seconds: float) -> bool:
+        """Wait until another check has begun or ended. Return False if the time is over."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        await future
+        done, _ = await asyncio.wait((future,), timeout=max(0.0, seconds))
+        future.cancel()
+        return bool(done)
 
     def wake_one(self) -> None:
         """Let the next one that waits look again. If it can't begin, another check runs, which wakes it at its end."""

@@ -143,6 +143,25 @@ def test_a_caller_that_hangs_up_does_not_end_the_check_of_another(closed_node):
     assert asyncio.run(run()) == "user:default"
 
 
+def test_the_client_of_a_login_that_is_being_checked_is_not_closed(closed_node, monkeypatch):
+    """Even if more users than clients are kept log in meanwhile."""
+    monkeypatch.setattr(logins, "CLIENTS_MAX", 1)
+
+    async def run():
+        settings = Settings({"url": closed_node.url, "broker-users": "yes"})
+        found = Logins(settings, make_options(*settings_of_url(closed_node.url)))
+        first = await found.principal(basic("", "open sesame"), "a")
+        [key] = found._users
+        found._asking[key] = asyncio.create_task(asyncio.sleep(60))
+        await found.principal(basic("default", "open sesame"), "a")
+        try:
+            return [kept.client is first.client for kept, _ in found._users.values()]
+        finally:
+            await found.close()
+
+    assert asyncio.run(run()) == [True, False]
+
+
 def test_broker_users_are_off_by_default(make_gateway, tmp_path):
     """The login is refused, so the audit log has it."""
     path, log = tmp_path / "access.toml", tmp_path / "audit.log"

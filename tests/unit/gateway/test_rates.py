@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
+from disque_py.gateway import rates
 from disque_py.gateway.rates import BUCKETS_MAX, LOGIN_FAILURES, LoginFailures, Rates
 
 
@@ -105,3 +107,18 @@ def test_a_check_that_is_given_up_lets_the_next_one_begin():
         return tasks[-1].exception()
 
     assert asyncio.run(run()) is None
+
+
+def test_a_check_does_not_wait_for_ever_for_others(monkeypatch):
+    """If no node answers, checks take long."""
+    monkeypatch.setattr(rates, "CHECK_WAIT_S", 0.05)
+
+    async def run():
+        failures = LoginFailures()
+        async with contextlib.AsyncExitStack() as others:
+            for _ in range(LOGIN_FAILURES):
+                assert await others.enter_async_context(failures.check("a"))
+            async with failures.check("a") as is_admitted:
+                return is_admitted
+
+    assert asyncio.run(run()) is False
