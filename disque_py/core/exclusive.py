@@ -99,8 +99,7 @@ def begin(
         lifecycle.set_aside(queue, job, blocked_by)
         queue.parking.show_due()
         return None
-    state.number += 1
-    holder = broker.me.id + broker.me.run + b"%d" % state.number
+    holder = state.next_holder(broker.me)
     pick = Pick(job, queue, client, options.lease_ms or job.terms.retry_ms, holder, decided)
     pick.value_key, pick.job_key = value_key, job_key
     lifecycle.set_aside(queue, job, pick.key)
