@@ -39,6 +39,7 @@ from disque_py.client.scans import Scan
 from disque_py.client.spans import Milliseconds, Span, milliseconds
 from disque_py.client.templates import Adding
 from disque_py.client.tracing import Tracing, async_observed
+from disque_py.client.waiting import EARLY_S
 
 T = TypeVar("T")
 
@@ -230,6 +231,7 @@ class AsyncDisque(AsyncCommands):
             connection = pool.take_idle(request) or await pool.connection(request, patience)
             left_ms = SLICE_MS if until is None else max(1, round((until - self._now()) * 1000))
             wait_ms = min(left_ms, SLICE_MS)
+            slice_end = 0.0 if request.goes_on is None else self._now() + wait_ms / 1000 - EARLY_S
             if request.along is not None:
                 request.along(connection)
             try:
@@ -249,8 +251,10 @@ class AsyncDisque(AsyncCommands):
                 await asyncio.sleep(patience.pause_s())
                 continue
             patience.renew()
-            if reply is None and (until is None or self._now() < until):
-                continue
+            if reply is None or request.goes_on is not None:
+                now = self._now()
+                if (until is None or now < until) and request.waits_on(reply, now, slice_end):
+                    continue
             value = request.value(reply, connection.address, self.options.decode)
             if reply and request.takes_jobs and self.options.follow:
                 self._watch_feed([value] if isinstance(value, Job) else value, connection)

@@ -38,6 +38,7 @@ from disque_py.client.socket_connection import SocketConnection
 from disque_py.client.spans import Milliseconds, Span, milliseconds
 from disque_py.client.templates import Adding
 from disque_py.client.tracing import Tracing, observed
+from disque_py.client.waiting import EARLY_S
 
 T = TypeVar("T")
 
@@ -158,6 +159,7 @@ class Disque(BlockingCommands):
         # Nearly all commands need no patience and find an idle connection, so this way has few calls.
         pool = self._pool
         patience: Patience | None = None
+        slice_end = 0.0
         until = time.monotonic() + request.wait_ms / 1000 if request.wait_word is not None and request.wait_ms else None
         while True:
             connection = pool.take_idle(request)
@@ -167,7 +169,7 @@ class Disque(BlockingCommands):
             if request.wait_word is None:
                 payload, limit_s = request.payload(), request.limit_s(self.options.timeout)
             else:
-                payload, limit_s = self._slice(request, until)
+                payload, limit_s, slice_end = self._slice(request, until)
             try:
                 reply = connection.ask(payload, limit_s)
             except DisqueConnectionError as error:
@@ -184,10 +186,12 @@ class Disque(BlockingCommands):
                 pool.give_back(connection)
                 if not isinstance(reply, Exception) or not self._is_refused_for_now(reply, request):
                     patience = None
-                    if reply is None and request.wait_word is not None and (until is None or time.monotonic() < until):
-                        continue
+                    if request.wait_word is not None and (reply is None or request.goes_on is not None):
+                        now = time.monotonic()
+                        if (until is None or now < until) and request.waits_on(reply, now, slice_end):
+                            continue
                     value = request.value(reply, connection.address, self.options.decode)
-                    if request.wait_word is not None and self.options.follow:
+                    if request.takes_jobs and self.options.follow:
                         self._watch_feed([value] if isinstance(value, Job) else value, connection)
                     return value
                 pool.refused(connection.address, reply)
@@ -202,11 +206,15 @@ class Disque(BlockingCommands):
             reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
         )
 
-    def _slice(self, request: Request[Any], until: float | None) -> tuple[bytes, float | None]:
-        """Return a waiting command's bytes for the next slice, and the seconds of silence that mean a dead node."""
-        left_ms = SLICE_MS if until is None else max(1, round((until - time.monotonic()) * 1000))
+    def _slice(self, request: Request[Any], until: float | None) -> tuple[bytes, float, float]:
+        """Return a waiting command's bytes for the next slice, the seconds of silence that mean a dead node, and the
+        moment from which an answer counts as that of the end of the slice.
+        """
+        now = time.monotonic()
+        left_ms = SLICE_MS if until is None else max(1, round((until - now) * 1000))
         wait_ms = min(left_ms, SLICE_MS)
-        return request.payload_waiting(wait_ms), wait_ms / 1000 + self.options.timeout
+        wait_s = wait_ms / 1000
+        return request.payload_waiting(wait_ms), wait_s + self.options.timeout, now + wait_s - EARLY_S
 
     def _watch_feed(self, found: object, connection: SocketConnection) -> None:
         """Let the client's consumers follow the jobs of a GETJOB to the node that makes them."""

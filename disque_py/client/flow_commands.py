@@ -95,8 +95,27 @@ def wait_jobs(*jobs: JobRef, timeout: Span | None = None, first: bool = False) -
     wait_ms = _milliseconds(timeout)
     argv = (b"WAITJOB", *map(_id, jobs), *((b"ANY",) if first else ()), b"TIMEOUT", b"%d" % wait_ms)
     return Request(
-        argv, _ends, lane=Lane.OWN, wait_ms=wait_ms, wait_word=len(argv) - 1 if timeout is not None else None
+        argv,
+        _ends,
+        lane=Lane.OWN,
+        wait_ms=wait_ms,
+        wait_word=len(argv) - 1,
+        goes_on=_none_is_over if first else _some_are_open,
     )
+
+
+def _is_over(end: Any) -> bool:
+    """Return whether a job is over. At the end of a slice, "unknown" may mean that its node could not be asked."""
+    status = text(end[1])
+    return status in OVER and status != UNKNOWN
+
+
+def _some_are_open(reply: Reply) -> bool:
+    return not all(map(_is_over, reply))
+
+
+def _none_is_over(reply: Reply) -> bool:
+    return not any(map(_is_over, reply))
 
 
 def _ends(reply: Reply) -> list[JobEnd]:
@@ -161,7 +180,12 @@ def wait_batch(name: str | bytes, timeout: Span | None = None) -> Request[BatchI
     """
     wait_ms = _milliseconds(timeout)
     argv = (b"BATCH", b"WAIT", word(name), b"TIMEOUT", b"%d" % wait_ms)
-    return Request(argv, _info, lane=Lane.OWN, wait_ms=wait_ms, wait_word=4 if timeout is not None else None)
+    return Request(argv, _info, lane=Lane.OWN, wait_ms=wait_ms, wait_word=4, goes_on=_is_open)
+
+
+def _is_open(reply: Reply) -> bool:
+    info = _info(reply)
+    return info is not None and not info.done
 
 
 def close_batch(name: str | bytes, callback: tuple[str | bytes, Body] | None = None) -> Request[str]:

@@ -45,7 +45,7 @@ class Request(Generic[T]):
     repeat           the effect of a second execution
     lane             its kind of connection
     wait_ms          milliseconds that the command itself may wait; None: it does not wait, 0: for ever
-    wait_word        the index of that number in argv, if the wait may be shortened (GETJOB, LOCK ACQUIRE)
+    wait_word        the index of that number in argv, if the wait may be sent in slices
     node             the node it should go to; None: the client chooses
     is_pinned        it must go to `node` and to no other (cursors)
     is_consumers     it goes to the node that this client's consumers use
@@ -57,6 +57,7 @@ class Request(Generic[T]):
     about            the jobs that it concerns, as its caller named them
     along            called with the asyncio connection of a command that waits, right before the command is sent.
                      Commands that it submits leave in the same write
+    goes_on          whether an answer at the end of a slice means that the next slice follows; None: only nil does
     encoded          argv as bytes, if its maker has them; None: they are made when they are sent. It is no argument, so
                      `replace` never copies the bytes of another argv
     """
@@ -76,6 +77,7 @@ class Request(Generic[T]):
     silence_s: float | None = None
     about: tuple[Job | str | bytes, ...] = ()
     along: Callable[[Any], None] | None = None
+    goes_on: Callable[[Reply], bool] | None = None
     encoded: bytes | None = field(default=None, init=False, compare=False)
 
     @property
@@ -93,6 +95,15 @@ class Request(Generic[T]):
         argv = list(self.argv)
         argv[self.wait_word] = b"%d" % wait_ms
         return encode(argv)
+
+    def waits_on(self, reply: Reply, now: float, slice_end: float) -> bool:
+        """Return whether a wait goes on after this answer to one of its slices, if its own time is not over.
+
+        An answer before the end of its slice is final. Only nil is sent again at any time: a GETJOB found no job.
+        """
+        if self.goes_on is None:
+            return reply is None
+        return now >= slice_end and not isinstance(reply, Exception) and self.goes_on(reply)
 
     def limit_s(self, timeout_s: float) -> float | None:
         """Return the seconds of silence that mean a dead node: the command's wait plus `timeout_s`. None: no limit."""
