@@ -19,7 +19,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 from disque_py.client import commands
 from disque_py.client.aio import AsyncDisque
@@ -41,6 +41,14 @@ TICK_S: Final = 0.1
 
 # The pause after a connection error. It is short enough for the smallest RETRY that a heartbeat can serve.
 AGAIN_S: Final = 0.5
+
+# The id of a job, and the number of its delivery; None: the node does not send numbers.
+Delivery: TypeAlias = "tuple[str, int | None]"
+
+
+def delivery_of(job: Job) -> Delivery:
+    """Return the key of this delivery. After a lease was lost, a worker may have two deliveries of one job."""
+    return job.id, job.attempt
 
 
 class Heartbeat:
@@ -71,23 +79,24 @@ class Heartbeat:
         self._on_canceled = on_canceled
         self._dialect = dialect or Dialect()
         self._on_lost = on_lost
-        self._due: dict[str, tuple[float, Job]] = {}
-        self._beats: dict[str, asyncio.Task[None]] = {}
+        self._due: dict[Delivery, tuple[float, Job]] = {}
+        self._beats: dict[Delivery, asyncio.Task[None]] = {}
 
     def started(self, job: Job, now: float) -> None:
         """Note that a handler took the job."""
         if not is_at_most_once(job.id):
             first_s = min(self._first_s, job.lease_ms / 2000) if job.lease_ms else self._first_s
-            self._due[job.id] = (now + first_s, job)
+            self._due[delivery_of(job)] = (now + first_s, job)
 
     def rests(self, job: Job, now: float) -> None:
         """Note that the job rests. Its lease is extended immediately, because the handler may have run for long."""
         if not is_at_most_once(job.id):
-            self._due[job.id] = (now, job)
+            self._due[delivery_of(job)] = (now, job)
 
     def ended(self, job: Job) -> None:
         """Note that the job needs no more WORKING. A WORKING that still looks for a node is given up."""
-        if self._due.pop(job.id, None) is not None and (beat := self._beats.get(job.id)) is not None:
+        delivery = delivery_of(job)
+        if self._due.pop(delivery, None) is not None and (beat := self._beats.get(delivery)) is not None:
             beat.cancel()
 
     async def beat_for_ever(self) -> None:
@@ -98,37 +107,37 @@ class Heartbeat:
             while True:
                 await asyncio.sleep(TICK_S)
                 now = loop.time()
-                for job in [job for due_at, job in self._due.values() if due_at <= now]:
-                    self._due[job.id] = (math.inf, job)  # Until this WORKING is answered.
-                    beats[job.id] = loop.create_task(self._beat(job))
-                for job_id, beat in [(job_id, beat) for job_id, beat in beats.items() if beat.done()]:
-                    del beats[job_id]
+                for delivery, job in [(delivery, job) for delivery, (at, job) in self._due.items() if at <= now]:
+                    self._due[delivery] = (math.inf, job)  # Until this WORKING is answered.
+                    beats[delivery] = loop.create_task(self._beat(job, delivery))
+                for delivery, beat in [(delivery, beat) for delivery, beat in beats.items() if beat.done()]:
+                    del beats[delivery]
                     if not beat.cancelled():
                         beat.result()  # A hook that raised ends the worker.
         finally:
             for beat in beats.values():
                 beat.cancel()
 
-    async def _beat(self, job: Job) -> None:
+    async def _beat(self, job: Job, delivery: Delivery) -> None:
         wait_s: float | None = AGAIN_S
         try:
             retry_s = await self._working(job)
             wait_s = self._wait_s(job, retry_s) if retry_s else None
         except (NoJobError, TooLateError, StaleError, FencedError) as error:
             wait_s = None
-            if job.id in self._due:
+            if delivery in self._due:
                 self._on_lost(job, error)
         except JobCanceledError:
             wait_s = None
-            if job.id in self._due:
+            if delivery in self._due:
                 self._on_canceled(job)
         except DisqueError:
             pass  # The connection failed, not the job. The next attempt follows soon, on a working node.
-        if job.id in self._due:  # It may have ended meanwhile.
+        if delivery in self._due:  # It may have ended meanwhile.
             if wait_s is None:
-                del self._due[job.id]
+                del self._due[delivery]
             else:
-                self._due[job.id] = (asyncio.get_running_loop().time() + wait_s, job)
+                self._due[delivery] = (asyncio.get_running_loop().time() + wait_s, job)
 
     def _wait_s(self, job: Job, retry_s: int) -> float:
         """Return the seconds until the next WORKING. Whole seconds are rounded up; a lease in milliseconds is exact."""

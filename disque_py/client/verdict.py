@@ -13,9 +13,13 @@ DELAY, REASON and FINAL. Pure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from disque_py.client.results import Job
 from disque_py.client.spans import Span, float_seconds
+
+# About 30,000 years. A node and a timedelta take this delay, but not one that is a hundred times as long.
+DELAY_MS_MAX: Final = 10**15
 
 
 class Retry(Exception):  # noqa: N818  # A decision, which handlers may also return.
@@ -24,7 +28,8 @@ class Retry(Exception):  # noqa: N818  # A decision, which handlers may also ret
     delay    seconds until the next delivery, with a fraction, or a timedelta; None, the default: as after a failure
     reason   text that SHOW reports as the job's `error`; none by default
 
-    Like any delivery, this one counts as an attempt. Raises ValueError for a delay below 0.
+    Like any delivery, this one counts as an attempt. Raises ValueError for a delay below 0 or above
+    10**12 seconds.
 
         raise Retry(delay=60, reason="rate limited")
     """
@@ -33,8 +38,8 @@ class Retry(Exception):  # noqa: N818  # A decision, which handlers may also ret
         super().__init__(reason or "the handler asked for a retry")
         self.reason = reason
         self.delay_ms = None if delay is None else round(1000 * float_seconds("delay", delay))
-        if self.delay_ms is not None and self.delay_ms < 0:
-            raise ValueError("delay must not be below 0")
+        if self.delay_ms is not None and not 0 <= self.delay_ms <= DELAY_MS_MAX:
+            raise ValueError("delay must not be below 0 or above 10**12 seconds")
 
 
 class Fail(Exception):  # noqa: N818  # A decision, as Retry.
@@ -69,5 +74,13 @@ def reason_of(error: BaseException) -> str:
     """Return an error as text, for NACK's REASON."""
     if isinstance(error, (Retry, Fail)):
         return error.reason
-    text = str(error)
+    text = message_of(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def message_of(error: BaseException) -> str:
+    """Return the message of an error; "" if the error's own method raises."""
+    try:
+        return str(error)
+    except Exception:
+        return ""

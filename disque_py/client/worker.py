@@ -43,7 +43,7 @@ from disque_py.client.arguments import Where
 from disque_py.client.backoff import Backoff
 from disque_py.client.dialect import Dialect, is_misunderstood
 from disque_py.client.errors import AttemptsSpentError, DisqueError
-from disque_py.client.heartbeat import Heartbeat
+from disque_py.client.heartbeat import Delivery, Heartbeat, delivery_of
 from disque_py.client.protocol import word
 from disque_py.client.results import Job, is_at_most_once
 from disque_py.client.retry import is_hopeless
@@ -79,8 +79,13 @@ CANCEL_POLL_S: Final = 10.0
 # The reason of jobs that a worker had when it stopped.
 STOPPED: Final = "the worker stopped"
 
-# The time limit for the last acks of a worker that stops.
-LAST_ACKS_S: Final = 5.0
+# The time limit for the last acks of a worker that stops. A silent node costs a client's time-out, 5 s by default. Then
+# another node gets them.
+LAST_ACKS_S: Final = 7.5
+
+# The time limit for coroutines to end after their cancellation. Together with the last acks it is shorter than the time
+# that the supervisor of `disque-worker` gives a process after the grace.
+CANCEL_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -234,8 +239,8 @@ class Worker:
         self._keeps_results = results
         self._hooks = hooks or WorkerHooks()
         # The newest progress of running jobs, and whether one of each is on its way.
-        self._progress: dict[str, tuple[Job, int, str]] = {}
-        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._progress: dict[Delivery, tuple[Job, int, str]] = {}
+        self._telling: dict[Delivery, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rng = Random()
         self._is_async = _is_coroutine_function(handler)
@@ -248,11 +253,10 @@ class Worker:
         self._has_room.set()
         self._is_ended = False
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
-        self._running: dict[str, Job] = {}
+        self._running: dict[Delivery, Job] = {}
         self._resting: dict[str, tuple[Job, asyncio.TimerHandle]] = {}
-        # The tasks in which handlers run, by job, and those of them that a cancellation has interrupted.
-        self._handling: dict[str, asyncio.Task[Any]] = {}
-        self._interrupted: set[asyncio.Task[Any]] = set()
+        # The jobs whose handlers run, and the task of each that is a coroutine.
+        self._handling: dict[Delivery, asyncio.Task[Any] | None] = {}
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._heartbeat: Heartbeat | None = None
@@ -295,6 +299,11 @@ class Worker:
             await self.serve()
         finally:
             await self._client.close()
+            if os.name != "nt":
+                # The end of the loop waits for functions in its threads (asyncio.to_thread), which can't be ended.
+                # Meanwhile a further signal must end the program.
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    loop.remove_signal_handler(number)
 
     def stop(self) -> None:
         """Fetch no more jobs, and let running handlers finish within the grace. A second call ends the grace."""
@@ -331,9 +340,11 @@ class Worker:
             helpers.append(loop.create_task(self._heartbeat.beat_for_ever()))
         grace_s = 0.0
         try:
-            # Only `stopped` ends by itself. Any other task ends because of a bug here, or of a hook that raised.
+            # Only `stopped` ends by itself. The fetcher and the settlers end if a node refuses the login. Another task
+            # ends because of a bug here, or of a hook that raised. Then there is no grace: its job would never end.
             await asyncio.wait([fetcher, *runners, *helpers, *settlers], return_when=asyncio.FIRST_COMPLETED)
-            grace_s = self._grace_s if stopped.done() else 0.0
+            if stopped.done() or not any(task.done() for task in (*runners, *helpers)):
+                grace_s = self._grace_s
         finally:
             await self._end(fetcher, runners, helpers, settlers, grace_s)
 
@@ -357,7 +368,7 @@ class Worker:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_idle.wait(), grace_s)
         self._is_ended = True
-        await _cancel(runners)
+        await _cancel(runners, CANCEL_S)  # A handler may ignore its cancellation. Its job is put back, too.
         await _cancel(helpers)  # A WORKING behind a job's NACK would keep the job from others for its RETRY.
         for job in self._running.values():  # Threads can't be ended, but their jobs are put back too.
             self._release(job)
@@ -382,7 +393,7 @@ class Worker:
             elif trouble is not None:
                 raise trouble
         for task in (fetcher, *runners, *helpers, *settlers):
-            error_of_ours = None if task.cancelled() else task.exception()
+            error_of_ours = None if not task.done() or task.cancelled() else task.exception()
             if error_of_ours is not None:
                 raise error_of_ours
 
@@ -426,7 +437,7 @@ class Worker:
         while not self._is_ended:
             job = await self._jobs.get()
             self._end_rest(job)  # The job came again although it rested here, so that delivery is over.
-            self._running[job.id] = job
+            self._running[delivery_of(job)] = job
             if self._heartbeat is not None and self._heartbeat_s is not None:
                 self._heartbeat.started(job, loop.time())
             back = await self._attempt(job)
@@ -462,32 +473,28 @@ class Worker:
         if self._keeps_results and answer is not None:
             try:
                 result = word(answer)
-            except TypeError as error:
+            except (TypeError, ValueError) as error:  # No text, or text that UTF-8 can't express.
                 return await self._failed(job, error, took_s)
         hooks.on_success(job, took_s)
         self._settler.add_done(job, took_s, result)
         return None
 
     async def _handle(self, job: Job) -> Any:
-        """Run the handler in this task. A cancellation of the job interrupts it, and not the worker."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._handling[job.id] = task
+        """Run the handler. A cancellation of the job interrupts it, and not the worker."""
+        delivery = delivery_of(job)
+        self._handling[delivery] = None
         job.tell = self._tell
         tracing = self._client.tracing
         try:
             if tracing is None:
-                return await self._call(self._handler, self._is_async, job)
+                return await self._call(self._handler, self._is_async, job, delivery=delivery)
             with tracing.processing(job) as processing:
-                answer = await self._call(self._handler, self._is_async, job)
+                answer = await self._call(self._handler, self._is_async, job, delivery=delivery)
                 if isinstance(answer, (Retry, Fail)):
                     processing.failed(answer)
                 return answer
         finally:
-            self._handling.pop(job.id, None)
-            if task in self._interrupted:
-                self._interrupted.discard(task)
-                task.uncancel()
+            self._handling.pop(delivery, None)
 
     def _tell(self, job: Job, percent: int, note: str) -> None:
         """Send the progress of a job soon, the newest only. A thread may call it."""
@@ -496,29 +503,29 @@ class Worker:
             loop.call_soon_threadsafe(self._tell_soon, job, percent, note)
 
     def _tell_soon(self, job: Job, percent: int, note: str) -> None:
-        self._progress[job.id] = (job, percent, note)
-        if job.id not in self._telling and job.id in self._handling:
-            self._telling[job.id] = asyncio.get_running_loop().create_task(self._tell_all(job.id))
+        delivery = delivery_of(job)
+        self._progress[delivery] = (job, percent, note)
+        if delivery not in self._telling and delivery in self._handling:
+            self._telling[delivery] = asyncio.get_running_loop().create_task(self._tell_all(delivery))
 
-    async def _tell_all(self, job_id: str) -> None:
+    async def _tell_all(self, delivery: Delivery) -> None:
         """Send progress until the newest is sent. Ignore a refusal: the job is over, or the node is older."""
         try:
-            while job_id in self._progress and job_id in self._handling:
-                job, percent, note = self._progress.pop(job_id)
+            while delivery in self._progress and delivery in self._handling:
+                job, percent, note = self._progress.pop(delivery)
                 with suppress(DisqueError):
                     await self._client.progress(job, percent, note or None, attempt=self._dialect.attempt_of(job))
         finally:
-            self._progress.pop(job_id, None)
-            del self._telling[job_id]
+            self._progress.pop(delivery, None)
+            del self._telling[delivery]
 
     def _on_canceled(self, job: Job) -> None:
         """Tell the handler that its job was canceled. A thread can't be interrupted; it may look."""
-        job.is_canceled = True
+        is_new, job.is_canceled = not job.is_canceled, True
         if job.id in self._resting:
             self._end_rest(job)
-        task = self._handling.get(job.id)
-        if task is not None and self._is_async and task not in self._interrupted:
-            self._interrupted.add(task)
+        task = self._handling.get(delivery_of(job))
+        if task is not None and is_new:
             task.cancel()
 
     async def _failed(self, job: Job, error: BaseException, took_s: float) -> GivenBack | None:
@@ -578,14 +585,23 @@ class Worker:
         self._settler.add_done(job, took_s + loop.time() - began)
         return None
 
-    async def _call(self, function: Callable[..., Any], is_async: bool, *args: Any) -> Any:
-        if is_async:
-            return await function(*args)
+    async def _call(
+        self, function: Callable[..., Any], is_async: bool, *args: Any, delivery: Delivery | None = None
+    ) -> Any:
+        """Call a function of the program. `delivery` is given for the handler, which a cancellation interrupts."""
         loop = asyncio.get_running_loop()
-        context = copy_context()  # As asyncio.to_thread does: the span of a trace is a variable of the context.
-        answer = await loop.run_in_executor(self._threads, context.run, _called_in_thread, function, *args)
-        # A plain function may wrap a coroutine function. Then its answer must still be awaited.
-        return await answer if inspect.isawaitable(answer) else answer
+        if is_async:
+            answer = function(*args)
+        else:
+            context = copy_context()  # As asyncio.to_thread does: the span of a trace is a variable of the context.
+            answer = await loop.run_in_executor(self._threads, context.run, _called_in_thread, function, *args)
+            if not inspect.isawaitable(answer):  # A plain function may wrap a coroutine function.
+                return answer
+        # In its own task, a function leaves neither context variables nor a cancellation behind for the next one.
+        task = loop.create_task(_without_exit(answer))
+        if delivery is not None:
+            self._handling[delivery] = task
+        return await task  # A cancellation of this task reaches the other one.
 
     # Jobs that go back.
 
@@ -633,7 +649,7 @@ class Worker:
         if resting is not None:
             resting[1].cancel()
             if self._heartbeat is not None:
-                self._heartbeat.ended(job)
+                self._heartbeat.ended(resting[0])
 
     def _on_lost(self, job: Job, error: DisqueError) -> None:
         """Handle a lease that can't be extended. A resting job comes again anyway; a NACK would hit that delivery."""
@@ -643,7 +659,7 @@ class Worker:
             self._hooks.on_lost(job, error)
 
     def _ended(self, job: Job) -> None:
-        self._running.pop(job.id, None)
+        self._running.pop(delivery_of(job), None)
         if self._heartbeat is not None:
             self._heartbeat.ended(job)
         self._free_count += 1
@@ -671,12 +687,26 @@ def _is_coroutine_function(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
+async def _without_exit(answer: Awaitable[Any]) -> Any:
+    """Await an answer. Replace SystemExit, because it would end the loop, and with it all other handlers."""
+    try:
+        return await answer
+    except SystemExit as error:
+        raise _exited(error) from error
+
+
+def _exited(error: SystemExit) -> RuntimeError:
+    return RuntimeError(f"the handler called sys.exit({error.code!r})")
+
+
 def _called_in_thread(function: Callable[..., Any], *args: Any) -> Any:
     try:
         return function(*args)
     except StopIteration as error:
         # A future can't hold StopIteration (before Python 3.12 the future of this call would never be done).
         raise RuntimeError("the handler raised StopIteration") from error
+    except SystemExit as error:
+        raise _exited(error) from error
 
 
 def _is_cancelled() -> bool:
@@ -685,8 +715,8 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Task[Any]], limit_s: float | None = None) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        await asyncio.wait(tasks)
+        await asyncio.wait(tasks, timeout=limit_s)

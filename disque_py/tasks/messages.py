@@ -19,6 +19,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final
 
 from disque_py.client.arguments import REASON_BYTES_MAX
+from disque_py.client.verdict import message_of
 from disque_py.tasks.errors import SerializerError, TaskFailedError
 from disque_py.tasks.serializers import Serializer
 
@@ -76,7 +77,7 @@ def failure_text(error: BaseException) -> str:
     kind = type(error)
     is_builtin = kind.__module__ == "builtins"
     name = kind.__qualname__ if is_builtin else f"{kind.__module__}.{kind.__qualname__}"
-    message = _cut(str(error), MESSAGE_BYTES_MAX)
+    message = _cut(message_of(error), MESSAGE_BYTES_MAX)
     lines = [f"{name}: {message}" if message else name]
     room = REASON_BYTES_MAX - len(lines[0].encode("utf-8", "replace"))
     for frame, number in reversed(list(traceback.walk_tb(own_calls(error)))):

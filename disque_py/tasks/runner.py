@@ -80,14 +80,14 @@ class Runner:
             return await self.run(job.body, context)
         except (Retry, Fail):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             task = self._task_of(job.body)
             name = "?" if task is None else task.name
             cause = (type(error), error, own_calls(error))
             _log.warning("task %s (%s) failed, attempt %d", name, job.id, context.attempt, exc_info=cause)
             raise self.verdict(task, error) from error
 
-    def verdict(self, task: BaseTask[..., Any] | None, error: Exception) -> Retry | Fail:
+    def verdict(self, task: BaseTask[..., Any] | None, error: BaseException) -> Retry | Fail:
         """Return the decision about a failure: another attempt, or none."""
         if task is not None and isinstance(error, task.running.fail_on):
             return Fail(failure_text(error))
@@ -138,8 +138,11 @@ class Runner:
             try:
                 return await asyncio.shield(future)
             except asyncio.CancelledError:
-                # A cancellation of the job does not end its thread. Any other cancellation ends the worker.
-                if future.done() or not context.is_canceled:
+                # A cancellation of the job does not end its thread. Any other cancellation ends the worker. It is the
+                # second one of this task if the job was canceled before.
+                task = asyncio.current_task()
+                is_second = task is not None and task.cancelling() > 1
+                if future.done() or not context.is_canceled or is_second:
                     raise
 
     def _thread_ended(self, future: asyncio.Future[Any]) -> None:

@@ -108,7 +108,14 @@ class AppWorker:
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(self.stop))
             else:
                 loop.add_signal_handler(number, self.stop)
-        await self.serve()
+        try:
+            await self.serve()
+        finally:
+            if os.name != "nt":
+                # The end of the loop waits for functions in its threads (asyncio.to_thread), which can't be ended.
+                # Meanwhile a further signal must end the program.
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    loop.remove_signal_handler(number)
 
     def stop(self) -> None:
         """Fetch no more jobs, and let running calls finish within the grace period. A second call ends that period."""

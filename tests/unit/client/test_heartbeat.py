@@ -50,7 +50,7 @@ async def come(condition):
 def beat(node, until, *jobs, ended=(), **settings):
     """Run a heartbeat of jobs until `until(lost, canceled)`.
 
-    Return (id, type of error) of lost jobs, and canceled ids.
+    `ended` are jobs, or ids, that end at the start. Return (id, type of error) of lost jobs, and canceled ids.
     """
 
     async def run():
@@ -69,7 +69,7 @@ def beat(node, until, *jobs, ended=(), **settings):
                 found.node = client.node
                 heartbeat.started(found, now)
             for job_id in ended:
-                heartbeat.ended(Job("q", job_id, b""))
+                heartbeat.ended(job_id if isinstance(job_id, Job) else Job("q", job_id, b""))
             task = asyncio.ensure_future(heartbeat.beat_for_ever())
             await come(lambda: until(lost, canceled))
             task.cancel()
@@ -195,6 +195,14 @@ def test_a_heartbeat_names_its_delivery():
     with Node(answers={"WORKING": STALE}) as node:
         assert beat(node, lambda lost, _: lost, numbered()) == ([(JOB_A, StaleError.__name__)], [])
         assert node.named("WORKING") == [[b"WORKING", JOB_A.encode(), b"ATTEMPT", b"2"]]
+
+
+def test_the_end_of_a_lost_delivery_leaves_the_heartbeat_of_the_next_one():
+    """After its lease was lost, a job may come to the same worker again while its first handler still runs."""
+    first = Job("q", JOB_A, b"", attempt=1, lease_ms=60_000)
+    with Node(answers={"WORKING": with_clock(b":60\r\n")}) as node:
+        beat(node, ticks(node), first, numbered(), CLOCK, ended=(first,))
+        assert working(node, JOB_A) == [[b"WORKING", JOB_A.encode(), b"ATTEMPT", b"2"]]
 
 
 def test_a_cancellation_is_heard_once():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import os
 import signal
+import sys
 import threading
 import time
 from datetime import timedelta
@@ -25,6 +27,9 @@ from disque_py.client import (
     Worker,
     WorkerHooks,
 )
+from disque_py.client.options import ClientOptions
+from disque_py.client.worker import CANCEL_S, LAST_ACKS_S
+from disque_py.tasks import supervisor
 
 
 class Queue(Node):
@@ -174,6 +179,92 @@ def test_a_function_that_raises_stop_iteration_has_failed():
         assert node.ids_of("NACK") == node.ids
 
 
+def exits(job):
+    if job.body == b"00":
+        sys.exit(3)
+
+
+async def exits_in_the_loop(job):
+    exits(job)
+
+
+@pytest.mark.parametrize("handler", [exits, exits_in_the_loop])
+def test_a_handler_that_exits_has_failed(handler):
+    """For example, argparse and click call sys.exit. The other jobs go on."""
+    hooks = RecordingHooks()
+    with Queue(2) as node:
+        work(node, handler, until=lambda: node.ids_of("NACK") and node.ids_of("ACKJOB"), hooks=hooks)
+        assert (node.ids_of("NACK"), node.ids_of("ACKJOB")) == (node.ids[:1], node.ids[1:])
+        assert "failure the handler called sys.exit(3)" in hooks.lines
+
+
+def test_a_function_that_decides_about_an_error_may_exit_too():
+    async def bury(job, error):
+        sys.exit(3)
+
+    with Queue(1) as node:
+        work(node, fail, until=lambda: node.ids_of("NACK"), on_error=bury, backoff=None)
+
+
+@pytest.mark.parametrize("answer", ["\ud83d", 10**5000, object()], ids=["surrogate", "long", "object"])
+def test_a_result_that_is_no_text_fails_its_job(answer):
+    """UTF-8 can't express half of a surrogate pair. The worker goes on."""
+
+    async def handle(job):
+        return answer if job.body == b"00" else "fine"
+
+    with Queue(2) as node:
+        work(node, handle, until=lambda: node.ids_of("NACK") and node.named("ACKJOB"), results=True)
+        assert node.ids_of("NACK") == node.ids[:1]
+
+
+def test_an_error_without_a_message_fails_its_job():
+    """Its own method raises."""
+
+    class MuteError(Exception):
+        def __str__(self):
+            raise AttributeError
+
+    async def handle(job):
+        raise MuteError
+
+    with Queue(1) as node:
+        work(node, handle, until=lambda: node.ids_of("NACK"), hooks=WorkerHooks())
+
+
+@pytest.mark.parametrize("wrap", [lambda handle: handle, lambda handle: lambda job: handle(job)])
+def test_a_job_sees_no_context_variables_of_the_one_before(wrap):
+    """Such a variable may be the tenant, or the user, for whom a job runs."""
+    tenant = contextvars.ContextVar("tenant", default="none")
+    seen = []
+
+    async def handle(job):
+        seen.append(tenant.get())
+        tenant.set(job.id)
+
+    with Queue(2) as node:
+        work(node, wrap(handle), until=lambda: len(node.ids_of("ACKJOB")) == 2, concurrency=1)
+    assert seen == ["none", "none"]
+
+
+def test_a_cancellation_that_a_handler_left_behind_does_not_end_the_worker():
+    """Some libraries cancel the task at their time limit, and do not take the cancellation back."""
+
+    async def handle(job):
+        if job.body == b"00":
+            asyncio.current_task().cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+        if job.body == b"01":
+            other = asyncio.ensure_future(asyncio.sleep(60))
+            other.cancel()
+            await other
+
+    with Queue(3) as node:
+        work(node, handle, until=lambda: len(node.ids_of("ACKJOB")) == 2, concurrency=1)
+        assert node.ids_of("ACKJOB") == [node.ids[0], node.ids[2]]
+
+
 def test_failures_may_be_left_to_their_retry():
     """With a NACK, a job that fails immediately would come back immediately."""
 
@@ -263,6 +354,41 @@ def test_a_handler_that_survives_its_cancellation_has_done_its_work():
         assert node.ids_of("ACKJOB") == node.ids
 
 
+def test_a_handler_that_ignores_its_cancellation_does_not_hold_up_the_end(monkeypatch):
+    """Its job is put back while it still runs."""
+    monkeypatch.setattr("disque_py.client.worker.CANCEL_S", 0.05)
+    began, is_ended = [], []
+
+    async def handle(job):
+        began.append(job)
+        until = time.monotonic() + 5
+        while not is_ended and time.monotonic() < until:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+    async def run(node):
+        async with AsyncDisque(node.address) as client:
+            worker = Worker(client, ["q"], handle, grace_s=0.01)
+            serving = asyncio.ensure_future(worker.serve())
+            while not began:
+                await asyncio.sleep(0.01)
+            worker.stop()
+            await asyncio.wait([serving], timeout=3)
+            is_ended.append(True)
+            assert serving.done()
+            await serving
+
+    with Queue(1) as node:
+        asyncio.run(run(node))
+        assert node.ids_of("NACK") == node.ids
+
+
+def test_there_is_time_for_the_last_acks_after_the_time_out_of_a_silent_node():
+    """Another node gets the acks then. A supervisor kills a process only after that."""
+    assert ClientOptions().timeout < LAST_ACKS_S
+    assert CANCEL_S + LAST_ACKS_S < supervisor.LAST_S
+
+
 def test_acks_are_not_lost_with_a_connection():
     """The worker sends ACKJOB again."""
     answers = iter([HANG_UP])
@@ -309,6 +435,29 @@ def test_run_ends_with_a_signal():
     with Queue(1) as node:
         Worker(AsyncDisque(node.address), ["q"], handle).run()
         assert node.ids_of("ACKJOB") == node.ids
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_further_signal_ends_a_program_that_waits_for_a_thread():
+    """A loop waits at its end for functions in `asyncio.to_thread`, which can't be ended."""
+    released, is_released = threading.Event(), []
+
+    async def handle(job):
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.to_thread(lambda: is_released.append(released.wait(5)))
+
+    def watch():
+        wait_until(lambda: node.ids_of("NACK"))
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+            released.set()
+
+    with Queue(1) as node:
+        watching = threading.Thread(target=watch)
+        watching.start()
+        Worker(AsyncDisque(node.address), ["q"], handle, grace_s=0.01).run()
+        watching.join()
+    assert is_released == [True]
 
 
 def test_an_exception_in_a_hook_ends_the_worker():
@@ -476,6 +625,19 @@ def test_a_getjob_that_is_not_understood_ends_a_worker():
     """An older node knows no META, and repeating the command does not help."""
     with Queue(1, GETJOB=b"-ERR syntax error\r\n") as node, pytest.raises(ReplyError, match="syntax error"):
         Worker(AsyncDisque(node.address), ["q"], nothing, withmeta=True).run()
+
+
+def test_running_handlers_have_their_grace_when_a_node_refuses_to_deliver():
+    """Examples are a password or a right that was changed. Handlers may end, and their acks are sent."""
+
+    async def handle(job):
+        await asyncio.sleep(0.1)
+
+    with Queue(1) as node:
+        node.answers["GETJOB"] = lambda words: node.get(words) if node.rest else b"-ERR syntax error\r\n"
+        with pytest.raises(ReplyError, match="syntax error"):
+            work(node, handle, until=lambda: False, concurrency=2)
+        assert node.ids_of("ACKJOB") == node.ids
 
 
 def test_a_worker_without_work_stops_at_once():

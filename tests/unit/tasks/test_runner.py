@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -41,7 +42,12 @@ async def endless():
 
 @app.task(fail_on=(KeyError,))
 def fail(error):
-    raise {"value": ValueError, "key": KeyError, "stop": StopIteration, "retry": Retry}[error]
+    raise {"value": ValueError, "key": KeyError, "stop": StopIteration, "retry": Retry, "exit": SystemExit(2)}[error]
+
+
+@app.task
+async def leave():
+    sys.exit(2)
 
 
 @app.task
@@ -89,12 +95,19 @@ def test_a_function_in_a_thread_sees_its_context():
     assert handled(job_of(where)) == b'=["where",2,"b","ada","pool"]'
 
 
-@pytest.mark.parametrize(("error", "kind"), [("value", Retry), ("key", Fail), ("stop", Retry)])
+@pytest.mark.parametrize(("error", "kind"), [("value", Retry), ("key", Fail), ("stop", Retry), ("exit", Retry)])
 def test_a_failure_is_given_back_with_its_reason(error, kind):
     with pytest.raises(kind) as caught:
         handled(job_of(fail, error))
     assert "\n  at " in caught.value.reason
     assert caught.value.__cause__ is not None
+
+
+def test_a_coroutine_that_exits_has_failed():
+    """argparse exits with status 2, which the supervisor takes for a program that can't be imported."""
+    with pytest.raises(Retry) as caught:
+        handled(job_of(leave))
+    assert caught.value.reason.startswith("SystemExit: 2")
 
 
 def test_a_decision_of_the_task_is_kept():
@@ -159,3 +172,27 @@ def test_a_canceled_job_waits_for_its_thread():
             assert runner.busy_threads == 0
 
     asyncio.run(story())
+
+
+def test_the_end_of_the_worker_leaves_the_thread_of_a_canceled_job():
+    """The first cancellation is that of the job, and the second one that of the worker."""
+    begun.clear()
+    go_on.clear()
+
+    async def story():
+        with ThreadPoolExecutor(1) as threads:
+            runner, job = Runner(app, app.broker, threads), job_of(hold)
+            handling = asyncio.create_task(runner.handle(job))
+            await asyncio.to_thread(begun.wait, 30)
+            job.is_canceled = True
+            for _ in range(2):
+                handling.cancel()
+                await asyncio.sleep(0)
+            await asyncio.wait([handling], timeout=0.5)
+            assert (handling.cancelled(), runner.busy_threads) == (True, 1)
+            go_on.set()
+
+    try:
+        asyncio.run(story())
+    finally:
+        go_on.set()
