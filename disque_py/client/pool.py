@@ -39,6 +39,9 @@ _OWN: Final = Lane.OWN
 # The number of forks. A pool that sees another number than before asks for the number of its process, which is a system
 # call. Hooks of a fork run in any order, so the count changes before the fork and in the child.
 _forks = 0
+# Held while a pool begins anew, and during a fork: a thread that the child does not have must not hold it. It is
+# reentrant for the hooks of a fork, and for a garbage collection (see Pool.lock).
+_beginning = threading.RLock()
 
 
 def _count_fork() -> None:
@@ -46,8 +49,23 @@ def _count_fork() -> None:
     _forks += 1
 
 
+def _before_fork() -> None:
+    _beginning.acquire()
+    _count_fork()
+
+
+def _after_fork_in_parent() -> None:
+    _beginning.release()
+
+
+def _after_fork_in_child() -> None:
+    global _beginning
+    _beginning = threading.RLock()
+    _count_fork()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_count_fork, after_in_child=_count_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 class Pool:
@@ -58,11 +76,10 @@ class Pool:
         self._tls = options.tls_context()
         self._rng = rng
         self._is_closed = False
+        self._forks = _forks
         self._begin()
 
     def _begin(self) -> None:
-        self._forks = _forks
-        self._pid = os.getpid()
         # Reentrant: a garbage collection may close a generator of jobs at any moment, and then it puts jobs back.
         self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
@@ -74,13 +91,15 @@ class Pool:
         self._counted = 0
         self._waiting = 0
         self._last_error = "none is due, all failed a moment ago"
+        self._pid = os.getpid()  # Last: a thread that sees it uses what was made before.
 
     def _look_for_fork(self) -> None:
-        """Begin anew if this process is another one than that of the connections."""
+        """Begin anew if this process is another one than that of the connections. Other threads wait for that."""
         forks = _forks
-        if self._pid != os.getpid():
-            self._begin()
-        self._forks = forks
+        with _beginning:
+            if self._pid != os.getpid():
+                self._begin()
+            self._forks = forks
 
     def take(self, request: Request[Any], patience: Patience) -> SocketConnection:
         """Return a connection for a command, to the node that it belongs to. The caller calls `give_back` or `broke`.
@@ -263,16 +282,26 @@ class Pool:
         connection.close()
 
     def broke(self, connection: SocketConnection, error: BaseException) -> None:
-        """Handle a connection that failed during a command. If it owed an answer, its node counts as failed."""
+        """Handle a connection that failed during a command. If it owed an answer, its node counts as failed.
+
+        The idle connections to this node are closed then. On each of them, the next command might wait for a time-out.
+        """
         connection.close()
+        dead: list[SocketConnection] = []
         with self.lock:
             self._forget(connection)
             owed = isinstance(error, DisqueConnectionError) and not (
                 isinstance(error, ConnectionLostError) and not error.sent
             )
-            if owed and not self._is_closed and connection.address in (self.cluster.home, self.cluster.feeder):
-                # Once per change of node. Other threads that lose their connections find another home already.
-                self.cluster.failed(connection.address, time.monotonic())
+            now, address = time.monotonic(), connection.address
+            is_used = address in (self.cluster.home, self.cluster.feeder) or self.cluster.is_due(address, now)
+            if owed and not self._is_closed and is_used:
+                # Once per change of node. Other threads that lose their connections find another home already, or a
+                # node in its pause. A node that delivered jobs gets their acks, although it is no home.
+                self.cluster.failed(address, now)
+                dead, connection.shelf[:] = connection.shelf[:], []
+        for idle in dead:
+            idle.close()
 
     def _forget(self, connection: SocketConnection) -> None:
         self._busy.discard(connection)

@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from client_node import Node, closed_port, wait_until
 from disque_py.client import commands
+from disque_py.client.address import parse_address
+from disque_py.client.cluster import Cluster
 from disque_py.client.errors import ClientClosedError, ConnectionLostError, NotConnectedError
 from disque_py.client.options import make_options
 from disque_py.client.pool import Pool
@@ -107,6 +110,24 @@ def test_a_broken_connection_frees_its_place_and_moves_the_home():
         pool.close()
 
 
+def test_a_node_that_fails_gets_no_more_commands_for_a_while():
+    """It has delivered jobs, so their acks prefer it, although it is no home. It has no idle connections afterwards."""
+    with Node() as node, Node("b", priority=2) as other:
+        node.peers, other.peers = [other], [node]
+        pool = pool_of(node)
+        pool.give_back(take(pool))
+        request = replace(PING, node=parse_address(other.address))
+        first, second = [take(pool, request) for _ in range(2)]
+        assert str(first.address) == other.address
+        pool.give_back(second)
+        pool.broke(first, ConnectionLostError("silent", sent=True))
+        assert second.is_closed
+        third = take(pool, request)
+        assert str(third.address) == node.address
+        pool.give_back(third)
+        pool.close()
+
+
 def test_a_closed_pool_dials_no_more():
     """It closes connections that are given back."""
     with Node() as node:
@@ -151,6 +172,32 @@ def test_a_forked_child_starts_with_connections_of_its_own():
         assert take(pool) is parents
         pool.close()
         parents.close()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 and later: the node has threads.
+def test_threads_of_a_forked_child_wait_until_its_pool_has_begun(monkeypatch):
+    """The first thread is interrupted while it replaces the parent's connections."""
+    with Node() as node:
+        pool = pool_of(node)
+        parents = take(pool)
+        pool.give_back(parents)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(10)
+            inside, taken, go_on = threading.Event(), threading.Event(), threading.Event()
+
+            def slow_cluster(*words, **options):
+                inside.set()
+                go_on.wait(5)
+                return Cluster(*words, **options)
+
+            monkeypatch.setattr("disque_py.client.pool.Cluster", slow_cluster)
+            threading.Thread(target=lambda: pool.take_idle(PING), daemon=True).start()
+            inside.wait(5)
+            threading.Thread(target=lambda: pool.take_idle(PING) is parents and taken.set(), daemon=True).start()
+            os._exit(1 if taken.wait(0.3) else 0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        pool.close()
 
 
 FORK_HOOK = """
