@@ -314,6 +314,8 @@ class Lock(_Facts):
                 threading.Thread(target=_extend, args=(client, request, inbox), daemon=True).start()
 
     def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
+        if lease.is_lost:
+            return
         self._grip.lose(lease, error, self.lost)
         if self._on_lost is not None:
             self._on_lost(self)
@@ -486,6 +488,8 @@ class AsyncLock(_Facts):
                 lease.failed(moment)
 
     def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
+        if lease.is_lost:
+            return
         self._grip.lose(lease, error, self.lost)
         if self._on_lost is not None:
             self._on_lost(self)

@@ -81,6 +81,17 @@ def test_a_lock_of_another_owner_is_lost_at_once():
         wait_until(lambda: lost == [lock])
 
 
+def test_a_lost_lock_is_reported_once():
+    """A later attempt to end the work is refused, too."""
+    lost = []
+    with lock_node(extend=FENCED, release=b":0\r\n") as node, Disque(node.address) as client:
+        lock = client.lock("l", lease=1, on_lost=lost.append).acquire()
+        wait_until(lambda: lost == [lock])
+        with pytest.raises(LockLostError):
+            lock.done(60)
+        assert lost == [lock]
+
+
 def test_a_lock_that_no_node_extends_is_lost_by_the_clock():
     """The lock does not wait for the reply to a request in flight."""
     with lock_node(extend=SILENCE) as node, Disque(node.address, timeout=60) as client:
@@ -219,6 +230,21 @@ def test_a_lost_lock_wakes_a_task():
             await asyncio.wait_for(lock.lost.wait(), 5)
 
     with lock_node(extend=SILENCE) as node, pytest.raises(LockLostError):
+        asyncio.run(main(node))
+    assert len(lost) == 1
+
+
+def test_a_lost_lock_is_reported_once_under_asyncio():
+    lost = []
+
+    async def main(node):
+        async with AsyncDisque(node.address) as client:
+            lock = await client.lock("l", lease=0.5, on_lost=lost.append).acquire()
+            await asyncio.wait_for(lock.lost.wait(), 5)
+            with pytest.raises(LockLostError):
+                await lock.done(60)
+
+    with lock_node(extend=FENCED, release=b":0\r\n") as node:
         asyncio.run(main(node))
     assert len(lost) == 1
 
