@@ -16,9 +16,11 @@ client. Differences from the original are in docs/dyno.md.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import wraps
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, T
 
 from disque_py.client import commands
 from disque_py.client.commands import by_node
-from disque_py.client.errors import JobCanceledError, NoJobError, StaleError, TooLateError
+from disque_py.client.errors import DisqueError, JobCanceledError, NoJobError, StaleError, TooLateError
 from disque_py.client.request import Request
 from disque_py.client.results import Job, QueueStat
 from disque_py.client.spans import Milliseconds, Seconds
@@ -47,6 +49,8 @@ DELIVERIES_MAX: Final = 100_000
 PEEK_MAX: Final = 10_000
 # A message on another node arrives within this time, if a client waits for it.
 LOOK_MS: Final = 50
+# The seconds for which a cancelled operation tries to put back the messages that it has taken.
+PUT_BACK_S: Final = 2.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -284,7 +288,8 @@ def _take(
     if not jobs and span_ms:
         jobs = yield _get(queues, count, span_ms, where)
         if 0 < len(jobs) < count:
-            jobs += yield _get(queues, count - len(jobs), 0, where)
+            with suppress(DisqueError):  # The caller gets the messages that were taken before.
+                jobs += yield _get(queues, count - len(jobs), 0, where)
     return layout.delivered(jobs)
 
 
@@ -507,15 +512,21 @@ def find_stale_messages(layout: Layout) -> Steps[list[Message]]:
 
 
 class Run(Generic[T]):
-    """A running operation: the request to send next, until the operation is over and has a result."""
+    """A running operation: the request to send next, until the operation is over and has a result.
+
+    taken   the jobs that it has fetched so far
+    """
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
+        self.taken: list[Job] = []
         self.request: Request[Any] | None = None
         self._go_on(lambda: next(steps))
 
     def answer(self, reply: Any) -> None:
         """Give the operation the answer to its request."""
+        if self.request is not None and self.request.takes_jobs:
+            self.taken += reply
         self._go_on(lambda: self._steps.send(reply))
 
     def fail(self, error: Exception) -> None:
@@ -549,6 +560,11 @@ async def _run_async(client: AsyncDisque, steps: Steps[T]) -> T:
             reply = await client.run(run.request)
         except Exception as error:
             run.fail(error)
+        except asyncio.CancelledError:
+            with suppress(DisqueError, TimeoutError):
+                async with asyncio.timeout(PUT_BACK_S):
+                    await client.put_back(run.taken)
+            raise
         else:
             run.answer(reply)
     return run.result

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from client_node import AT_ONCE, JOB_A, SILENCE, Node, in_turn, jobs_reply
+from disque_py.client.aio import AsyncDisque
 from disque_py.client.blocking import Disque
-from disque_py.client.dyno import AsyncDynoQueues, DynoQueues, Layout, Message, push, round_robin
+from disque_py.client.dyno import (
+    AsyncDynoQueue,
+    AsyncDynoQueues,
+    DynoQueue,
+    DynoQueues,
+    Layout,
+    Message,
+    push,
+    round_robin,
+)
 from disque_py.client.results import Job
 
 
@@ -51,3 +64,28 @@ def test_queues_of_one_name_are_one_object():
     assert [queue.name for queue in queues.queues()] == ["q"]
     queues.close()
     assert AsyncDynoQueues(None).queues() == []
+
+
+def test_a_cancelled_pop_puts_back_the_messages_that_it_has_taken():
+    """It has waited for one message, and looks for those that came with it."""
+
+    async def run(node):
+        async with AsyncDisque(node.address) as client:
+            popping = asyncio.create_task(AsyncDynoQueue(client, "q").pop(5))
+            async with asyncio.timeout(10):
+                while len(node.named("GETJOB")) < 3:
+                    await asyncio.sleep(0.005)
+            popping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await popping
+
+    answers = in_turn(b"*-1\r\n", jobs_reply(JOB_A), SILENCE)
+    with Node(answers={"GETJOB": answers, "NACK": b":1\r\n"}) as node:
+        asyncio.run(run(node))
+        assert node.named("NACK") == [[b"NACK", JOB_A.encode(), *AT_ONCE]]
+
+
+def test_a_pop_returns_the_messages_that_came_before_an_error():
+    answers = in_turn(b"*-1\r\n", jobs_reply(JOB_A), b"-ERR no\r\n")
+    with Node(answers={"GETJOB": answers}) as node, Disque(node.address) as client:
+        assert [message.job.id for message in DynoQueue(client, "q").pop(5)] == [JOB_A]
