@@ -24,11 +24,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar, cast
 
+from disque_py.client import lock_commands as commands
 from disque_py.client.errors import DisqueError, FencedError, LockHeldError, LockLostError
 from disque_py.client.lock_lease import LockLease, LockTerms, OwnerName
 from disque_py.client.request import Request
@@ -42,6 +43,8 @@ _log = logging.getLogger(__name__)
 
 NOT_HELD: Final = "the lock was not acquired, or was given back"
 IN_USE: Final = "this lock object is in use; each thread or task needs its own object"
+# The seconds for which a cancelled request for a lock looks whether it was granted.
+LOOK_S: Final = 1.0
 # A program that waits for the lock asks a node for this long, and then asks again. If the program dies, the node stops
 # waiting for the lock in its name after this time.
 WAIT_S: Final = 5.0
@@ -439,7 +442,11 @@ class AsyncLock(_Facts):
             undo.callback(self._free)
             client = self._connect()
             undo.push_async_callback(client.close)
-            lease = await self._take(client)
+            try:
+                lease = await self._take(client)
+            except asyncio.CancelledError:
+                await self._release_unseen(client)
+                raise
             undo.pop_all()
         self._client = client
         self.lost = asyncio.Event()
@@ -460,6 +467,20 @@ class AsyncLock(_Facts):
                     request = steps.send(reply)
         except StopIteration as stop:
             return cast("LockLease", stop.value)
+
+    async def _release_unseen(self, client: AsyncRunner) -> None:
+        """Give back a lock that was granted at the moment of the cancellation. If that fails, it ends with its lease.
+
+        Another lock object may have the lock under a name that the program gave. So such a lock is left alone.
+        """
+        name, owner = self._grip.terms.name, self._grip.name()
+        if self._grip.owner.is_given:
+            return
+        with suppress(DisqueError, TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                info = await client.run(commands.show_lock(name))
+                if info is not None and info.owner == owner:
+                    await client.run(commands.release_lock(name, owner, info.fence))
 
     def _watch(self, client: AsyncRunner, lease: LockLease) -> None:
         self._keeping = asyncio.get_running_loop().create_task(self._keep(client, lease))

@@ -149,6 +149,11 @@ class OwnerName:
         self._make = make
         self._made: tuple[int, str] | None = None
 
+    @property
+    def is_given(self) -> bool:
+        """Whether it is the user's name, which several lock objects may have."""
+        return self._given is not None
+
     def in_process(self, pid: int) -> str | bytes:
         """Return the name in this process. A forked child is another owner."""
         if self._given is not None:

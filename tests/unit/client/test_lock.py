@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from client_node import HANG_UP, SILENCE, Node, wait_until
+from client_node import HANG_UP, SILENCE, Node, bulk, wait_until
 from disque_py.client import AsyncDisque, Disque
 from disque_py.client.errors import FencedError, LockDoneError, LockHeldError, LockLostError, NoQuorumError
 from disque_py.client.lock import IN_USE
@@ -20,15 +20,15 @@ FENCED = b"-FENCED A later claim is known\r\n"
 NO_MAJORITY = b"-NOQUORUM no majority of the voters answered\r\n"
 
 
-def lock_node(letter="a", acquire=GRANTED, extend=b":300\r\n", release=b":1\r\n"):
+def lock_node(letter="a", acquire=GRANTED, extend=b":300\r\n", release=b":1\r\n", show=b"*-1\r\n"):
     """Return a node that answers LOCK. An answer may be a list, whose last element is repeated."""
-    answers = {b"ACQUIRE": acquire, b"EXTEND": extend, b"RELEASE": release}
+    answers = {b"ACQUIRE": acquire, b"EXTEND": extend, b"RELEASE": release, b"SHOW": show}
 
     def answer(words):
         found = answers[words[1]]
         if isinstance(found, list):
             found = found.pop(0) if len(found) > 1 else found[0]
-        return found
+        return found(words) if callable(found) else found
 
     return Node(letter, {"LOCK": answer})
 
@@ -263,6 +263,32 @@ def test_a_cancelled_request_for_a_lock_hangs_up():
 
     with lock_node(acquire=[SILENCE, GRANTED]) as node:
         asyncio.run(main(node))
+
+
+def shown(owner):
+    """Return the reply to LOCK SHOW for this owner, with the fence 7."""
+    numbers = ("fence", 7), ("attempt", 1), ("ms-left", 900), ("done-ms-left", 0)
+    return b"*10\r\n" + bulk("owner") + bulk(owner) + b"".join(bulk(name) + b":%d\r\n" % n for name, n in numbers)
+
+
+@pytest.mark.parametrize(("owner", "count"), [(None, 1), ("shared", 0)])
+def test_a_lock_that_was_granted_at_the_moment_of_the_cancellation_is_given_back(owner, count):
+    """A name that the program gave may be that of another lock object, which has the lock."""
+
+    async def main(node):
+        async with AsyncDisque(node.address) as client:
+            lock = client.lock("l", timeout=30, owner=owner)
+            acquiring = asyncio.create_task(lock.acquire())
+            async with asyncio.timeout(10):
+                while not sent(node, "ACQUIRE"):
+                    await asyncio.sleep(0.005)
+            acquiring.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await acquiring
+
+    with lock_node(acquire=SILENCE, show=lambda words: shown(sent(node, "ACQUIRE")[0][3])) as node:
+        asyncio.run(main(node))
+        assert [words[4] for words in sent(node, "RELEASE")] == [b"7"] * count
 
 
 def test_an_extension_that_is_refused_is_an_error_of_the_plain_method():
