@@ -17,7 +17,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -25,6 +24,7 @@ from disque_py.client import (
     Address,
     Disque,
     DisqueError,
+    FencedError,
     Job,
     JobCanceledError,
     NoJobError,
@@ -32,6 +32,7 @@ from disque_py.client import (
     TooLateError,
 )
 from disque_py.client.commands import by_node, working
+from disque_py.client.heartbeat import Delivery, delivery_of
 
 # The default number of seconds of a lease.
 LEASE_S: Final = 60.0
@@ -77,8 +78,8 @@ class LeaseKeeper:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._jobs: dict[str, Job] = {}
-        self._ending: dict[str, float] = {}
+        self._jobs: dict[Delivery, Job] = {}
+        self._ending: dict[Delivery, float] = {}
         self._stopped = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -88,9 +89,9 @@ class LeaseKeeper:
         if self._pid != os.getpid():
             self._begin()
         for job in jobs:
-            self._jobs[job.id] = job
+            self._jobs[delivery_of(job)] = job
             if self._ending:
-                self._ending.pop(job.id, None)  # An earlier delivery has ended.
+                self._ending.pop(delivery_of(job), None)  # The same work begins again.
         with self._starting:
             if self._thread is None and jobs:
                 self._stopped = threading.Event()
@@ -102,21 +103,21 @@ class LeaseKeeper:
     def remove(self, job: Job) -> bool:
         """Extend the lease of this job no more. Return whether it was held."""
         if self._ending:
-            self._ending.pop(job.id, None)
-        return self._jobs.pop(job.id, None) is not None
+            self._ending.pop(delivery_of(job), None)
+        return self._jobs.pop(delivery_of(job), None) is not None
 
     def remove_later(self, job: Job) -> None:
         """Extend the lease of this job for the time of one more lease, and then no more."""
-        if job.id in self._jobs:
-            self._ending[job.id] = time.monotonic() + self._lease_s
+        if delivery_of(job) in self._jobs:
+            self._ending[delivery_of(job)] = time.monotonic() + self._lease_s
 
     def is_ending(self, job: Job) -> bool:
         """Return whether `remove_later` was called for this job, which is still held."""
-        return job.id in self._ending
+        return delivery_of(job) in self._ending
 
     def holds(self, job: Job) -> bool:
         """Return whether the lease of this job is being extended."""
-        return self._pid == os.getpid() and job.id in self._jobs
+        return self._pid == os.getpid() and delivery_of(job) in self._jobs
 
     def close(self) -> None:
         """Stop the thread. The leases of jobs that are still held run out."""
@@ -155,12 +156,12 @@ class LeaseKeeper:
             pipe.working(job, self.lease, attempt=job.attempt)
         is_done = True
         for job, outcome in zip(jobs, pipe.execute(), strict=True):
-            if isinstance(outcome, NoJobError) and self._ask_others(node, job):
-                continue
+            if isinstance(outcome, NoJobError):
+                outcome = self._ask_others(node, job)
             if isinstance(outcome, JobCanceledError):
                 if self.remove(job):
                     self._on_canceled(job)
-            elif isinstance(outcome, NoJobError | TooLateError | StaleError):
+            elif isinstance(outcome, NoJobError | TooLateError | StaleError | FencedError):
                 if self.remove(job):
                     _log.warning("job %s may run elsewhere, too: its lease can't be extended (%s)", job.id, outcome)
                     self._on_lost(job)
@@ -168,15 +169,23 @@ class LeaseKeeper:
                 is_done = False
         return is_done
 
-    def _ask_others(self, node: Address | None, job: Job) -> bool:
-        """Extend a lease on a node that has a copy, because the node that delivered the job is gone."""
+    def _ask_others(self, node: Address | None, job: Job) -> DisqueError | None:
+        """Extend a lease on a node that has a copy, because the node that delivered the job is gone.
+
+        Return None if a node did it. Otherwise return the refusal of a node that knows more about the job.
+        """
         client = self._client()
         for other in client.hello().nodes:
             address = Address(other.host, other.port)
             if address != node:
-                request = working(job, self.lease)
+                request = working(job, self.lease, attempt=job.attempt)
                 request.node = address
-                with suppress(DisqueError):
+                try:
                     client.run(request)
-                    return True
-        return False
+                except (JobCanceledError, TooLateError, StaleError, FencedError) as error:
+                    return error
+                except DisqueError:
+                    continue
+                else:
+                    return None
+        return NoJobError(f"NOJOB {job.id} is unknown")

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from disque_py import testing
+from disque_py.client import Disque, FencedError, Job
 from disque_py.integrations.leases import LeaseKeeper
 
 
@@ -59,6 +60,67 @@ def test_a_lost_lease_is_reported_once(client, name, make_keeper):
     keeper.extend(job.node, [job])
     keeper.extend(job.node, [job])
     assert lost == [job]
+
+
+def test_the_end_of_a_lost_delivery_leaves_the_lease_of_the_next_one(client, name, make_keeper):
+    """A worker that stood still may get a job again while its first task still runs."""
+    keeper = make_keeper(60)
+    first = fetched(client, name)
+    second = client.get_job(name, timeout_ms=60_000, withlease=True, lease=60)
+    assert (second.id, second.attempt) == (first.id, 2)
+    keeper.add(first, second)
+    keeper.remove(first)
+    assert keeper.holds(second)
+    assert not keeper.holds(first)
+
+
+class Refusing:
+    """A client whose node answers every WORKING with this error."""
+
+    def __init__(self, error):
+        self.error = error
+        self.count = 0
+
+    def pipeline(self):
+        return self
+
+    def working(self, *words, **options):
+        self.count += 1
+
+    def execute(self):
+        return [self.error] * self.count
+
+
+def test_a_lease_that_a_later_claim_has_ended_is_lost():
+    """An exclusive value, or a queue with `assign quorum`: another worker has the job."""
+    lost = []
+    keeper = LeaseKeeper(lambda: Refusing(FencedError("FENCED A later claim is known")), 60, on_lost=lost.append)
+    job = Job("q", "D-aaaaaaaa-" + "x" * 24 + "-05a1", b"", attempt=1, fence=1)
+    keeper.add(job)
+    keeper.extend(None, [job])
+    keeper.close()
+    assert lost == [job]
+    assert not keeper.holds(job)
+
+
+def test_a_lease_on_another_node_is_not_that_of_a_later_delivery():
+    """The node that delivered the job was killed, and has lost it. The other one delivered it again."""
+    lost = []
+    with testing.cluster(2) as cluster, cluster[0].client(discover=False) as one:
+        one.add_job("q", "x", retry=1, replicate=2)
+        first = one.get_job("q", withlease=True, timeout_ms=60_000)
+        cluster.kill(0)
+        with cluster[1].client(discover=False) as other:
+            second = other.get_job("q", withlease=True, timeout_ms=60_000, lease=60)
+        assert (second.id, second.attempt) == (first.id, 2)
+        cluster.restart(0)
+        cluster.wait_whole()
+        with Disque(cluster[0].address, cluster[1].address) as client:
+            keeper = LeaseKeeper(lambda: client, 60, on_lost=lost.append)
+            keeper.add(first)
+            keeper.extend(first.node, [first])
+            keeper.close()
+    assert lost == [first]
 
 
 def test_a_lease_outlives_the_node_that_gave_it():
