@@ -27,9 +27,10 @@ from dramatiq.errors import BrokerConnectionError, ConnectionClosed, QueueJoinTi
 from dramatiq.message import Message, get_encoder
 from dramatiq.middleware import Interrupt, Middleware, raise_thread_exception
 
-from disque_py.client import DisqueError, Job, ReplyError
+from disque_py.client import DisqueError, FencedError, Job, ReplyError
 from disque_py.client.commands import add_job
 from disque_py.client.dialect import is_misunderstood
+from disque_py.client.heartbeat import Delivery, delivery_of
 from disque_py.client.processes import ProcessClient
 from disque_py.client.request import Request
 from disque_py.client.templates import AddTemplate, template_of
@@ -322,11 +323,11 @@ class _Acks:
 
         Raises DisqueError.
         """
-        jobs: dict[str, Job] = {}
+        jobs: dict[Delivery, Job] = {}
         while self._jobs:
             with suppress(IndexError):  # Another thread has taken it.
                 job = self._jobs.popleft()
-                jobs[job.id] = job
+                jobs[delivery_of(job)] = job
         if not jobs:
             return
         for job in jobs.values():  # Nothing is left to be extended when the node has the acknowledgements.
@@ -407,7 +408,8 @@ class _DisqueConsumer(Consumer):
         job, acks = message.job, self._broker.acks
         with _outages():
             if job.fence:
-                self._broker.client.ack(job)
+                with suppress(FencedError):  # A later worker has the job, so this ack is void.
+                    self._broker.client.ack(job)
                 self._broker.leases.remove(job)
             else:
                 acks.add(job)
@@ -425,7 +427,8 @@ class _DisqueConsumer(Consumer):
         reason = None if error is None else f"{type(error).__name__}: {error}"
         with _outages():
             try:
-                client.nack(job, final=True, reason=reason, attempt=job.attempt)
+                with suppress(FencedError):  # See ack.
+                    client.nack(job, final=True, reason=reason, attempt=job.attempt)
             except ReplyError as refusal:
                 if not is_misunderstood(refusal):
                     raise

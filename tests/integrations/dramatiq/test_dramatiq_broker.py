@@ -261,3 +261,22 @@ def unused_port():
     from disque_py.loopback_ports import free_port
 
     return free_port()
+
+
+@pytest.mark.parametrize("settle", ["ack", "nack"])
+def test_a_message_that_a_later_worker_has_leaves_its_place(broker, client, name, settle):
+    """The queue gives each delivery a claim, and the first worker stood still for longer than its lease."""
+    broker.declare_queue("default")
+    client.set_queue(f"{name}.default", assign="quorum")
+    message = dramatiq.Message("default", "f", (), {}, {})
+    broker.enqueue(message)
+    consumer = broker.consume("default", prefetch=1, timeout=60_000)
+    first = next(consumer)
+    broker.leases.remove(first.job)
+    second = client.get_job(f"{name}.default", withlease=True, lease=60, timeout_ms=60_000)
+    assert second.fence > first.job.fence > 0
+    broker.leases.add(first.job)
+    getattr(consumer, settle)(first)
+    assert not broker.leases.holds(first.job)
+    broker.enqueue(message.copy())
+    assert next(consumer) is not None
