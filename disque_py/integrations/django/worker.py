@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import threading
+from asyncio import CancelledError
 from collections.abc import Sequence
 from traceback import format_exception
 from typing import Final
@@ -99,6 +100,9 @@ class DisqueWorker:
             except DisqueError:
                 _log.exception("the nodes can't be used; the worker tries again")
                 self._stopping.wait(PAUSE_S)
+            except (Exception, CancelledError):  # One task must not end the thread. It comes again after its lease.
+                _log.exception("a task could not be handled")
+                self._stopping.wait(PAUSE_S)
 
     def _handle(self, job: Job) -> None:
         self.leases.add(job)
@@ -152,16 +156,16 @@ class DisqueWorker:
         # Only the number of earlier deliveries is known.
         workers = ["unknown"] * ((job.attempt or 1) - 1) + [self.id]
         change(result, status=TaskResultStatus.RUNNING, started_at=now, last_attempted_at=now, worker_ids=workers)
-        task_started.send(type(self._backend), task_result=result)
+        task_started.send_robust(type(self._backend), task_result=result)
         try:
             context = (TaskContext(task_result=result),) if task.takes_context else ()
             value = normalize_json(task.call(*context, *result.args, **result.kwargs))
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, CancelledError) as error:
             path = f"{type(error).__module__}.{type(error).__qualname__}"
             found = TaskError(exception_class_path=path, traceback="".join(format_exception(error)))
             result.errors.append(found)
             change(result, finished_at=timezone.now(), status=TaskResultStatus.FAILED)
-            task_finished.send(type(self._backend), task_result=result)
+            task_finished.send_robust(type(self._backend), task_result=result)
         else:
             change(result, finished_at=timezone.now(), status=TaskResultStatus.SUCCESSFUL, _return_value=value)
-            task_finished.send(type(self._backend), task_result=result)
+            task_finished.send_robust(type(self._backend), task_result=result)

@@ -16,7 +16,7 @@ if django.VERSION < (6,):
 
 PAGE = Path(__file__).parents[3] / "docs/integrations/django.md"
 MORE_TASKS = """
-import time
+import asyncio, time
 ran = []
 
 @task
@@ -39,6 +39,10 @@ def strange():
 @task
 def leave():
     raise SystemExit("gone")
+
+@task
+def cancelled():
+    raise asyncio.CancelledError
 
 @task
 def tangled():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from waits import eventually
 
 
@@ -39,3 +41,47 @@ def test_a_burst_ends_when_no_task_waits(tasks, backend):
 def test_the_nodes_keep_results_for_the_time_of_the_options(backend, client):
     backend.keep_results("django.mail")
     assert client.queue_settings("django.mail").result_retention.days == 1
+
+
+def test_a_task_that_was_cancelled_has_failed(tasks, backend, start):
+    """For example, a coroutine in `async_to_sync` waited for a cancelled task. The thread goes on."""
+    result, fine = tasks.cancelled.enqueue(), tasks.note.enqueue(1)
+    start(threads=1)
+    assert backend.wait_result(result.id, timeout=60).errors[0].exception_class_path.endswith("CancelledError")
+    backend.wait_result(fine.id, timeout=60)
+
+
+@pytest.mark.parametrize("signal", ["task_started", "task_finished"])
+def test_a_receiver_that_raises_does_not_end_the_worker(tasks, backend, start, signal):
+    from disque_py.integrations.django import framework
+
+    def receive(**values):
+        raise ZeroDivisionError
+
+    sent = getattr(framework, signal)
+    sent.connect(receive)
+    try:
+        results = [tasks.note.enqueue(number) for number in range(3)]
+        start(threads=1)
+        for result in results:
+            backend.wait_result(result.id, timeout=60)
+    finally:
+        sent.disconnect(receive)
+    assert sorted(tasks.ran) == [0, 1, 2]
+
+
+def test_an_error_beside_a_task_does_not_end_the_worker(tasks, backend, start, monkeypatch):
+    """The job comes again after its lease."""
+    from disque_py.integrations.django import worker
+
+    errors = iter([ZeroDivisionError])
+    monkeypatch.setattr(worker, "PAUSE_S", 0.01)
+
+    def close():
+        for error in errors:
+            raise error
+
+    monkeypatch.setattr(worker, "close_old_connections", close)
+    result = tasks.note.enqueue(1)
+    start(threads=1)
+    backend.wait_result(result.id, timeout=60)
