@@ -456,8 +456,9 @@ class Courier:
         jobs = self._acks
         if not jobs:
             return
-        is_home = all(job.node == connection.address for job in jobs)
-        if not is_home or self._client.tracing is not None or connection.is_closed:
+        # A job under a claim needs its own ACKJOB, which names the claim.
+        fits = all(job.node == connection.address and not job.fence for job in jobs)
+        if not fits or self._client.tracing is not None or connection.is_closed:
             self._has_settled.set()
             return
         sent = connection.submit(commands.ack(*jobs).payload(), 1, self._client.options.timeout).future

@@ -15,6 +15,7 @@ It derives from kombu's virtual transport, which has exchanges and bindings of o
 
 from __future__ import annotations
 
+import errno
 import re
 import select
 import time
@@ -56,6 +57,18 @@ TEXT: Final = "utf-8"
 
 
 _transports: weakref.WeakSet[Transport] = weakref.WeakSet()
+
+
+def _is_readable(fd: int, limit_s: float | None) -> bool:
+    """Wait until a file can be read → whether it can. select takes no file number above 1023, and poll takes all."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([fd], [], [], limit_s)[0])
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    events = poll.poll(None if limit_s is None else 1000 * limit_s)
+    if events and events[0][1] & select.POLLNVAL:  # select raises this error by itself.
+        raise OSError(errno.EBADF, "the transport is closed")
+    return bool(events)
 
 
 class QoS(virtual.QoS):
@@ -394,7 +407,7 @@ class Transport(virtual.Transport):
         while not self._deliver(1):
             self.courier.hurry()
             left = None if until is None else max(0.0, until - time.monotonic())
-            ready, _, _ = select.select([self.courier.wake_fd], [], [], left)
+            ready = _is_readable(self.courier.wake_fd, left)
             if not ready:
                 raise TimeoutError
 

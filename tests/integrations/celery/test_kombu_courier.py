@@ -460,3 +460,18 @@ def test_green_threads_get_the_event_loop_that_they_can_switch(monkeypatch, libr
     monkeypatch.setitem(sys.modules, library, sys)
     with closing(new_loop()) as loop:
         assert type(loop).__module__.startswith("asyncio")
+
+
+def test_an_acknowledgement_under_a_claim_names_it(client, courier, monkeypatch):
+    """Each claim has its own fence. So such acknowledgements don't leave in one command along with a GETJOB."""
+    client.set_queue("claimed", assign="quorum")
+    client.add_jobs("claimed", ["a", "b", "c"])
+    along = []
+    ack = courier_module.commands.ack
+    monkeypatch.setattr(courier_module.commands, "ack", lambda *jobs: along.append(jobs) or ack(*jobs))
+    courier.consume(1, ["claimed"], 3)
+    for delivery in [next_of(courier) for _ in range(3)]:
+        assert delivery.job.fence
+        courier.ack(1, delivery.tag)
+    eventually(lambda: client.qstat("claimed").running == 0)
+    assert along == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
 import time
 
@@ -166,3 +168,26 @@ def test_a_node_that_is_not_there_is_a_connection_error():
     connection = kombu.Connection("disque://127.0.0.1:1?patience=0")
     with pytest.raises(connection.connection_errors):
         connection.connect()
+
+
+def test_a_program_with_many_open_files_receives_messages(shared_node):
+    """select takes file numbers below 1024 only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2_048:
+        pytest.skip("the limit of open files is too low")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_048), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        with kombu.Connection(shared_node.url) as connection:
+            queue = connection.SimpleQueue("many-files")
+            queue.put("hello")
+            message = queue.get(timeout=60)
+            message.ack()
+            assert message.payload == "hello"
+            with pytest.raises(queue.Empty):
+                queue.get(timeout=0.1)
+            queue.close()
+    finally:
+        for file in opened:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
