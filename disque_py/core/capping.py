@@ -133,6 +133,8 @@ def _count_running(broker: Broker, name: bytes) -> Iterator[None]:
 
 
 def _is_running(broker: Broker, job: Job) -> bool:
+    if broker.pauses.deferred.get(job) == job.requeue_at_ms:
+        return False  # Its lease ended during a pause.
     return job.state == ACTIVE and job.is_leased_here and job.requeue_at_ms > broker.now_ms and not job.is_errored
 
 

@@ -322,7 +322,8 @@ def start(broker: Broker, pick: Pick) -> int:
     job = pick.job
     lease_ms = min(pick.lease_ms, pick.until_ms - broker.now_ms)
     state = broker.exclusive
-    state.took_ms = max(broker.now_ms - pick.began_ms, state.took_ms - state.took_ms // TOOK_PARTS)
+    took_ms = min(broker.now_ms - pick.began_ms, claiming.DECIDE_MS)
+    state.took_ms = max(took_ms, state.took_ms - state.took_ms // TOOK_PARTS)
     if (
         lease_ms <= 0
         or not _is_there(pick)

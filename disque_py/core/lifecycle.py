@@ -385,6 +385,8 @@ def _search_on(broker: Broker, queue: Queue, parking: Parking) -> None:
                 broker.consumers.filter_hints[group] = queue
             elif search.is_cut:
                 _search_soon(broker, queue, parking)
+        else:
+            del parking.searches[group]  # Its clients are gone. The next one begins again.
 
 
 def _has_slot(broker: Broker, queue: Queue, job: Job) -> bool:

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
-from disque_py.core.job import Job
+from disque_py.core.job import QUEUED, Job
 from disque_py.core.priority_queue import Key, key_of
 from disque_py.core.sorted_jobs import SortedJobs
 
@@ -46,6 +46,8 @@ SHOWN_PER_CALL: Final = 200
 LOOKED_PER_TURN: Final = 1_000
 # A search notes how far it got after this number of jobs.
 NOTED_FROM: Final = 50
+# The most values for which a search remembers why it went back.
+GAINED_MAX: Final = 16
 # The most filters whose searches are noted.
 SEARCHES_MAX: Final = 64
 FIRST_KEY: Final[Key] = (-(1 << 63), 0, b"")
@@ -71,15 +73,21 @@ class Search:
     """How far the jobs with certain metadata were searched for one that has room.
 
     retried, once   no job before this key has room: jobs that are delivered at least once, and at most once
+    far             how far the search got before it went back, in the same order; None: it did not, or has to look anew
+    gained          the jobs, and the values with room, that are the only reason for going back
     is_cut          whether there are more jobs to look at
+    is_once_cut     whether there are more for a consumer that takes at-most-once jobs, too
     """
 
-    __slots__ = ("is_cut", "once", "retried")
+    __slots__ = ("far", "gained", "is_cut", "is_once_cut", "once", "retried")
 
     def __init__(self) -> None:
         self.retried: Key = FIRST_KEY
         self.once: Key = FIRST_KEY
+        self.far: tuple[Key, Key] | None = None
+        self.gained: dict[Job | bytes, None] = {}
         self.is_cut = False
+        self.is_once_cut = False
 
 
 class Parking:
@@ -188,6 +196,7 @@ class Parking:
             self.looked, self.looked_ms = 0, now_ms
         known = self.searches.get(group)
         search = known or Search()
+        self._skip(search)
         found: Job | None = None
         search.is_cut = False
         looked = 0
@@ -204,6 +213,9 @@ class Parking:
                 break
             looked += 1
             self.looked += 1
+        if not is_picky:
+            search.is_once_cut = search.is_cut
+        search.is_cut = search.is_cut or search.is_once_cut
         if known is None and (looked >= NOTED_FROM or search.is_cut):
             self._note(group, search)
         return found
@@ -238,10 +250,31 @@ class Parking:
 
     def has_room_now(self, job: Job) -> None:
         """Let searches go back to a pending job, because it may have room now, or has come into another group."""
-        key = key_of(job)
+        key, value = key_of(job), self.values.get(job)
         for search in self.searches.values():
+            far = search.far or (FIRST_KEY, FIRST_KEY)
+            far = (max(far[0], search.retried), max(far[1], search.once))
+            if key >= far[0] and key >= far[1]:
+                continue
+            if search.far is None:
+                search.gained = {}
+            search.gained[job if value is None else value] = None
+            search.far = far if len(search.gained) <= GAINED_MAX else None
             search.retried = min(search.retried, key)
             search.once = min(search.once, key)
+
+    def _skip(self, search: Search) -> None:
+        """Go on where the search was before it went back, if the values for which it did have no room any more."""
+        if search.far is None:
+            return
+        for each in search.gained:
+            if isinstance(each, Job):
+                if each.state == QUEUED and self.has_room(each):
+                    return
+            elif (group := self.groups.get(each)) is not None and group.room > 0:
+                return
+        search.retried, search.once = max(search.retried, search.far[0]), max(search.once, search.far[1])
+        search.far = None
 
     def set_aside(self, job: Job, value: bytes) -> None:
         """Set a job aside that was just fetched, under a value that need not be the one of `value_of`.

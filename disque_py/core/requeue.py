@@ -365,6 +365,8 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
         if flags == QUEUED_RELEASED:
             if attempt < job.attempt and job.is_leased_here:
                 _tell_attempt(broker, sender, job)
+            for renewal in broker.exclusive.renewals.get(job_id, ()):
+                renewal.is_ended = True  # The worker gave the job back at the sender.
             lifecycle.end_lease(broker, job)
         elif job.is_leased_here and job.requeue_at_ms > now_ms:
             # The sender queued the job because it had not heard of our delivery.

@@ -10,6 +10,7 @@ from disque_py.node import dispatch
 from disque_py.node.dispatch import CAP_ROUNDS_PER_TURN
 from tests.support.brokers import add_node, ask, make_broker, make_client
 from tests.support.copies import advance, sent, sent_of
+from world import World
 
 
 @pytest.fixture
@@ -261,3 +262,16 @@ def test_a_turn_has_a_bounded_number_of_rounds(broker, monkeypatch):
     assert len(rounds) == CAP_ROUNDS_PER_TURN + 1
     advance(broker, 1)
     assert len(rounds) > CAP_ROUNDS_PER_TURN + 1
+
+
+def test_a_cap_that_is_set_in_a_pause_counts_no_lease_that_ended_in_it():
+    """Spec CP1."""
+    world = World("a")
+    first = world.ask("a", "ADDJOB", "q", "x", 0, "RETRY", 5)
+    second = world.ask("a", "ADDJOB", "q", "x", 0, "RETRY", 600)
+    assert world.ask("a", "GETJOB", "FROM", "q")[0][1] == first
+    world.ask("a", "PAUSE", "q", "in")
+    world.run(6_000)
+    world.ask("a", "QUEUE", "SET", "q", "max-running", 1)
+    world.run(2_000)
+    assert [job[1] for job in world.ask("a", "GETJOB", "NOHANG", "FROM", "q")] == [second]

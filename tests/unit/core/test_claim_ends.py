@@ -252,3 +252,18 @@ def test_news_that_comes_while_the_end_of_a_job_is_claimed_wins():
     world.run(10_000)
     assert broker.find(job_id) is None
     assert broker.stats.jobs_errored == 0
+
+
+@pytest.mark.parametrize("make", [quorum, exclusive])
+def test_a_nack_at_the_delivering_node_ends_a_working_that_another_holder_renews(make):
+    """The WORKING took the job away again. Spec EX5."""
+    world = make()
+    job_id = add(world, "a", "ann", retry=60)
+    [held] = get(world, "a")
+    world.run(500)
+    busy, done = world.client("b"), world.client("a")
+    busy.say("WORKING", job_id, 60, "FENCE", held.fence)
+    done.say("NACK", job_id, "FENCE", held.fence)
+    world.run(1_000)
+    assert str(busy.replies[0]).startswith("FENCED")
+    assert [each.id for each in get(world, "a")] == [job_id]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
 
 from claimed_worlds import add, exclusive, get
-from disque_py.core.filters import Group
+from disque_py.core import lifecycle, parking
+from disque_py.core.filters import Filter, Group
 from disque_py.core.job import ACTIVE, QUEUED, Job, JobTerms
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.parking import LOOKED_PER_TURN, SEARCHES_MAX, SHOWN_PER_CALL, Parking
 from disque_py.core.queue import Queue
+from world import World
 
 
 def value_of(job):
@@ -372,3 +375,123 @@ def test_a_group_that_is_gone_has_no_search(end):
     else:
         world.ask("a", "DEBUG", "FLUSHALL")
     assert not queue.parking.searches
+
+
+def capped():
+    world = World("a")
+    world.ask("a", "QUEUE", "SET", "q", "max-running", 1, "max-running-by", "user")
+    world.run(1_000)
+    return world
+
+
+def add_kind(world, kind, user, *words, retry=600):
+    words = (*words, "META", "kind", kind, "META", "user", user)
+    return world.ask("a", "ADDJOB", "q", "x", 0, "RETRY", retry, *words)
+
+
+def test_searches_of_clients_that_hung_up_do_not_stop_others():
+    """There was room for no further search, and the queue was looked at from its start in each millisecond."""
+    world = capped()
+    for kind in ("k0", "mine"):
+        for _ in range(1_100):
+            add_kind(world, kind, "ann")
+    for number in range(1, SEARCHES_MAX):
+        add_kind(world, f"k{number}", "ann")
+    bob = add_kind(world, "mine", "bob")
+    assert world.ask("a", "GETJOB", "FROM", "q")
+    world.ask("a", "GETJOB", "NOHANG", "WHERE", "kind", "none", "FROM", "q")  # So that there is an index.
+    world.run(1_000)
+    gone = [world.client("a") for _ in range(SEARCHES_MAX)]
+    for number, client in enumerate(gone):
+        client.say("GETJOB", "TIMEOUT", 0, "WHERE", "kind", f"k{number}", "FROM", "q")
+    for client in gone:
+        client.hang_up()
+    mine = world.client("a")
+    mine.say("GETJOB", "TIMEOUT", 0, "WHERE", "kind", "mine", "FROM", "q")
+    world.run(5_000)
+    assert [job[1] for job in mine.replies[0]] == [bob]
+
+
+def test_a_search_without_at_most_once_jobs_does_not_end_that_of_another_client():
+    world = World("a")
+    world.ask("a", "QUEUE", "SET", "q", "rate", "1/1000s", "rate-by", "user")
+    world.run(1_000)
+    add_kind(world, "video", "ann")
+    for _ in range(2_500):
+        add_kind(world, "video", "ann", retry=0)
+    bob = add_kind(world, "video", "bob", retry=0)
+    assert world.ask("a", "GETJOB", "FROM", "q")
+    add_kind(world, "video", "ann", "PRIORITY", 1)
+    world.ask("a", "GETJOB", "NOHANG", "WHERE", "kind", "none", "FROM", "q")
+    world.run(1_000)
+    broker = world["a"]
+    picky = partial(lifecycle.fetch_matching, broker, broker.queues[b"q"], Filter({b"kind": b"video"}), is_picky=True)
+    broker.schedule.call_at(broker.now_ms + 1, picky)
+    first = world.client("a")
+    first.say("GETJOB", "TIMEOUT", 0, "WHERE", "kind", "video", "FROM", "q")
+    world.run(5_000)
+    assert [reply[0][1] for reply in first.replies] == [bob]
+
+
+@pytest.mark.plain
+def test_a_slot_that_is_free_again_makes_no_search_look_at_all_jobs_anew(monkeypatch):
+    world = capped()
+    for _ in range(4_000):
+        add_kind(world, "video", "ann")
+    where = ("WHERE", "kind", "video", "FROM", "q")
+    job_id = world.ask("a", "GETJOB", *where)[0][1]
+    waiting = [world.client("a") for _ in range(6)]
+    for client in waiting:
+        client.say("GETJOB", "TIMEOUT", 0, *where)
+    world.run(2_000)
+    looks = [0]
+    real = Parking.has_room
+
+    def counted(self, job):
+        looks[0] += 1
+        return real(self, job)
+
+    monkeypatch.setattr(Parking, "has_room", counted)
+    for _ in range(5):
+        world.ask("a", "ACKJOB", job_id)
+        world.run(500)
+        [client] = [each for each in waiting if each.replies]
+        waiting.remove(client)
+        job_id = client.replies[0][0][1]
+    assert looks[0] < 1_000
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("seed", range(20))
+def test_a_search_misses_no_job_with_room(seed, monkeypatch):
+    monkeypatch.setattr(parking, "LOOKED_PER_TURN", 7)
+    monkeypatch.setattr(parking, "NOTED_FROM", 3)
+    rng = Random(seed)
+    queue = make_queue(room=0)
+    retries = (0, 1_000)
+    jobs = [make(number, rng.choice((b"a", b"b", b"c", b"")), retry_ms=rng.choice(retries)) for number in range(60)]
+    push(queue, *jobs)
+    group = group_of(*jobs)
+    now_ms = 0
+    for step in range(80):
+        act = rng.random()
+        if act < 0.4:
+            queue.parking.set_room(rng.choice((b"a", b"b", b"c")), rng.choice((0, 0, 1, 2)))
+        elif act < 0.5:
+            new = make(1_000 + step, rng.choice((b"a", b"b", b"")), priority=rng.randrange(200))
+            push(queue, new)
+            group.add(new)
+            jobs.append(new)
+        is_picky = rng.random() < 0.3
+        found = None
+        for _ in range(20):
+            now_ms += 1
+            found = queue.parking.search(group, now_ms, is_picky=is_picky)
+            if found is not None or not queue.parking.is_cut(group):
+                break
+        if found is None and not queue.parking.is_cut(group):
+            assert not [job for job in jobs if queue.parking.has_room(job) and (job.terms.retry_ms or not is_picky)]
+        if found is not None and rng.random() < 0.8:
+            jobs.remove(found)
+            group.remove(found)
+            leave(queue, found)
