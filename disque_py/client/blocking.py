@@ -191,7 +191,7 @@ class Disque(BlockingCommands):
                         if (until is None or now < until) and request.waits_on(reply, now, slice_end):
                             continue
                     value = request.value(reply, connection.address, self.options.decode)
-                    if request.takes_jobs and self.options.follow:
+                    if request.wait_word is not None and request.takes_jobs and self.options.follow:
                         self._watch_feed([value] if isinstance(value, Job) else value, connection)
                     return value
                 pool.refused(connection.address, reply)

@@ -194,6 +194,12 @@ def test_consumers_move_to_the_node_that_feeds_them():
             assert (str(client.node), str(client.consumer_node)) == (here.address, there.address)
 
 
+def test_a_getjob_in_words_has_the_reply_of_the_node():
+    with Node(answers={"GETJOB": jobs_reply(JOB_A)}) as node, client_of(node) as client:
+        [[_, job_id, *_]] = client.execute("GETJOB", "FROM", "q")
+        assert job_id == JOB_A.encode()
+
+
 def test_jobs_come_as_an_iterator():
     """The iterator ends when no job has come for a while."""
     answers = {"GETJOB": in_turn(jobs_reply(JOB_A, JOB_A), jobs_reply(JOB_B), b"*-1\r\n")}
