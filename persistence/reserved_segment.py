@@ -83,13 +83,18 @@ def become_segment(folder: Folder, name: str, header: bytes) -> None:
 
 
 def keep_if_usable(folder: Folder) -> bool:
-    """Return whether there is a reserved file. One with other bytes than zeros is removed. OSError."""
+    """Return whether there is a reserved file. One with other bytes than zeros or a bad sector is removed. OSError."""
     if RESERVE_NAME not in folder.names():
         return False
     at = 0
-    while piece := folder.read(RESERVE_NAME, at, PIECE_BYTES):
-        if piece.strip(b"\0"):
-            folder.remove(RESERVE_NAME)
-            return False
-        at += len(piece)
-    return True
+    try:
+        while piece := folder.read(RESERVE_NAME, at, PIECE_BYTES):
+            if piece.strip(b"\0"):
+                break
+            at += len(piece)
+        else:
+            return True
+    except OSError:
+        pass  # It has no records, so it must not keep a node from starting.
+    folder.remove(RESERVE_NAME)
+    return False

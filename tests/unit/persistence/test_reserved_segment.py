@@ -63,3 +63,14 @@ def test_a_reserve_that_the_journal_uses_no_longer_exists():
     disk.run()
     reserve.took()
     assert (reserve.is_used, reserve.is_there, reserve.is_missing) == (True, False, True)
+
+
+def test_a_reserve_that_can_not_be_read_is_made_again():
+    """It has no data, so a bad sector in it must not keep a node from starting."""
+    reserve, disk, heard = make()
+    disk.folder.create(RESERVE_NAME, bytes(4096))
+    disk.folder.fail("read", errno.EIO, times=1)
+    reserve.allocate(lambda: heard.append("there"))
+    disk.run()
+    assert (reserve.is_there, heard) == (True, ["there"])
+    assert disk.folder.size(RESERVE_NAME) == 4096
