@@ -189,7 +189,8 @@ class Logins:
             if time.monotonic() - kept[1] < CHECK_AGAIN_S:
                 return kept[0]
             # It was right a moment ago, so it does not wait for guesses from the same address.
-            return await self._counted_user(key, user, password, address)
+            # Its simultaneous requests count as one failure, too.
+            return await self._shared((key, address), lambda: self._counted_user(key, user, password, address))
         return await self._shared((key, address), lambda: self._admitted_user(key, user, password, address))
 
     async def _admitted_user(self, key: bytes, user: str, password: str, address: str) -> Principal:
@@ -236,6 +237,12 @@ class Logins:
         name = user or DEFAULT
         if name in users:
             found.grants, found.asks_broker = users[name], False
+        if kept is not None and (found.client, found.grants, found.asks_broker) == (
+            kept[0].client,
+            kept[0].grants,
+            kept[0].asks_broker,
+        ):
+            found = kept[0]  # Streams are admitted again, at the cost of a request, only if something has changed.
         self._users[key] = (found, now)
         while len(self._users) > CLIENTS_MAX:
             # A check that runs is about to return its client.

@@ -114,8 +114,10 @@ class _Checks:
         """Wait until another check has begun or ended. Return False if the time is over."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        done, _ = await asyncio.wait((future,), timeout=max(0.0, seconds))
-        future.cancel()
+        try:
+            done, _ = await asyncio.wait((future,), timeout=max(0.0, seconds))
+        finally:
+            future.cancel()  # A caller that is cancelled takes no wake-up of another one.
         return bool(done)
 
     def wake_one(self) -> None:

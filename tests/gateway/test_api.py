@@ -11,6 +11,7 @@ import time
 import pytest
 
 from disque_py import testing
+from disque_py.gateway.access_file import token_entry
 from disque_py.gateway.actions import jobs
 from gateways import Reply, until
 
@@ -220,6 +221,15 @@ def test_a_page_of_another_site_changes_nothing(gateway, queue, headers):
     assert [(reply.status, reply.json["code"]) for reply in (pause, pop)] == [(403, "NOPERM")] * 2
     found = gateway.get(f"/v1/queues/{queue}", headers=headers).json
     assert (found["pending"], found["paused"]) == (1, "none")
+
+
+def test_a_token_of_a_page_of_another_site_may_change_something(make_gateway, nodes, queue, tmp_path):
+    """A browser adds no such header by itself, so the page has the token."""
+    path = tmp_path / "access.toml"
+    path.write_text(token_entry("page", "word", ["admin"], None))
+    gateway = make_gateway(url=nodes.url, access_file=path)
+    headers = {**FOREIGN[0], "Authorization": "Bearer word"}
+    assert gateway.post(f"/v1/queues/{queue}/resume", body=b"", headers=headers).status == 200
 
 
 @pytest.mark.parametrize("site", ["same-origin", "none", ""])

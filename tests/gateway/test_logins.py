@@ -143,6 +143,44 @@ def test_a_caller_that_hangs_up_does_not_end_the_check_of_another(closed_node):
     assert asyncio.run(run()) == "user:default"
 
 
+def test_a_login_that_is_checked_again_is_the_same_caller(closed_node, monkeypatch):
+    """Otherwise its streams were admitted again at each check, which used up the rate of its requests."""
+    monkeypatch.setattr(logins, "CHECK_AGAIN_S", 0.0)
+
+    async def run():
+        settings = Settings({"url": closed_node.url, "broker-users": "yes"})
+        found = Logins(settings, make_options(*settings_of_url(closed_node.url)))
+        try:
+            first = await found.principal(basic("", "open sesame"), "a")
+            return await found.principal(basic("", "open sesame"), "a") is first
+        finally:
+            await found.close()
+
+    assert asyncio.run(run())
+
+
+def test_simultaneous_checks_of_an_old_password_count_as_one_guess(closed_node, make_user):
+    """A program with five streams locked its address out when its password was changed."""
+    make_user("~*", "+@all")
+
+    async def run():
+        settings = Settings({"url": closed_node.url, "broker-users": "yes"})
+        found = Logins(settings, make_options(*settings_of_url(closed_node.url)))
+        try:
+            await found.principal(basic("ann", "pw"), "a")
+            with closed_node.client() as client:
+                client.execute("ACL", "SETUSER", "ann", "resetpass", ">new")
+            for key, (principal, _) in list(found._users.items()):
+                found._users[key] = (principal, float("-inf"))
+            old = [found.principal(basic("ann", "pw"), "a") for _ in range(5)]
+            await asyncio.gather(*old, return_exceptions=True)
+            return (await found.principal(basic("ann", "new"), "a")).name
+        finally:
+            await found.close()
+
+    assert asyncio.run(run()) == "user:ann"
+
+
 def test_the_client_of_a_login_that_is_being_checked_is_not_closed(closed_node, monkeypatch):
     """Even if more users than clients are kept log in meanwhile."""
     monkeypatch.setattr(logins, "CLIENTS_MAX", 1)

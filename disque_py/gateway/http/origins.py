@@ -30,10 +30,17 @@ def source_of(headers: Mapping[str, str]) -> Source:
 
 
 def _is_at(origin: str, host: str) -> bool:
-    """Return whether an origin is that of a Host header. Some proxies add the standard port to Host."""
+    """Return whether an origin is that of a Host header. Some proxies add the standard port to Host, or omit any port.
+
+    Without a port in Host, any port of that host is accepted. Its pages are of the same site.
+    """
     try:
         parts = urlsplit(origin)
+        its_port = parts.port
+        has_port = urlsplit("//" + host).port is not None
     except ValueError:
         return False
     port = _STANDARD_PORTS.get(parts.scheme, "")
-    return bool(parts.netloc) and parts.netloc.lower().removesuffix(port) == host.lower().removesuffix(port)
+    if has_port or its_port is None:
+        return bool(parts.netloc) and parts.netloc.lower().removesuffix(port) == host.lower().removesuffix(port)
+    return parts.netloc.lower().removesuffix(f":{its_port}") == host.lower()

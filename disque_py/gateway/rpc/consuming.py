@@ -79,9 +79,12 @@ class Consumption:
         held = [*self._held.values(), *(each for each, _ in self._due)]
         if held:
             # Each job names its delivery. If its lease is over and another consumer has it, that consumer keeps it.
-            with contextlib.suppress(DisqueError, TimeoutError):
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PUT_BACK_S):
-                    await self._caller.principal.client.put_back(held)
+                    # Each job needs a command, and thousands at a time would hold up the other callers.
+                    for start in range(0, len(held), AT_ONCE):
+                        with contextlib.suppress(DisqueError):
+                            await self._caller.principal.client.put_back(held[start : start + AT_ONCE])
 
     async def _guarded(self, work: Any) -> None:
         try:

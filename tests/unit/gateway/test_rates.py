@@ -122,3 +122,30 @@ def test_a_check_does_not_wait_for_ever_for_others(monkeypatch):
                 return is_admitted
 
     assert asyncio.run(run()) is False
+
+
+def test_a_cancelled_waiter_takes_no_turn_of_another():
+    async def one(failures, event):
+        async with failures.check("a") as is_admitted:
+            await event.wait()
+            return is_admitted
+
+    async def run():
+        failures = LoginFailures()
+        ends = [asyncio.Event() for _ in range(LOGIN_FAILURES)]
+        running = [asyncio.create_task(one(failures, event)) for event in ends]
+        await asyncio.sleep(0)
+        over = asyncio.Event()
+        over.set()
+        waiting = []
+        for _ in range(2):
+            waiting.append(asyncio.create_task(one(failures, over)))
+            await asyncio.sleep(0)
+        waiting[1].cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ends[0].set()
+        await running[0]
+        return await asyncio.wait_for(waiting[0], 2)
+
+    assert asyncio.run(run()) is True
