@@ -168,6 +168,7 @@ BOUNDS = {
         Membership: ignored
         NodesFileSaver: _crcs
         Parking: searches
+        Search: gained
         Plan: slot
         ProcessHost: _fields
         QueueSettingsTable: _watchers
