@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -36,6 +37,17 @@ def make_user(closed_node):
     yield make
     with closed_node.client() as client:
         client.execute("ACL", "DELUSER", "ann")
+
+
+@asynccontextmanager
+async def opened(node):
+    """Logins of users of the broker, without a gateway."""
+    settings = Settings({"url": node.url, "broker-users": "yes"})
+    found = Logins(settings, make_options(*settings_of_url(node.url)))
+    try:
+        yield found
+    finally:
+        await found.close()
 
 
 def connections_of(node, user):
@@ -129,16 +141,12 @@ def test_the_first_requests_of_a_user_share_a_connection(make_gateway, closed_no
 
 def test_a_caller_that_hangs_up_does_not_end_the_check_of_another(closed_node):
     async def run():
-        settings = Settings({"url": closed_node.url, "broker-users": "yes"})
-        found = Logins(settings, make_options(*settings_of_url(closed_node.url)))
-        tasks = [asyncio.create_task(found.principal(basic("", "open sesame"), "a")) for _ in range(2)]
-        while not found._asking:
-            await asyncio.sleep(0)
-        tasks[0].cancel()
-        try:
+        async with opened(closed_node) as found:
+            tasks = [asyncio.create_task(found.principal(basic("", "open sesame"), "a")) for _ in range(2)]
+            while not found._asking:
+                await asyncio.sleep(0)
+            tasks[0].cancel()
             return (await tasks[1]).name
-        finally:
-            await found.close()
 
     assert asyncio.run(run()) == "user:default"
 
@@ -148,13 +156,9 @@ def test_a_login_that_is_checked_again_is_the_same_caller(closed_node, monkeypat
     monkeypatch.setattr(logins, "CHECK_AGAIN_S", 0.0)
 
     async def run():
-        settings = Settings({"url": closed_node.url, "broker-users": "yes"})
-        found = Logins(settings, make_options(*settings_of_url(closed_node.url)))
-        try:
+        async with opened(closed_node) as found:
             first = await found.principal(basic("", "open sesame"), "a")
             return await found.principal(basic("", "open sesame"), "a") is first
-        finally:
-            await found.close()
 
     assert asyncio.run(run())
 
@@ -164,9 +168,7 @@ def test_simultaneous_checks_of_an_old_password_count_as_one_guess(closed_node, 
     make_user("~*", "+@all")
 
     async def run():
-        settings = Settings({"url": closed_node.url, "broker-users": "yes"})
-        found = Logins(settings, make_options(*settings_of_url(closed_node.url)))
-        try:
+        async with opened(closed_node) as found:
             await found.principal(basic("ann", "pw"), "a")
             with closed_node.client() as client:
                 client.execute("ACL", "SETUSER", "ann", "resetpass", ">new")
@@ -175,8 +177,6 @@ def test_simultaneous_checks_of_an_old_password_count_as_one_guess(closed_node, 
             old = [found.principal(basic("ann", "pw"), "a") for _ in range(5)]
             await asyncio.gather(*old, return_exceptions=True)
             return (await found.principal(basic("ann", "new"), "a")).name
-        finally:
-            await found.close()
 
     assert asyncio.run(run()) == "user:ann"
 
@@ -186,16 +186,12 @@ def test_the_client_of_a_login_that_is_being_checked_is_not_closed(closed_node, 
     monkeypatch.setattr(logins, "CLIENTS_MAX", 1)
 
     async def run():
-        settings = Settings({"url": closed_node.url, "broker-users": "yes"})
-        found = Logins(settings, make_options(*settings_of_url(closed_node.url)))
-        first = await found.principal(basic("", "open sesame"), "a")
-        [key] = found._users
-        found._asking[key] = asyncio.create_task(asyncio.sleep(60))
-        await found.principal(basic("default", "open sesame"), "a")
-        try:
+        async with opened(closed_node) as found:
+            first = await found.principal(basic("", "open sesame"), "a")
+            [key] = found._users
+            found._asking[key] = asyncio.create_task(asyncio.sleep(60))
+            await found.principal(basic("default", "open sesame"), "a")
             return [kept.client is first.client for kept, _ in found._users.values()]
-        finally:
-            await found.close()
 
     assert asyncio.run(run()) == [True, False]
 

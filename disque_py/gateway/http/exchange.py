@@ -109,7 +109,7 @@ class Exchange:
     def check_source(self) -> None:
         """Refuse a change that a page of another site has sent. Raises RefusedError.
 
-        No browser adds a token of `Authorization: Bearer` by itself, so whoever sends one may make the change.
+        A request with `Authorization: Bearer` may make the change, because browsers add no such header by themselves.
         """
         has_token = self.headers.get("authorization", "").lower().startswith("bearer ")
         if not has_token and source_of(self.headers) == "other":

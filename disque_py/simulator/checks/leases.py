@@ -4,7 +4,8 @@ Three rules look at each delivery, and only at the nodes and links that it conce
 
 * A holder that was told of a lease does not deliver the job a second time, while the lease runs, its node lives, and
   that node's links to the other holders are whole. A node whose copy was deleted meanwhile, because the creator had
-  given the job up, knows of no lease. It may get the job again from a holder that the deletion has not reached.
+  given the job up, knows of no lease. It may get the job again from a holder that the deletion has not reached. The
+  same holds after an ack, for a holder that the node did not know.
 * A node does not deliver a job after its ack, if it was linked to the node that answered the ACKJOB, and that node had
   known it as a holder for a second. A node that has forgotten its jobs is no holder until it is named again.
 * A node that comes back with a journal asks before it queues jobs whose leases ran out meanwhile. If a holder that it
@@ -144,8 +145,8 @@ class Leases:
         race_ms = TURNS_MS + 2 * world.traffic.delay_ms[1]
         if not race_ms < passed_ms < lease.left_ms - lease.left_ms // DRIFT_SHARE - TURNS_MS:
             return
-        if machine is lease.machine and lease.is_deleted:
-            return  # A holder that the deletion had not reached gave the job to this node (spec C2).
+        if machine is lease.machine and (lease.is_deleted or self._has_unknown_holder(promise, lease)):
+            return  # A holder that the deletion or the ack had not reached gave the job to this node (spec C2, A8).
         if machine is not lease.machine and machine.membership.table.me.id not in lease.told:
             return  # A holder gave the job to this node, and the leasing node does not know that (spec L2).
         since_ms = lease.seen_ms - SETTLED_MS
@@ -160,6 +161,18 @@ class Leases:
                 f"{promise}: by {lease.machine.name}, and {passed_ms} ms later, of {lease.left_ms}, by {machine.name}",
                 promise.id,
             )
+
+    def _has_unknown_holder(self, promise: Promise, lease: Lease) -> bool:
+        """Return whether the leasing node did not know a holder when the lease began, and the job was acked since.
+
+        The holder may have been forgotten, and have come back. The ack then ends the copies that the node knows.
+        """
+        return promise.ack_answered_ms > lease.seen_ms and any(
+            other is not lease.machine
+            and other.membership.table.me.id not in lease.told
+            and other.broker.find(promise.id) is not None
+            for other in self._world.running()
+        )
 
     def _is_whole(self, one: Machine, other: Machine, since_ms: int) -> bool:
         """Return whether the other node, and the link to it, have had no fault since this moment."""

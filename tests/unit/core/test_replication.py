@@ -467,12 +467,7 @@ def test_a_creator_without_a_copy_lets_a_linked_holder_queue_a_job_whose_copies_
 @pytest.mark.parametrize("seed", range(4))
 def test_a_creator_without_a_copy_lets_no_dead_holder_queue_the_job(seed):
     """Spec C2. The holder had confirmed its copy, and died before the last copy was made."""
-    world = joined("abcd", seed=seed)
-    world.ask("a", "CLUSTER", "LEAVING", "yes")
-    world.run(1_000)
-    world.drop = lambda sender, receiver, kind, _: kind == REPLJOB and receiver == "d"
-    producer = world.client("a")
-    producer.say("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 300)
+    world, producer = begin_leaving(seed, REPLJOB, retry=300)
     world.run(500)
     world.crash("b")
     world.run(500)
@@ -488,12 +483,7 @@ def test_a_creator_without_a_copy_lets_no_dead_holder_queue_the_job(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_creator_without_a_copy_measures_the_time_of_its_copies_without_the_wall_clock(seed):
     """Spec T1. Copies that took long are queued by the first holder, and a clock that went back hid that."""
-    world = joined("abcd", seed=seed)
-    world.ask("a", "CLUSTER", "LEAVING", "yes")
-    world.run(1_000)
-    world.drop = lambda sender, receiver, kind, _: kind == REPLJOB and "d" in (sender, receiver)
-    producer = world.client("a")
-    producer.say("ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 30)
+    world, producer = begin_leaving(seed, REPLJOB, retry=30)
     world.run(2_000)
     [job] = world["a"].copies.waiting_repl
     first = job.work.confirmed[0]

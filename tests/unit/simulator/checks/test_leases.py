@@ -104,6 +104,23 @@ def test_a_holder_that_the_leasing_node_does_not_know_may_deliver():
     scene.deliver("b")
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_holder_that_the_leasing_node_does_not_know_may_give_it_an_acknowledged_job(is_known):
+    """Spec A8: the holder had been forgotten and had come back, so the ack did not reach it (seed 17072)."""
+    scene = Scene()
+    world, job = scene.world, scene.world["a"].find(scene.promise.id)
+    if not is_known:
+        job.holders = frozenset({world["a"].me})
+    scene.deliver("a")
+    world.run(1_000)
+    world.traffic.filter = lambda _sender, _receiver, kind, _item: kind == SETACK
+    scene.acknowledge("a")
+    world.run(1_000)
+    assert world["b"].find(job.id) is not None
+    with pytest.raises(RuleBrokenError, match="during a lease") if is_known else nullcontext():
+        scene.deliver("a")
+
+
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_a_node_whose_copy_its_creator_deleted_may_deliver_the_job_again(name):
     """Spec C2: another holder gave it the job. A holder that was told of the lease still waits."""
