@@ -14,14 +14,15 @@ import hiredis
 
 class StandIn:
     """A stand-in that serves until `close`. It refuses the first `refusals` adds, and hangs up once after
-    `breaks_after` commands.
+    `breaks_after` commands: those named `counted`, or all but HELLO.
     """
 
-    def __init__(self, refusals=0, breaks_after=None):
+    def __init__(self, refusals=0, breaks_after=None, counted=None):
         self.jobs = []
         self.acknowledged = []
         self.refusals = refusals
         self.breaks_after = breaks_after
+        self.counted = counted
         self.port = 0
         self._numbers = itertools.count()
         self._server = None
@@ -41,10 +42,11 @@ class StandIn:
             while data := await reader.read(65536):
                 parser.feed(data)
                 while (words := parser.gets()) is not False:
-                    if self.breaks_after == 0:
-                        self.breaks_after = None
-                        return
-                    if self.breaks_after and words[0] != b"HELLO":
+                    is_counted = words[0] == self.counted if self.counted else words[0] != b"HELLO"
+                    if is_counted and self.breaks_after is not None:
+                        if self.breaks_after == 0:
+                            self.breaks_after = None
+                            return
                         self.breaks_after -= 1
                     writer.write(await self._answer(words))
         except ConnectionError:

@@ -237,8 +237,11 @@ class RepairChecker:
                 continue
             if not promise.copies or not promise.answered_ms:
                 continue  # Copies of ASYNC jobs may never have arrived. An ADDJOB that failed deletes its copies.
-            if count < min(wanted[job_id], able):
-                return f"{promise} has {count} copies; {wanted[job_id]} are wanted, and there are {able} nodes"
+            # A job whose ADDJOB failed may live on a node that got it from a holder. Another request for its key then
+            # got the id, and was promised one copy.
+            want = wanted[job_id] if promise.asked is not None else promise.copies
+            if count < min(want, able):
+                return f"{promise} has {count} copies; {want} are wanted, and there are {able} nodes"
         return ""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.messages import RECALLED, VOTERS
-from disque_py.core.claims import PAGE_KEYS
 from disque_py.node import dispatch
 from voting_worlds import acquire, id_of, shown, voters
 
@@ -13,13 +12,15 @@ from voting_worlds import acquire, id_of, shown, voters
 def test_a_memory_of_many_keys_comes_in_pages():
     """Spec CL5."""
     world = voters("abcd", "abc")
+    for name in "abcd":
+        world[name].claims.page_keys = 3
     for name in "abc":
-        for number in range(2 * PAGE_KEYS + 1):
+        for number in range(7):
             item = (b"L%d" % number, b"one", 5, 60_000, 5, 0, 0, 0, 0, True, False)
             world[name].claims.memory.grants.put(item, world[name].now_ms)
     assert world.ask("a", "CLUSTER", "VOTERS", "ADD", id_of("d")) == b"OK"
     world.run(3_000)
-    assert len(world["d"].claims.memory.grants.records) == 2 * PAGE_KEYS + 1
+    assert len(world["d"].claims.memory.grants.records) == 7
 
 
 def test_a_voter_of_the_old_list_tells_nothing_before_it_has_stopped():

@@ -58,7 +58,7 @@ def test_refused_adds_are_sent_again():
 def test_adds_without_an_answer_are_sent_again_when_the_connection_breaks():
     """The first attempt may have succeeded. A second delivery is counted; a loss would be worse."""
     flights = some_flights(300)
-    tally = run_load(flights, StandIn(breaks_after=150), StandIn())
+    tally = run_load(flights, StandIn(breaks_after=150, counted=b"ADDJOB"), StandIn())
     assert tally.added == tally.delivered == 300
     assert tally.adds_repeated > 0
 

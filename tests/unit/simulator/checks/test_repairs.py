@@ -23,6 +23,7 @@ def make_world(names="abc", replicate=2):
     oracle = Oracle()
     checker = RepairChecker(world, oracle, Losses(oracle))
     promise = oracle.add(b"q", 20, 60_000, 3_600_000, replicate, world.now_ms)
+    promise.asked = world["a"]
     reply = world.ask("a", "ADDJOB", "q", promise.body(), 0, "REPLICATE", replicate, "RETRY", 60, "TTL", 3_600)
     oracle.answered(promise, reply, world.now_ms)
     return world, checker, oracle, promise
@@ -36,6 +37,16 @@ def test_a_job_with_too_few_copies_is_reported():
     world, checker, _, promise = make_world()
     assert checker.missing() == ""
     holders_of(world, promise)[1].die()
+    assert "has 1 copies; 2 are wanted" in checker.missing()
+
+
+def test_a_failed_add_whose_key_found_its_job_promises_one_copy():
+    """Seed 17504: a hand-over took the job to a third node before its creator told the second one to delete it."""
+    world, checker, _, promise = make_world()
+    promise.asked, promise.copies = None, 1
+    holders_of(world, promise)[1].die()
+    assert checker.missing() == ""
+    promise.copies = 2
     assert "has 1 copies; 2 are wanted" in checker.missing()
 
 
