@@ -126,11 +126,13 @@ class Answers:
     done     the result of the deed; no entry: no holder was asked to act, or it has not answered
     known    the knowledge of the node with the highest rank; no entry: no node knows the job
     over     True if a node knows that the job is done; else no entry
+    silent   a linked node did not answer: it may have jobs that are not in `known`, or has not done its deed
     """
 
-    __slots__ = ("done", "known", "over")
+    __slots__ = ("done", "known", "over", "silent")
 
     def __init__(self) -> None:
+        self.silent = False
         self.done: dict[bytes, int] = {}
         self.known: dict[bytes, int] = {}
         self.over: dict[bytes, bool] = {}
@@ -156,6 +158,7 @@ def ask(
     deadline_ms = broker.now_ms + ASK_MS
     first = _begin(broker, client, nodes, len(ids), broker.now_ms + FIRST_MS, ASKJOBS, (ids,))
     found = yield from _answered(broker, client, *first)
+    results.silent = len(found) < len(nodes)
     chosen: dict[Node, list[bytes]] = {}
     for at, job_id in enumerate(ids):
         has = [(answer[at], node) for node, answer in found.items() if answer[at]]
@@ -179,18 +182,22 @@ def ask(
     ]
     for node, asked, question in acting:
         done = yield from _answered(broker, client, *question)
+        if not done:
+            results.silent = True
         for job_id, value in zip(asked, done.get(node, b""), strict=False):
             results.done[job_id] = value
     return results
 
 
 def refuse_unreachable(broker: Broker, ids: list[bytes], answers: Answers) -> None:
-    """Raise CommandError if no node knows one of the jobs while a known node can't be asked. Spec Y10.
+    """Raise CommandError if the outcome for a job is unknown while a known node can't be asked or is silent. Spec Y10.
 
-    Only for deeds that leave no record. CANCELJOB does not need this, because a cancellation is remembered.
+    A silent node may be reading its journal, and have the job. Only for deeds that leave no record. CANCELJOB does not
+    need this, because a cancellation is remembered.
     """
-    if len(broker.cluster.linked) < broker.cluster.size - 1 and any(job_id not in answers.known for job_id in ids):
-        raise CommandError(UNREACHABLE)
+    if answers.silent or len(broker.cluster.linked) < broker.cluster.size - 1:
+        if any(job_id not in answers.done and job_id not in answers.over for job_id in ids):
+            raise CommandError(UNREACHABLE)
 
 
 def _begin(

@@ -176,8 +176,29 @@ def test_an_unknown_job_may_be_on_a_node_that_is_not_linked():
     broker.cluster.refresh()
     with pytest.raises(CommandError, match="UNREACHABLE No node that holds the job can be asked now"):
         refuse_unreachable(broker, [make_id(1)], answers)
-    answers.known[make_id(1)] = OVER
+    answers.over[make_id(1)] = True
     refuse_unreachable(broker, [make_id(1)], answers)
+
+
+def test_an_unknown_job_may_be_on_a_node_that_is_silent():
+    """Spec Y10."""
+    broker, client, [node, _] = start()
+    assert ask(broker, client, "PROMOTE", make_id(1)) == b""
+    [(_, item)] = sent_of(broker, ASKJOBS)
+    say(broker, node, JOBSARE, [item[0], bytes([NOTHING])])
+    advance(broker, 600)
+    assert replies(client) == b"-UNREACHABLE No node that holds the job can be asked now\r\n"
+
+
+def test_a_holder_that_does_not_answer_may_have_done_nothing():
+    """Spec Y10."""
+    broker, client, [node, other] = start()
+    assert ask(broker, client, "RESCHEDULE", make_id(1), "DELAY", "5") == b""
+    [(_, item)] = sent_of(broker, ASKJOBS)
+    say(broker, node, JOBSARE, [item[0], bytes([COPY])])
+    say(broker, other, JOBSARE, [item[0], bytes([NOTHING])])
+    advance(broker, 1_100)
+    assert replies(client) == b"-UNREACHABLE No node that holds the job can be asked now\r\n"
 
 
 def test_a_deed_is_done_to_jobs_that_are_held_only():
