@@ -58,7 +58,9 @@ def begin(broker: Broker, job: Job) -> Changeable:
         _count_record(broker, job, attributes.packed_bytes)
     part = attributes.part
     if part is None:
-        part = attributes.part = Changeable(_ttl_ms(broker, job))
+        part = Changeable(_ttl_ms(broker, job))
+        part.error = error_of(job)
+        attributes.part = part
         measure(broker, job, attributes)
     return part
 

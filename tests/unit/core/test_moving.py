@@ -106,6 +106,18 @@ def test_the_place_of_a_job_that_was_out_of_its_queue_is_the_new_one():
     assert [deliver(broker) for _ in range(3)] == [jobs[1], jobs[2], jobs[0]]
 
 
+def test_a_rescheduled_job_keeps_its_error():
+    """Its counters told the error until it got a changeable part. Spec MV2, Y6."""
+    broker, client, _ = start()
+    job = hold_queued(broker, retry_s=1)
+    deliver(broker)
+    advance(broker, 1_500)
+    assert shown(broker, client, job.id)[b"error"] == b"lease expired"
+    assert moving.reschedule(broker, job.id, moving.NO_DELAY, 5)
+    assert shown(broker, client, job.id)[b"error"] == b"lease expired"
+    assert memory_is_exact(broker)
+
+
 def test_a_rescheduled_delay_ends():
     """Spec MV2."""
     broker, client, node = start()
