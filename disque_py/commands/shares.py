@@ -62,7 +62,8 @@ SUBJECT_QDEPTH: Final = b"qdepth"
 SUBJECT_QSTAT: Final = b"qstat"
 SUBJECT_SHOW: Final = b"show"
 
-# SHOW: how much a node knows of a job. The node with the highest rank answers, and among equals the lowest id.
+# SHOW: how much a node knows of a job. The node with the highest rank answers, and among equals one on which the job is
+# invisible, then the lowest id.
 RANK_DUMMY: Final = 0
 RANK_COPY: Final = 1
 RANK_QUEUED: Final = 2
@@ -696,8 +697,11 @@ def best_shown(shares: list[Shown]) -> list[Any] | None:
     return min(known, key=_order_of).values
 
 
-def _order_of(share: Shown) -> tuple[int, bytes]:
-    return (-share.rank, share.node_id)
+def _order_of(share: Shown) -> tuple[int, bool, bytes]:
+    """Only the node that got a DEQUEUE, or a NACK in a pause, knows that the job is invisible. Spec Z4."""
+    values = share.values or []
+    is_invisible = any(values[at : at + 2] == [b"status", b"invisible"] for at in range(0, len(values), 2))
+    return (-share.rank, not is_invisible, share.node_id)
 
 
 SUBJECTS: Final[dict[bytes, MakeShare]] = {

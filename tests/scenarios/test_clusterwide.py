@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from cluster_bus.messages import ANSWER, QUESTION
 from disque_py.core import gathering
 from world import World, joined
@@ -164,6 +166,17 @@ def test_show_asks_the_node_that_knows_most() -> None:
     assert pairs(world.ask("c", "SHOW", spread, "CLUSTER"))[b"leased"] == 1
     other = job[:20] + b"zzzz" + job[24:]
     assert world.ask("c", "SHOW", other, "CLUSTER") is None
+
+
+@pytest.mark.parametrize("node", "abc")
+def test_a_job_is_shown_by_the_node_that_made_it_invisible(node: str) -> None:
+    """Spec Z2, Z4: the holders of a dequeued job are not told. QLEN counts the job on the same node."""
+    world = joined()
+    job = add(world, node, "REPLICATE", 3)
+    assert world.ask(node, "DEQUEUE", job) == 1
+    for asked in "abc":
+        assert lengths(world, asked)["invisible"] == 1
+        assert pairs(world.ask(asked, "SHOW", job, "CLUSTER"))[b"status"] == b"invisible"
 
 
 def test_a_node_that_does_not_answer_is_missing_after_a_second() -> None:
