@@ -292,7 +292,8 @@ def _getjob_claimed(broker: Broker, client: Client, asked: _Asked) -> incrementa
     """Run a GETJOB of queues whose jobs need a claim. Spec EX3, EX8."""
     if asked.options.lease_ms:
         exclusive.refuse_long(broker, asked.options.lease_ms)
-    found = yield from claimed_fetch.fetch(broker, client, asked.names, asked.count_max, asked.options)
+    deadline = claimed_fetch.deadline_ms(broker, asked.nohang, asked.timeout_ms)
+    found = yield from claimed_fetch.fetch(broker, client, asked.names, asked.count_max, asked.options, deadline)
     if found.entries:
         return b"*%d\r\n%b" % (len(found.entries), b"".join(found.entries))
     if asked.nohang and found.reason:
@@ -302,7 +303,8 @@ def _getjob_claimed(broker: Broker, client: Client, asked: _Asked) -> incrementa
     queues = [queue for name in asked.names if (queue := broker.queues.get(name)) is not None]
     if broker.memory.spilled_count and any(queue.is_stalled for queue in queues):
         return (yield from _getjob_from_disk(broker, client, asked))
-    return _getjob_of_none(broker, client, asked.names, queues, asked.options, asked.nohang, asked.timeout_ms)
+    timeout_ms = claimed_fetch.left_ms(broker, deadline)
+    return _getjob_of_none(broker, client, asked.names, queues, asked.options, asked.nohang, timeout_ms)
 
 
 def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:

@@ -137,11 +137,13 @@ def _claimed(
     names = [queue.name for queue in broker.exclusive.queues if queue.length and queue.name in group.names]
     reason = ""
     if names:
-        found = yield from claimed_fetch.fetch(broker, client, names[:NAMES_MAX], count, options)
+        deadline = claimed_fetch.deadline_ms(broker, nohang, timeout_ms)
+        found = yield from claimed_fetch.fetch(broker, client, names[:NAMES_MAX], count, options, deadline)
         if found.entries:
             client.served_from = names[0]
             return b"*%d\r\n%b" % (len(found.entries), b"".join(found.entries))
         reason = found.reason
+        timeout_ms = claimed_fetch.left_ms(broker, deadline)
     reply = yield from _in_parts(broker, client, group, count, options, nohang, timeout_ms, visit)
     if reason and nohang and reply == nil_array(client.protocol):
         raise CommandError(reason)

@@ -2,9 +2,9 @@
 
 `fetch` looks at the queues in the same order as delivery.collect: one job per queue and pass, from left to right. It
 begins a claim for each job that needs one, up to the count of the GETJOB, and waits until all claims are decided. That
-takes at most a second. Then, in one turn, it delivers the granted jobs and fills the rest of the reply with jobs that
-need no claim. So no lease runs while the client waits for voters. If other holders have all values that were tried,
-`fetch` tries the next values.
+takes at most a second, and never longer than the GETJOB's TIMEOUT. Then, in one turn, it delivers the granted jobs and
+fills the rest of the reply with jobs that need no claim. So no lease runs while the client waits for voters. If other
+holders have all values that were tried, `fetch` tries the next values.
 
 delivery.py serves a client that waits for jobs that arrive later.
 """
@@ -15,7 +15,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Final
 
-from disque_py.core import delivery, exclusive, lifecycle, ordering, stalling
+from disque_py.core import claiming, delivery, exclusive, lifecycle, ordering, stalling
 from disque_py.core.broker import Broker
 from disque_py.core.claim_stamps import needed
 from disque_py.core.client import Client
@@ -45,18 +45,36 @@ def has_claims(broker: Broker, names: list[bytes]) -> bool:
     return any((queue := broker.queues.get(name)) is not None and queue in known and queue.length for name in names)
 
 
+def deadline_ms(broker: Broker, nohang: bool, timeout_ms: int) -> int:
+    """Return the moment at which a GETJOB that begins now has waited for its TIMEOUT; 0: never."""
+    return broker.now_ms + timeout_ms if timeout_ms and not nohang else 0
+
+
+def left_ms(broker: Broker, deadline: int) -> int:
+    """Return how long a GETJOB may still wait; 0: without a limit."""
+    return max(1, deadline - broker.now_ms) if deadline else 0
+
+
 def fetch(
-    broker: Broker, client: Client, names: list[bytes], count: int, options: FetchOptions
+    broker: Broker, client: Client, names: list[bytes], count: int, options: FetchOptions, deadline: int
 ) -> Generator[None, None, Found]:
     """Return up to `count` jobs of these queues. Jobs that need a claim are delivered under one."""
     found = Found()
     until_ms = broker.now_ms + TRY_MS
+    if deadline:
+        until_ms = min(until_ms, deadline)
     while True:
         picks = _begin(broker, client, names, min(count, CLAIMS_MAX), options, found)
-        yield from stalling.until(broker, client, partial(_are_decided, picks))
+        are_decided = partial(_are_decided, picks)
+        if deadline and deadline - broker.now_ms < claiming.DECIDE_MS:
+            yield from stalling.until_ms(broker, client, deadline, are_decided)
+        else:
+            yield from stalling.until(broker, client, are_decided)
         for pick in picks:
             if pick.outcome == GRANTED:
                 _deliver(broker, pick, options, found)
+            elif pick.outcome == UNDECIDED:
+                pick.decided = partial(_decided_late, broker)
             elif pick.outcome == LACKING:
                 found.reason = pick.reason
         queues = [queue for name in names if (queue := broker.queues.get(name)) is not None]
@@ -137,6 +155,12 @@ def _decided(broker: Broker, pick: Pick) -> None:
         return
     # The command checks whether all of its claims are decided. A claim for the client in a line is not one of them.
     stalling.go_on_now(broker, client)
+
+
+def _decided_late(broker: Broker, pick: Pick) -> None:
+    """Give back a grant that arrives after the TIMEOUT of its GETJOB."""
+    if pick.outcome == GRANTED:
+        exclusive.give_back(broker, pick)
 
 
 def _are_decided(picks: list[Pick]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from claimed_worlds import add, deliveries, exclusive, get
 
 
@@ -70,6 +72,33 @@ def test_a_client_that_hangs_up_while_its_claims_are_under_way_leaves_no_trace()
     world.run(100)
     assert not world.machines["a"].broker.exclusive.picks
     assert [each.id for each in get(world, "a")] == [job_id]
+
+
+@pytest.mark.parametrize("source", [("FROM", "q"), ("FROMMATCH", "q*")])
+def test_the_timeout_of_a_getjob_does_not_wait_for_the_voters(source):
+    """Spec EX8. The grant that arrives later is given back."""
+    world = exclusive()
+    job_id = add(world, "a", "ann")
+    world.traffic.delay_ms = (200, 200)
+    talker = world.client("a")
+    talker.say("GETJOB", "TIMEOUT", 50, *source)
+    world.run(55)
+    assert talker.replies == [None]
+    world.run(1_000)
+    assert not world.machines["a"].broker.exclusive.picks
+    assert [(each.id, each.attempt) for each in get(world, "a")] == [(job_id, 1)]
+
+
+def test_the_time_of_the_claims_is_part_of_the_timeout():
+    world = exclusive()
+    add(world, "b", "ann", copies=1)
+    add(world, "a", "ann")
+    assert len(get(world, "b")) == 1
+    world.traffic.delay_ms = (200, 200)
+    talker = world.client("a")
+    talker.say("GETJOB", "TIMEOUT", 1_500, "FROM", "q")
+    world.run(1_505)
+    assert talker.replies == [None]
 
 
 def test_a_claim_for_the_line_of_a_client_does_not_keep_its_next_command_waiting():
