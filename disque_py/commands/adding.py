@@ -98,6 +98,7 @@ ATTEMPTS_NEED_RETRY: Final = "ERR ATTEMPTS above 1 needs RETRY above 0"
 BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-ms>:<cap-ms>[:<jitter-percent>]"
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
+RESERVED_ERROR: Final = "ERR META names that begin with x-disque- are reserved"
 # The node itself gives these to the jobs of a schedule.
 OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, META_BATCH)
 KEY_BYTES_MAX: Final = 1024
@@ -603,6 +604,7 @@ class Adding:
     __slots__ = (
         "_is_internal",
         "_meta_bytes",
+        "_own_count",
         "_pairs_max",
         "_priority",
         "_trace_bytes",
@@ -620,11 +622,15 @@ class Adding:
     def __init__(self, broker: Broker) -> None:
         self._is_internal = broker.recurring.is_internal
         self._pairs_max = broker.settings.job_meta_max_pairs
-        if self._is_internal:  # Pairs of the node's own do not count.
-            self._pairs_max = min(self._pairs_max + len(OF_SCHEDULES), META_PAIRS_MAX)
+        if self._is_internal:
+            # Pairs of the node's own do not count, but each job has at most META_PAIRS_MAX. The directive limits a
+            # schedule when it is set: nodes may have different values, and each of them may fire.
+            own_max = META_PAIRS_MAX - len(OF_SCHEDULES)
+            self._pairs_max = min(self._pairs_max, own_max) if broker.recurring.is_checking else own_max
         self._priority: int | None = None
         self.meta: dict[bytes, bytes] = {}
         self._meta_bytes = 0
+        self._own_count = 0
         self._trace_count = 0
         self._trace_bytes = 0
         self.key = b""
@@ -670,8 +676,9 @@ class Adding:
             raise CommandError("ERR META needs a name that is not empty")
         if len(name) > NAME_BYTES_MAX:
             raise CommandError(NAME_ERROR)
-        if name.startswith(RESERVED_META) and not (self._is_internal and name in OF_SCHEDULES):
-            raise CommandError("ERR META names that begin with x-disque- are reserved")
+        is_own = name.startswith(RESERVED_META)
+        if is_own and not (self._is_internal and name in OF_SCHEDULES):
+            raise CommandError(RESERVED_ERROR)
         if name in meta:
             raise CommandError("ERR META has the same name twice")
         if name in TRACE_NAMES:
@@ -681,7 +688,9 @@ class Adding:
             if self._trace_bytes > TRACE_BYTES_MAX:
                 raise CommandError(TRACE_ERROR)
             return
-        if len(meta) - self._trace_count >= self._pairs_max:
+        if is_own:
+            self._own_count += 1
+        elif len(meta) - self._trace_count - self._own_count >= self._pairs_max:
             raise CommandError(f"ERR META: at most {self._pairs_max} pairs per job (job-meta-max-pairs)")
         meta[name] = argv[at + 2]
         self._meta_bytes += len(name) + len(argv[at + 2])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.commands import settings_changes
-from disque_py.commands.adding import addjob
+from disque_py.commands.adding import RESERVED_ERROR, RESERVED_META, addjob
 from disque_py.commands.name_lists import list_names
 from disque_py.commands.options import between
 from disque_py.commands.subcommands import ANY, SHOWN_BYTES_MAX, Form, run_form, syntax_error, text_of
@@ -156,6 +156,8 @@ def _check_options(broker: Broker, client: Client, definition: Definition) -> No
         option = options[at].lower()
         if option in NOT_ALLOWED:
             raise syntax_error(options[at])
+        if option in DOUBLE and at + 1 < len(options) and options[at + 1].startswith(RESERVED_META):
+            raise CommandError(RESERVED_ERROR)
         at += 1 if option in SINGLE else 3 if option in DOUBLE else 2
     try:
         _read_options(broker, client, definition, options)

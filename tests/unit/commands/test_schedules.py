@@ -73,12 +73,26 @@ def test_every_is_shown_as_a_time(broker, client):
         ("EVERY|1h|QUEUE|q|REPLACE", "ERR syntax error: 'REPLACE'"),
         ("EVERY|1h|QUEUE|q|TTL|0", "ERR TTL must be a number > 0"),
         ("EVERY|1h|QUEUE|q|META|x-disque-|1", "ERR META names that begin with x-disque- are reserved"),
+        ("EVERY|1h|QUEUE|q|META|x-disque-batch|1", "ERR META names that begin with x-disque- are reserved"),
+        ("EVERY|1h|QUEUE|q|meta|x-disque-tick|1", "ERR META names that begin with x-disque- are reserved"),
+        (
+            "EVERY|1h|QUEUE|q|META|a|1|META|b|1|META|c|1|META|d|1|META|e|1",
+            "ERR META: at most 4 pairs per job (job-meta-max-pairs)",
+        ),
     ],
 )
 def test_a_wrong_argument_changes_nothing(broker, client, words, error):
     """Spec SD10: the options are those of ADDJOB, with its errors."""
     assert error_of(broker, client, "SCHEDULE", "SET", "s", *words.split("|")) == error
     assert ask_parsed(broker, client, "SCHEDULE", "LIST") == []
+
+
+def test_a_lower_limit_of_meta_stops_no_schedule(broker, client):
+    """Spec SD4: nodes may have different limits, and each of them may fire."""
+    four = " ".join(f"META {name} 1" for name in "abcd").split()
+    assert ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q", *four) == b"+OK\r\n"
+    broker.settings.job_meta_max_pairs = 1
+    assert ask(broker, client, "SCHEDULE", "RUN", "s").startswith(b"+D-")
 
 
 def test_the_fields_of_a_schedule_have_limits(broker, client):
