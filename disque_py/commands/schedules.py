@@ -48,6 +48,9 @@ NAME_ERROR: Final = f"ERR the name of a schedule must have 1 to {NAME_BYTES_MAX}
 SIZE_ERROR: Final = f"ERR a schedule has at most {VALUE_BYTES_MAX} bytes, body and options included"
 NO_SUCH: Final = "ERR no such schedule"
 NO_VERSION: Final = "ERR the schedule has the highest version there is"
+# Files of a system's zone database that are no IANA names. Their rules differ from machine to machine, so nodes would
+# disagree about the ticks.
+LOCAL_ZONES: Final = (b"localtime", b"posixrules", b"posix/", b"right/")
 SCHEDULES_MAX: Final = 10_000
 TOO_MANY: Final = f"ERR too many schedules, at most {SCHEDULES_MAX}"
 FULL: Final = f"ERR too many schedules and settings, at most {QUEUES_MAX}"
@@ -126,7 +129,7 @@ def _read_definition(broker: Broker, name: bytes, argv: list[bytes]) -> Definiti
     )
     if b"cron" in words:
         _check_cron(definition.cron)
-    if broker.recurring.zone(definition.zone, broker.host.time_zone) is None:
+    if definition.zone.startswith(LOCAL_ZONES) or broker.recurring.zone(definition.zone, broker.host.time_zone) is None:
         raise CommandError(ZONE_ERROR.format(text_of(definition.zone[:SHOWN_BYTES_MAX])))
     return definition
 

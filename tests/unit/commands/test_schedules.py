@@ -58,6 +58,8 @@ def test_every_is_shown_as_a_time(broker, client):
         ("CRON|61 * * * *|QUEUE|q", "ERR invalid cron expression: bad minute '61': a number from 0 to 59 is expected"),
         ("CRON|* * * * *|TZ|Mars/Base|QUEUE|q", "ERR unknown time zone 'Mars/Base'"),
         ("CRON|* * * * *|TZ|../etc|QUEUE|q", "ERR unknown time zone '../etc'"),
+        ("CRON|* * * * *|TZ|localtime|QUEUE|q", "ERR unknown time zone 'localtime'"),
+        ("CRON|* * * * *|TZ|right/UTC|QUEUE|q", "ERR unknown time zone 'right/UTC'"),
         ("EVERY|999ms|QUEUE|q", "ERR EVERY must be at least 1s"),
         ("EVERY|soon|QUEUE|q", "ERR EVERY must be at least 1s"),
         ("EVERY|1h|CRON|* * * * *|QUEUE|q", "ERR syntax error: 'CRON'"),
