@@ -15,8 +15,8 @@ The first end that arrives counts and is never replaced. The result of a complet
 node may know an end in doubt (ends.py), and says so. Such an end counts only after all linked nodes were asked again
 and no node knows a result.
 
-When a client's wait times out, its node asks once more for the present statuses, because those from the registration
-are old. Spec RW5, RW6, RW7, RW8, RW10.
+When a client's wait times out, or one job ends a wait with ANY, its node asks once more for the present statuses of
+the other jobs, because those from the registration are old. Spec RW5, RW6, RW7, RW8, RW10.
 """
 
 from __future__ import annotations
@@ -193,21 +193,19 @@ def step(broker: Broker, count_max: int) -> int:
 
 
 def _refresh(broker: Broker, wait: Wait) -> bool:
-    """Ask for the present statuses of jobs that are not over. Return whether the wait must go on for the answers."""
+    """Ask for the present statuses of jobs that are not over. Return whether the wait must go on for the answers.
+
+    The wait ends when they have arrived, after REFRESH_MS at the latest.
+    """
     asked = [job_id for job_id in wait.open if broker.job_waits.waited[job_id].has_here >> RANK_SHIFT < HAS_QUEUED]
     if not asked or not broker.cluster.linked:
         return False
     for job_id in asked:
         broker.job_waits.waited[job_id].known.clear()
     _ask_all(broker, asked)
-    _end_soon(broker, wait)
-    return True
-
-
-def _end_soon(broker: Broker, wait: Wait) -> None:
-    """End a wait as soon as the statuses of its open jobs have arrived, after REFRESH_MS at the latest."""
     wait.is_ending = True
     broker.job_waits.deadlines.set(wait, broker.now_ms + REFRESH_MS)
+    return True
 
 
 def refuse(broker: Broker, client: Client, text: str) -> None:
@@ -296,11 +294,12 @@ def _over(broker: Broker, job_id: bytes, outcome: Outcome) -> None:
             del wait.open[job_id]
             wait.outcomes[job_id] = outcome
             waited.waits.pop(wait, None)
-            if wait.is_done and wait.client.waiting == WAITS_FOR_ENDS:
-                if _is_told(broker, wait):
-                    _answer(broker, wait)
-                elif not wait.is_ending:
-                    _end_soon(broker, wait)
+            if not wait.is_done or wait.client.waiting != WAITS_FOR_ENDS:
+                continue
+            if wait.open and wait.is_ending and not _is_refreshed(broker, wait):
+                continue  # The answers are on their way.
+            if not wait.open or wait.is_ending or not _refresh(broker, wait):
+                _answer(broker, wait)
     if not waited.waits and broker.job_waits.waited.get(job_id) is waited:
         del broker.job_waits.waited[job_id]
         if job_id not in broker.job_waits.elsewhere:

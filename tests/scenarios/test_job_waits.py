@@ -167,6 +167,17 @@ def test_any_ends_with_the_first_and_tells_the_status_of_the_others() -> None:
     assert wait(world, "c", first, second, "ANY").replies[0][1][1] == b"pending"
 
 
+def test_any_tells_the_present_status_of_the_others() -> None:
+    """Spec RW8: they were pending when the wait began."""
+    world = joined()
+    first, second = add(world, "a", "REPLICATE", 1), add(world, "a", "REPLICATE", 1)
+    waiting = wait(world, "c", first, second, "ANY")
+    assert [take(world, "a"), take(world, "a")] == [first, second]
+    assert world.ask("a", "ACKJOB", first) == 1
+    world.run(10)
+    assert [entry[1] for entry in waiting.replies[0]] == [b"completed", b"running"]
+
+
 def test_a_time_out_tells_the_present_statuses() -> None:
     """Spec RW8."""
     world = joined("ab")
