@@ -31,7 +31,7 @@ from disque_py.client.commands import by_node
 from disque_py.client.errors import DisqueError, JobCanceledError, NoJobError, StaleError, TooLateError
 from disque_py.client.request import Request
 from disque_py.client.results import Job, QueueStat
-from disque_py.client.spans import Milliseconds, Seconds
+from disque_py.client.spans import Milliseconds, Seconds, float_seconds, time_words
 
 if TYPE_CHECKING:
     from disque_py.client.aio import AsyncDisque
@@ -128,6 +128,10 @@ class Layout:
         self.shard = self.shards[0] if shard is None else shard
         if self.shard not in self.shards:
             raise ValueError(f"{shard!r} is not one of the shards {list(self.shards)}")
+        for option, span in (("unack_time", unack_time), ("ttl", ttl)):
+            time_words(option, span)  # It refuses fractions of what a command takes.
+            if float_seconds(option, span) <= 0:  # RETRY 0 would deliver each message at most once.
+                raise ValueError(f"{option} must be above 0, not {span}")
         self.unack_time = unack_time
         self.ttl = ttl
         self.strategy = strategy or round_robin()

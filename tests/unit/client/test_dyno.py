@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -32,6 +33,13 @@ def test_a_queue_without_shards_is_one_queue():
     assert Layout("q", shards=["a", "b"], shard="b").queues() == ["q.b", "q.a"]
     with pytest.raises(ValueError, match="not one of the shards"):
         Layout("q", shards=["a"], shard="b")
+
+
+@pytest.mark.parametrize("unack_time", [0, -1, 0.5, timedelta(0)])
+def test_a_queue_with_a_wrong_unack_time_is_refused(unack_time):
+    """RETRY 0 would deliver each message at most once."""
+    with pytest.raises(ValueError, match="unack_time must be"):
+        Layout("q", unack_time=unack_time)
 
 
 def test_shards_are_taken_in_turns():
