@@ -293,12 +293,29 @@ def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
     return unheard
 
 
-def _may_be_delivered(broker: Broker, job: Job, part: Changeable) -> bool:
+def _is_unheard(broker: Broker, job: Job, part: Changeable | None, *, is_delayed: bool) -> bool:
+    """Whether a NACK gives back a delivery of which this node has not heard.
+
+    For a job with a limit it may, because otherwise one attempt too many is allowed. It may also if it delays the job,
+    because otherwise the node that made the delivery takes it for the NACK of an earlier one, and keeps its lease.
+    """
+    if job.is_leased_here:
+        return False
+    if part is not None and part.limit:
+        is_later = part.ended >= job.attempt
+    else:
+        is_later = is_delayed and events.status_of(job) != event_format.RUNNING
+    return is_later and _may_be_delivered(broker, job, part)
+
+
+def _may_be_delivered(broker: Broker, job: Job, part: Changeable | None) -> bool:
     """Whether another node may have delivered the job just now, and this node has not heard of it yet.
 
     It can't while the job is delayed, or waits here for the end of a pause, or if no other node holds it.
     """
-    if not job.was_queued or job.holders is broker.sets.mine or (part.is_delayed and part.due_ms > broker.now_ms):
+    if not job.was_queued or job.holders is broker.sets.mine:
+        return False
+    if part is not None and part.is_delayed and part.due_ms > broker.now_ms:
         return False
     if job.terms.delay_ms and not job.attempt and job.requeue_at_ms > broker.now_ms + job.terms.retry_ms:
         return False  # The DELAY of its ADDJOB is not over.
@@ -309,14 +326,14 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
     """Give a job back whose attempts, back-off or options decide about the next delivery. Spec Y4, Y6."""
     part = job.part
     broker.stats.jobs_nacked += 1
+    policy = b""
+    if how.delay_ms < 0:
+        policy = (part.backoff if part is not None else b"") or broker.queue_settings.of(job.terms.queue).backoff
     unheard = 0
     if how.attempt:
         unheard = _learn_attempt(broker, job, how.attempt)
-    elif part is not None and part.limit and not job.is_leased_here and part.ended >= job.attempt:
-        # The worker may give back a delivery of which this node has not heard. Without it, one attempt too many is
-        # allowed.
-        if _may_be_delivered(broker, job, part):
-            unheard = _learn_attempt(broker, job, job.attempt + 1)
+    elif _is_unheard(broker, job, part, is_delayed=bool(policy) or how.delay_ms > 0):
+        unheard = _learn_attempt(broker, job, job.attempt + 1)
     if unheard:
         # This change is later than that of a lease that ended before the delivery.
         part = changing.begin(broker, job)
@@ -327,9 +344,8 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
         return 1
     delay_ms = how.delay_ms
     if delay_ms < 0:
-        policy = part.backoff if part is not None else b""
         spent = job.attempt - part.start if part is not None else job.attempt
-        delay_ms = backoff_ms(policy or broker.queue_settings.of(job.terms.queue).backoff, spent, broker.rng)
+        delay_ms = backoff_ms(policy, spent, broker.rng)
     is_paused = pausing.is_paused_in(broker, job)
     events.note(broker, job, event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED)
     if part is not None or delay_ms or how.reason is not None or how.attempt:
