@@ -247,6 +247,6 @@ class Share:
         self.is_dropped = False
         self.unsynced: dict[Node, None] = {}
         queue = broker.queues.get(work.queue)
-        self.length = queue.length if queue is not None else 0
+        self.length = queue.pending if queue is not None else 0
         self.receiver: Node | None = None
         self.steps = steps_of(broker, self)

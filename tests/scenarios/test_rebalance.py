@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from claimed_worlds import add, exclusive, get
 from cluster_bus.messages import TOOK
 from world import World, joined
 
@@ -40,6 +41,16 @@ def test_nodes_hold_equal_parts_to_one_job_whichever_node_is_asked() -> None:
         assert rebalance(world, asked) == (66, 0)
         assert lengths(world) == [34, 33, 33]
         assert rebalance(world, asked) == (0, 0)
+
+
+def test_jobs_of_a_busy_value_move_as_well() -> None:
+    """Spec ZN7: they are held back, but pending."""
+    world = exclusive()
+    for _ in range(30):
+        add(world, "a", "ann", copies=1)
+    assert len(get(world, "a")) == 1
+    assert rebalance(world) == (19, 0)
+    assert lengths(world) == [10, 10, 9]
 
 
 def test_many_jobs_move_in_slices() -> None:
