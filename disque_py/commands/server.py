@@ -29,7 +29,7 @@ def shutdown(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     reason = broker.host.shutdown_refusal()
     if reason:
         raise _refused(broker, reason)
-    if len(argv) == 2:
+    if len(argv) == 2 and not broker.is_loading:  # While a node loads, its journal has more than its memory.
         return deferred_reply.begin(
             broker, client, broker.host.rewrite_for_shutdown, partial(_rewritten, broker, client)
         )

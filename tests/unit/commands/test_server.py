@@ -44,6 +44,13 @@ def test_shutdown_rewrite_aof_that_fails_leaves_the_server_running():
     assert ("shutdown",) not in host_of(broker).calls
 
 
+def test_shutdown_rewrite_aof_while_the_node_loads_stops_it_without_a_rewrite():
+    broker = make_broker()
+    broker.is_loading = True
+    assert ask(broker, make_client(broker), "SHUTDOWN", "REWRITE-AOF") == b""
+    assert [call[0] for call in host_of(broker).calls] == ["log", "shutdown"]
+
+
 def test_bgrewriteaof_starts_one_unless_one_is_running():
     broker = make_broker()
     client = make_client(broker)
