@@ -210,7 +210,9 @@ _PROCESS: Final = Section(
             "dir",
             Text(may_be_empty=False),
             ".",
-            "Working directory. Relative paths, such as those of the nodes file and the log, start here.",
+            "Working directory. Relative paths, such as those of the nodes file and the log, start here."
+            " CONFIG SET moves no file: the nodes file, the journal and others that are in use stay where they are."
+            " Before a start with the new directory, move them there, or the node starts as a new one without jobs.",
             is_live=True,
         ),
         Directive(
