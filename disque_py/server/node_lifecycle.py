@@ -207,6 +207,7 @@ class NodeLifecycle:
         self._turns.driver.begin()
         try:
             refuse_foreign_journal(self._settings)
+            refuse_missing_journal(self._settings)
             self._journal_service.start(lambda: over(""), over)
         except OSError as error:
             if isinstance(error, JournalInUseError):
@@ -472,6 +473,21 @@ def refuse_foreign_journal(settings: Settings) -> None:
         raise StartError(
             f"{path} is a journal of Disque, and disque-py has no journal yet: import it with"
             f" `disque-check-journal import {path} {journal_directory(settings)}`, or move it away to start empty"
+        )
+
+
+def refuse_missing_journal(settings: Settings) -> None:
+    """Refuse to start without the jobs that `aof-enqueue-jobs-once` asks for.
+
+    The start would set the option to no, so the jobs would not come back either when their directory is there again.
+    With `appendonly yes` the first start has no journal yet.
+    """
+    directory = journal_directory(settings)
+    wanted = settings.aof_enqueue_jobs_once and not settings.appendonly
+    if wanted and (not os.path.exists(directory) or (os.path.isdir(directory) and not has_journal(directory))):
+        raise StartError(
+            f"aof-enqueue-jobs-once is yes, and there is no journal {directory}: SHUTDOWN REWRITE-AOF makes one."
+            " Put it there, or set aof-enqueue-jobs-once to no to start without jobs"
         )
 
 

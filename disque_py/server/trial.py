@@ -29,6 +29,7 @@ from disque_py.server.node_lifecycle import (
     journal_not_loaded,
     myself,
     refuse_foreign_journal,
+    refuse_missing_journal,
     users_in_file,
 )
 from disque_py.server.spill_storage import spill_directory
@@ -116,6 +117,7 @@ def _checks(settings: Settings) -> Iterator[Callable[[], object]]:
         yield partial(_look, SPILL, spill_directory(settings), probes.ownable)
     if settings.appendonly or settings.aof_enqueue_jobs_once:
         yield partial(refuse_foreign_journal, settings)
+        yield partial(refuse_missing_journal, settings)
         yield partial(_look, JOURNAL, journal_directory(settings), probes.ownable)
         yield partial(_look_at_journal, settings)
 

@@ -134,6 +134,7 @@ WRONG = {
     "journal: a name too long": ({"appendonly": True, "appendfilename": "a" * 254}, ""),
     "journal: one of Disque": ({"appendonly": True}, "disque.aof"),
     "journal: queued jobs wanted": ({"aof_enqueue_jobs_once": True}, "disque.aof.d"),
+    "journal: queued jobs wanted, and none there": ({"aof_enqueue_jobs_once": True}, ""),
     "spill: a file": ({"maxmemory_spill": True}, "disque.aof.spill"),
     "nodes file: a missing directory": ({"cluster_config_file": "no/nodes.conf"}, ""),
     "nodes file: a directory": ({}, "nodes.conf/"),
