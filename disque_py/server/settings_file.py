@@ -6,6 +6,7 @@ written and synced beside the old one, and then takes its name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -84,19 +85,27 @@ def rewriting(configuration: Configuration) -> Callable[[], None]:
 
 
 def replace_file(path: str, text: str) -> None:
-    """Replace the file's text in one step. Its permissions stay, and a link stays a link. OSError."""
+    """Replace the file's text in one step. Its permissions stay, and a link stays a link. OSError.
+
+    The owner and the group stay if the process may give files away. Otherwise a rewrite by root would take the file
+    from the user as which the next start runs.
+    """
     path = os.path.realpath(path)
     directory = os.path.dirname(path)
     temporary = os.path.join(directory, f".{os.path.basename(path)}.{os.getpid()}.new")
-    try:
-        mode = os.stat(path).st_mode & 0o777
-    except FileNotFoundError:
-        mode = 0o644
+    before = None
+    mode = 0o644
+    with contextlib.suppress(FileNotFoundError):
+        before = os.stat(path)
+        mode = before.st_mode & 0o777
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)
             file.flush()
+            if before is not None:
+                with contextlib.suppress(OSError):
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -87,6 +87,14 @@ def test_rewriting_replaces_the_file_in_one_step_and_keeps_its_permissions(path)
     assert os.listdir(os.path.dirname(path)) == ["disque.conf"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_rewrite_by_root_leaves_the_file_to_its_owner(path):
+    """The next start may run as this user, and has to read the file."""
+    os.chown(path, 12, 34)
+    replace_file(path, "port 1\n")
+    assert (os.stat(path).st_uid, os.stat(path).st_gid) == (12, 34)
+
+
 def test_bytes_that_are_not_text_survive_a_rewrite(path):
     with open(path, "ab") as file:
         file.write(b"# \xff\n")
