@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from disque_py.config.directives import BY_NAME, DIRECTIVES, MANAGED, Directive
+from disque_py.config.directives import BY_NAME, DIRECTIVES, INCLUDE, MANAGED, Directive
 from disque_py.resp.words import UnbalancedQuotesError, quote_text, split_text
 
 if TYPE_CHECKING:
@@ -25,11 +25,17 @@ ALWAYS_WRITTEN: Final = "dir"
 def rewrite(old_text: str, settings: Settings, included: Collection[str] = ()) -> str:
     """Return the new text of the main config file.
 
-    `included` names the directives that included files set. Such a directive is added even if it has its default value.
-    Otherwise the value of the included file would win at the next start.
+    `included` names the directives that included files set. Such a directive is added even if it has its default value,
+    and its line stands behind the last `include`. Otherwise the value of the included file would win at the next start.
     """
     wanted = {item.name: _lines(item, settings) for item in DIRECTIVES if item.rewriting == MANAGED}
-    kept = [_new_line(line, wanted) for line in old_text.split("\n")]
+    old_lines = [line.strip() for line in old_text.split("\n")]
+    names = [_name(line) for line in old_lines]
+    last_include = max((at for at, name in enumerate(names) if name == INCLUDE), default=-1)
+    kept = [
+        "" if at < last_include and name in wanted and name in included else _new_line(line, name, wanted)
+        for at, (line, name) in enumerate(zip(old_lines, names, strict=True))
+    ]
     added = [
         line
         for name, lines in wanted.items()
@@ -41,17 +47,22 @@ def rewrite(old_text: str, settings: Settings, included: Collection[str] = ()) -
     return "\n".join(_collapse_blanks(kept) + added) + "\n"
 
 
-def _new_line(line: str, wanted: dict[str, list[str]]) -> str:
-    """Return the replacement of an old line. If it is a line of `wanted`, it is removed from there."""
-    stripped = line.strip()
-    if not stripped or stripped.startswith("#"):
-        return stripped
+def _name(line: str) -> str | None:
+    """Return the directive of a line; empty for comments and empty lines, None for a line that can't be read."""
+    if not line or line.startswith("#"):
+        return ""
     try:
-        name = split_text(stripped)[0].lower()
+        return split_text(line)[0].lower()
     except UnbalancedQuotesError:
-        return UNREADABLE + stripped
+        return None
+
+
+def _new_line(line: str, name: str | None, wanted: dict[str, list[str]]) -> str:
+    """Return the replacement of an old line. If it is a line of `wanted`, it is removed from there."""
+    if name is None:
+        return UNREADABLE + line
     if name not in wanted:
-        return stripped
+        return line
     return wanted[name].pop(0) if wanted[name] else ""
 
 
