@@ -153,7 +153,7 @@ class Host(Protocol):
         """Return why SHUTDOWN would lose jobs that were promised to be kept; empty if it wouldn't."""
 
     def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
-        """Write all jobs into a fresh journal, also when it is off, for SHUTDOWN REWRITE-AOF. OSError."""
+        """Write all jobs into a fresh journal, also when it is off, for SHUTDOWN REWRITE-AOF."""
 
     def shutdown(self) -> None:
         """Stop the server after this turn."""

@@ -232,7 +232,7 @@ class ProcessHost:
         return self.journal_service.refusal()
 
     def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
-        """Write all jobs into a fresh journal (SHUTDOWN REWRITE-AOF). OSError."""
+        """Write all jobs into a fresh journal (SHUTDOWN REWRITE-AOF)."""
         self.journal_service.rewrite_for_shutdown(lambda error: done(OSError(error) if error else None))
 
     def shutdown(self) -> None:

@@ -383,9 +383,13 @@ class JournalService:
         return IN_TROUBLE + journal.refusal_reason if journal.level else ""
 
     def rewrite_for_shutdown(self, done: Outcome) -> None:
-        """Write all jobs into a fresh journal for SHUTDOWN REWRITE-AOF, also with the journal off. OSError."""
+        """Write all jobs into a fresh journal for SHUTDOWN REWRITE-AOF, also with the journal off."""
         if self.journal is None:
-            self.enable()
+            try:
+                self.enable()
+            except OSError as error:
+                done(error.strerror or str(error))
+                return
             self._when_attached(lambda compaction: compaction.when_over(done), done)
         else:
             self.rewrite(done)

@@ -130,6 +130,16 @@ def test_an_unusable_journal_is_refused_and_changes_nothing(make_server):
     assert server.command("ADDJOB", "q", "body", 0)
 
 
+def test_shutdown_rewrite_aof_with_an_unusable_journal_leaves_the_node_running(make_server):
+    """The end of the connection would look like the end of the node."""
+    server = make_server().start()
+    (server.folder / FOLDER).write_text("precious")
+    with pytest.raises(hiredis.ReplyError, match="ERR Errors trying to SHUTDOWN"):
+        server.command("SHUTDOWN", "REWRITE-AOF")
+    assert "SHUTDOWN refused: File exists" in server.output()
+    assert server.command("ADDJOB", "q", "body", 0)
+
+
 # -- rewriting -------------------------------------------------------------------------------------
 
 
