@@ -246,6 +246,7 @@ class JournalService:
             fail(error.strerror or str(error))
 
     def _try_again(self) -> None:
+        """Begin a journal if one is wanted. If that fails, the next call comes after RETRY_MS."""
         if self._broker.settings.appendonly and not self._is_stopping:
             try:
                 self.enable()
@@ -286,8 +287,7 @@ class JournalService:
         def over(error: str) -> None:
             self._let_go()
             done(error)
-            if self._broker.settings.appendonly and not self._is_stopping:
-                self.enable()
+            self._try_again()  # It may have been switched on again meanwhile.
 
         if journal.level:
             closed(OSError(journal.refusal_reason))

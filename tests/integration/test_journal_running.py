@@ -130,6 +130,20 @@ def test_an_unusable_journal_is_refused_and_changes_nothing(make_server):
     assert server.command("ADDJOB", "q", "body", 0)
 
 
+def test_a_journal_that_is_switched_off_and_on_again_is_made_when_it_can_be(make_server):
+    """The first CONFIG SET still closes the journal when the second one replies."""
+    server = make_server(*JOURNAL).start()
+    (server.folder / FOLDER).rename(server.folder / "away")
+    (server.folder / FOLDER).write_text("in the way")
+    with server.connect() as client:
+        for value in ("no", "yes"):
+            client.send("CONFIG", "SET", "appendonly", value)
+        assert [client.read() for _ in range(2)] == [b"OK"] * 2
+    until(lambda: "The journal can't be made: File exists" in server.output(), 5)
+    (server.folder / FOLDER).unlink()
+    until(lambda: journal(server).get("aof_state") == "on", 5)
+
+
 def test_shutdown_rewrite_aof_with_an_unusable_journal_leaves_the_node_running(make_server):
     """The end of the connection would look like the end of the node."""
     server = make_server().start()
