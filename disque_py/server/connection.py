@@ -488,8 +488,11 @@ class ClientConnection:
             client.close_asked = True
             self._turns.driver.begin()
             self._turns.driver.broker.outbox.clients[client] = None
-        else:
-            self._abort()
+            return
+        if client.waiting == WAITS_FOR_JOBS:
+            self._turns.driver.begin()
+            self._stop_consuming(client)
+        self._abort()
 
     def input_bytes(self) -> int:
         """Return the bytes received and not run."""

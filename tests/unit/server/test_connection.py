@@ -500,6 +500,24 @@ def test_a_killed_client_is_closed_and_one_that_kills_itself_is_answered_first()
     serve(story)
 
 
+def test_a_consumer_that_was_killed_is_given_nothing_while_the_loop_closes():
+    """A job that came in this pass would be leased to a client that is gone."""
+
+    async def story(server):
+        victim, client = await server.connect_known()
+        killer = await server.connect()
+        victim.send("GETJOB FROM q", "GETJOB FROM q")
+        await until(lambda: server.broker.waits.blocked_count)
+        killer.send(f"CLIENT KILL ID {client.id}", "ADDJOB q body 0")
+        killed, job_id = await killer.replies(2)
+        assert (killed, len(job_id)) == (1, 40)
+        assert await victim.rest() == b""
+        killer.send("QLEN q")
+        assert await killer.reply() == 1
+
+    serve(story)
+
+
 # -- waiting ------------------------------------------------------------------------------------------------
 
 
