@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -94,15 +95,31 @@ class IndexCommit:
         )
 
     def abort(self, parts: Iterable[Written]) -> None:
-        """Remove the files of a batch that failed."""
+        """Remove the files of a batch that failed, except those that `history` has.
+
+        Spark also aborts a batch if an error follows the commit point: upkeep fails, or the disk is full. Then the
+        files belong to the table. If the table can't be read, the files stay until upkeep.
+        """
+        parts = list(parts)
         for part in parts:
-            delete_files(self._store.under(HISTORY), [file.path for file in part.history])
             delete_files(self._store.under(STAGING), [file.path for file in part.staged])
+        with suppress(TableError):
+            table = self._store.under(HISTORY).table()
+            known = set(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
+            for part in parts:
+                free = [file.path for file in part.history if file.path not in known]
+                delete_files(self._store.under(HISTORY), free)
 
     def _new_marks(self, history: DeltaTable, seen: dict[tuple[str, str], Seen]) -> dict[tuple[str, str], int]:
         marks = {}
         for (node, log), found in seen.items():
             mark = history.transaction_version(mark_name(node, log))
+            if mark is not None and mark > found.mark and mark >= found.first:
+                raise TableError(
+                    f"disque-index: {self._store.path} got events of node {node}, log {log} up to {mark} from another "
+                    f"query while this batch was written; stop the other query, or wait for its end, and start this "
+                    "one again"
+                )
             if mark is not None and found.last <= mark:
                 continue
             marks[node, log] = found.last

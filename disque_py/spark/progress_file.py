@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from typing import Any, Final
 
 from disque_py.spark.delta_store import Store
@@ -17,14 +18,15 @@ NAME: Final = "_progress.json"
 
 
 def note_batch(store: Store, batch: int, figures: dict[str, Any]) -> None:
-    """Replace the note. Only local paths have one."""
+    """Replace the note. Only local paths have one. If it can't be written, the figures are missing, and no more."""
     if not store.is_local:
         return
     note = {"batch": batch, "at_ms": time.time_ns() // 1_000_000, **figures}
     path = store.local_path / NAME
     fresh = path.with_name(f"{NAME}.{os.getpid()}")
-    fresh.write_text(json.dumps(note))
-    fresh.replace(path)
+    with suppress(OSError):
+        fresh.write_text(json.dumps(note))
+        fresh.replace(path)
 
 
 def last_note(store: Store) -> dict[str, Any]:

@@ -152,6 +152,15 @@ def test_an_aborted_batch_leaves_no_file(tmp_path):
     assert sorted(tmp_path.rglob("*.parquet")) == before
 
 
+def test_an_abort_after_the_commit_leaves_the_files_that_the_table_has(tmp_path):
+    events = batch(event(1, "a"))
+    part = IndexTask(Store(str(tmp_path))).write_all([events])
+    commit = IndexCommit(Store(str(tmp_path)), events.schema, may_gap=False)
+    commit.commit([part])
+    commit.abort([part])
+    assert [row["seq"] for row in rows(tmp_path, "history")] == [1]
+
+
 def test_a_path_that_the_driver_does_not_share_with_the_executors_is_one_sentence(tmp_path):
     part = IndexTask(Store(str(tmp_path))).write_all([batch(event(1, "a"))])
     for path in (tmp_path / "_staging").iterdir():

@@ -22,3 +22,9 @@ def test_an_invalid_or_remote_note_is_ignored(tmp_path):
     assert last_note(Store(str(tmp_path))) == {}
     note_batch(Store("s3://bucket/x"), 1, {})
     assert last_note(Store("s3://bucket/x")) == {}
+
+
+def test_a_note_that_can_not_be_written_does_not_fail_the_batch(tmp_path):
+    (tmp_path / "_progress.json").mkdir()
+    note_batch(Store(str(tmp_path)), 1, {})
+    assert last_note(Store(str(tmp_path))) == {}
