@@ -28,15 +28,25 @@ FLUSH_ROWS: Final = 400_000
 
 @dataclass(slots=True)
 class Seen:
-    """The events of one log in a task or a batch, including dropped ones: first and last number, and their count."""
+    """The events of one log in a task or a batch, including dropped ones.
+
+    first, last, count   first and last number, and how many events there are
+    mark                 the number up to which the table had the log when the task dropped events; -1: none
+    """
 
     first: int
     last: int
     count: int
+    mark: int = -1
 
     def join(self, other: Seen) -> Seen:
         """Return the sum of two parts of a log."""
-        return Seen(min(self.first, other.first), max(self.last, other.last), self.count + other.count)
+        return Seen(
+            min(self.first, other.first),
+            max(self.last, other.last),
+            self.count + other.count,
+            min(self.mark, other.mark),
+        )
 
 
 @dataclass(slots=True)
@@ -115,10 +125,10 @@ class IndexTask:
         repeats = False
         for row in logs.to_pylist():
             log = (row["node"], row["log"])
-            seen = Seen(row["seq_min"], row["seq_max"], row["seq_count_distinct"])
+            mark = self._mark(*log)
+            seen = Seen(row["seq_min"], row["seq_max"], row["seq_count_distinct"], mark)
             self.written.seen[log] = self.written.seen[log].join(seen) if log in self.written.seen else seen
             repeats = repeats or row["seq_count"] > seen.count
-            mark = self._mark(*log)
             if mark >= seen.first:
                 is_old = pc.and_(
                     pc.and_(pc.equal(events["node"], log[0]), pc.equal(events["log"], log[1])),

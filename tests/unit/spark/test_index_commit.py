@@ -161,6 +161,16 @@ def test_an_abort_after_the_commit_leaves_the_files_that_the_table_has(tmp_path)
     assert [row["seq"] for row in rows(tmp_path, "history")] == [1]
 
 
+def test_a_batch_that_another_query_committed_meanwhile_is_refused(tmp_path):
+    """A query whose program was killed may still be committing its last batch while the next query repeats it."""
+    store, events = Store(str(tmp_path)), batch(event(1, "a"), event(2, "b"))
+    late = IndexTask(store).write_all([events])
+    index(tmp_path, events)
+    with pytest.raises(TableError, match="up to 2 from another query"):
+        IndexCommit(store, events.schema, may_gap=False).commit([late])
+    assert [row["seq"] for row in rows(tmp_path, "history")] == [1, 2]
+
+
 def test_a_path_that_the_driver_does_not_share_with_the_executors_is_one_sentence(tmp_path):
     part = IndexTask(Store(str(tmp_path))).write_all([batch(event(1, "a"))])
     for path in (tmp_path / "_staging").iterdir():
