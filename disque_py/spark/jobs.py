@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -28,13 +29,17 @@ from disque_py.spark.sink import JobStreamWriter, JobWriter, sink_options
 
 
 class JobPartition(InputPartition):
-    """A share of a batch, the offset that determines its tokens, and the address of its node."""
+    """A share of a batch, the offset that determines its tokens, and the address of its node.
 
-    def __init__(self, offset: dict[str, Any], share: Share, address: Address | None) -> None:
+    is_repeated   the batch may have been read before
+    """
+
+    def __init__(self, offset: dict[str, Any], share: Share, address: Address | None, *, is_repeated: bool) -> None:
         super().__init__(share)
         self.offset = {"id": offset["id"], "n": offset["n"]}
         self.share = share
         self.address = address
+        self.is_repeated = is_repeated
 
 
 class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -69,12 +74,18 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch."""
-        return [JobPartition(end, share, address) for share, address in self._planner.shares(end)]
+        is_repeated = self._planner.is_repeated(end)
+        return [
+            JobPartition(end, share, address, is_repeated=is_repeated) for share, address in self._planner.shares(end)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Fetch the jobs of a task; runs on an executor."""
         if isinstance(partition, JobPartition):
-            yield from fetch(self._options, partition.offset, partition.share, partition.address)
+            is_repeated = partition.is_repeated or _is_another_attempt()
+            yield from fetch(
+                self._options, partition.offset, partition.share, partition.address, is_repeated=is_repeated
+            )
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge the jobs of the batch that Spark has committed."""
@@ -83,6 +94,12 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """End the thread that extends leases, and close the connections."""
         self._planner.stop()
+
+
+def _is_another_attempt() -> bool:
+    """Return whether Spark has tried this task before."""
+    context: Any = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
 
 
 class JobSource(DataSource):

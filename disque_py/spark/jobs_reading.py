@@ -249,6 +249,10 @@ class JobPlanner:
             found.append((share, None if place is None else place.address))
         return found
 
+    def is_repeated(self, end: Offset) -> bool:
+        """Return whether an earlier process has planned this batch, so that its jobs may have been read before."""
+        return end["n"] not in self._own
+
     def commit(self, end: Offset) -> None:
         """Acknowledge a batch, and older batches that are still open."""
         with self._lock:
@@ -359,17 +363,21 @@ class JobPlanner:
         nodes.close()
 
 
-def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | None) -> Iterator[pa.RecordBatch]:
+def fetch(
+    options: JobOptions, offset: Offset, share: Share, address: Address | None, *, is_repeated: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Fetch a task's jobs. Raises ClusterError when the node refuses the command.
 
     A node that can't be reached gives no rows and has no jobs under these tokens, so no job is acknowledged by
     mistake. Its jobs come back after their RETRY. A broken connection is different: the node may have sent jobs whose
-    rows never arrived, and the batch will acknowledge their token. So the request is repeated for LOST_S.
+    rows never arrived, and the batch will acknowledge their token. So the request is repeated for LOST_S. The same is
+    true if an earlier attempt may have got jobs (`is_repeated`). Then every token is asked for its jobs, because any
+    of them may have some.
     """
     reason = "it is no longer known to the cluster"
     if address is not None:
         try:
-            yield from _batches(options, offset, share, address)
+            yield from _batches(options, offset, share, address, is_repeated=is_repeated)
             return
         except ReplyError as error:
             raise ClusterError(f"{FORMAT}: node {share.node} refuses to hand out jobs: {error.text}") from None
@@ -382,45 +390,50 @@ def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | 
     )
 
 
-def _batches(options: JobOptions, offset: Offset, share: Share, address: Address) -> Iterator[pa.RecordBatch]:
+def _batches(
+    options: JobOptions, offset: Offset, share: Share, address: Address, *, is_repeated: bool
+) -> Iterator[pa.RecordBatch]:
     """Yield the jobs of a share, token by token, until it has its jobs or bytes, or a token gives nothing.
 
-    The next reply is fetched while the last one is converted to rows.
+    The next reply is fetched while the last one is converted to rows. A repeated task goes on to the last token: an
+    earlier attempt may have got jobs under it, although jobs of the tokens before have expired since, or others came.
     """
     nodes = Nodes(options.cluster)
     jobs, size = share.jobs, share.bytes
 
     def ask(number: int) -> Any:
+        name = token(offset, share.node, share.first + number)
+        may_be_sent = is_repeated or number > 0
+        if (jobs <= 0 or size <= 0) and not _ask(nodes, address, ("EXTENDTOKEN", name, options.lease_s), may_be_sent):
+            return []  # Only a repeated task comes here. No attempt has got jobs under this token.
         words: tuple[str | bytes | int, ...] = (
-            "GETJOB", "NOHANG", "COUNT", min(JOBS_PER_TOKEN, jobs), "WITHCOUNTERS", "WITHMETA",
-            "LEASE", options.lease_s, "TOKEN", token(offset, share.node, share.first + number),
-            *options.where_words, "FROM", *options.queues,
+            "GETJOB", "NOHANG", "COUNT", max(1, min(JOBS_PER_TOKEN, jobs)), "WITHCOUNTERS", "WITHMETA",
+            "LEASE", options.lease_s, "TOKEN", name, *options.where_words, "FROM", *options.queues,
         )  # fmt: skip
-        return _ask(nodes, address, words, is_first=number == 0)
+        return _ask(nodes, address, words, may_be_sent)
 
     # One thread sends all requests, and nothing else uses the connection. Leaving the block waits for the thread.
     with closing(nodes), ThreadPoolExecutor(1) as beside:
         asked: Future[Any] = beside.submit(ask, 0)
         for number in range(share.tokens):
-            entries = asked.result()
-            if not entries:
-                return
+            entries = asked.result() or []
             jobs -= len(entries)
             size -= sum(len(entry[2]) for entry in entries)
-            is_last = jobs <= 0 or size <= 0 or number + 1 == share.tokens
+            is_done = not is_repeated and (not entries or jobs <= 0 or size <= 0)
+            is_last = is_done or number + 1 == share.tokens
             if not is_last:
                 asked = beside.submit(ask, number + 1)
-            yield _batch(entries, share.node)
+            if entries:
+                yield _batch(entries, share.node)
             if is_last:
                 return
 
 
-def _ask(nodes: Nodes, address: Address, words: tuple[str | bytes | int, ...], *, is_first: bool) -> Any:
-    """Repeat a GETJOB by token until it is answered.
+def _ask(nodes: Nodes, address: Address, words: tuple[str | bytes | int, ...], may_be_sent: bool) -> Any:
+    """Repeat a command about a token until it is answered. `may_be_sent`: the node may have sent jobs before.
 
     Raises DisqueConnectionError after LOST_S, or immediately if the node can't have sent anything.
     """
-    may_be_sent = not is_first
     deadline = time.monotonic() + LOST_S
     while True:
         try:

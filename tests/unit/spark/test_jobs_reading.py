@@ -8,6 +8,9 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not installed")
 
+from disque_py.client import NotConnectedError
+from disque_py.spark import jobs_reading
+from disque_py.spark.job_tokens import token
 from disque_py.spark.jobs_reading import JobPlanner, _batch, fetch, job_options
 from disque_py.spark.nodes import ClusterError
 from disque_py.spark.options import OptionError
@@ -48,7 +51,7 @@ def rows(plan: JobPlanner, end: dict) -> list[dict]:
     return [
         row
         for share, address in plan.shares(end)
-        for batch in fetch(plan.options, end, share, address)
+        for batch in fetch(plan.options, end, share, address, is_repeated=plan.is_repeated(end))
         for row in batch.to_pylist()
     ]
 
@@ -124,6 +127,59 @@ def test_a_batch_read_again_gives_the_same_jobs():
         first = rows(plan, end)
         cluster.nodes[0].fill("work", 100)
         assert rows(planner(cluster), end) == first
+
+
+def test_a_repeated_batch_waits_for_a_node_that_may_have_given_jobs_before(monkeypatch):
+    """At the commit the node may be reachable again, and the batch acknowledges its tokens."""
+    monkeypatch.setattr("disque_py.spark.nodes.REST_S", 0.1)
+    with StubCluster() as cluster:
+        plan, end = planned(cluster, 10, minPartitions="1")
+        first = rows(plan, end)
+        again = planner(cluster)
+        dial = jobs_reading.Nodes.connect
+        failures = iter([True, False])
+
+        def connect(nodes, address):
+            if next(failures, False):
+                raise NotConnectedError("refused")
+            return dial(nodes, address)
+
+        shares = again.shares(end)
+        monkeypatch.setattr(jobs_reading.Nodes, "connect", connect)
+        found = [row for item in shares for part in fetch(again.options, end, *item, is_repeated=True)
+                 for row in part.to_pylist()]  # fmt: skip
+        assert found == first
+
+
+def test_a_repeated_batch_reads_the_jobs_of_all_tokens():
+    """The jobs of its first token are over, and the next tokens have jobs that the batch will acknowledge."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        plan, end = planned(cluster, 2500, minPartitions="1")
+        rows(plan, end)
+        del node.tokens[token(end, node.id, 0)]
+        again = planner(cluster)
+        found = rows(again, end)
+        again.commit(end)
+        assert {row["id"] for row in found} == set(node.acked)
+        assert len(node.acked) == 1500
+
+
+def test_a_repeated_batch_that_is_full_still_reads_the_tokens_that_have_jobs():
+    """Each token has one big job. The first one is over, and small jobs fill the batch under its token."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.fill("work", 3, 2_000_000)
+        plan = planner(cluster, minPartitions="1")
+        end = plan.latest(plan.initial())
+        rows(plan, end)
+        del node.tokens[token(end, node.id, 0)]
+        node.fill("work", 10)
+        again = planner(cluster)
+        found = rows(again, end)
+        again.commit(end)
+        assert {row["id"] for row in found} == set(node.acked)
+        assert len(node.acked) == 5
 
 
 def test_a_query_that_starts_again_acknowledges_what_it_had_committed():
@@ -203,7 +259,8 @@ def test_available_now_ends_with_a_warning_when_a_node_hands_out_nothing():
         assert len(found) == 10
 
 
-def test_a_node_that_is_gone_gives_no_rows_and_a_warning():
+def test_a_node_that_is_gone_gives_no_rows_and_a_warning(monkeypatch):
+    monkeypatch.setattr(jobs_reading, "LOST_S", 0.1)
     with StubCluster(2) as cluster:
         cluster.nodes[1].fill("work", 10)
         plan = planner(cluster)
