@@ -103,18 +103,22 @@ def check_refused(table: DeltaTable, rows: pa.Schema) -> list[pa.Field]:
     return new
 
 
-def _key_prefix(run: str) -> str:
-    """Return a prefix that only this task's rows have. It is the same when Spark repeats the task."""
+def _key_prefix(run: str, *, is_stream: bool) -> str:
+    """Return a prefix that only this task's rows have. It is the same when Spark repeats the task.
+
+    In a stream, it is also the same when Spark repeats the batch. A function of foreachBatch may write several times in
+    one batch, and the rows of these writes are different ones. So each of them is a batch write of its own.
+    """
     context: Any = TaskContext.get()
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    if batch is None:
+    if not is_stream:
         return f"{run}/{context.partitionId()}"
+    batch = context.getLocalProperty("streaming.sql.batchId")
     return f"{context.getLocalProperty('sql.streaming.queryId')}/{batch}/{context.partitionId()}"
 
 
-def add_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> SinkMessage:
+def add_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], *, is_stream: bool) -> SinkMessage:
     """Send a task's rows. Raises RefusedError, ClusterError."""
-    prefix = _key_prefix(options.run) if options.words.auto_key else ""
+    prefix = _key_prefix(options.run, is_stream=is_stream) if options.words.auto_key else ""
     tally = Adder(options.cluster, options.words, options.on_error, prefix).add_all(batches)
     routed: list[NewFile] = []
     schema = pa.schema([])
@@ -162,7 +166,7 @@ class JobWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send a task's rows; runs on an executor."""
-        return add_rows(self._options, iterator)
+        return add_rows(self._options, iterator, is_stream=False)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Handle the refused rows of all tasks; runs on the driver."""
@@ -182,7 +186,7 @@ class JobStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send a task's rows; runs on an executor."""
-        return add_rows(self._options, iterator)
+        return add_rows(self._options, iterator, is_stream=True)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
         """Handle the refused rows of all tasks; runs on the driver."""

@@ -57,6 +57,21 @@ def test_a_stream_becomes_jobs_with_keys_that_make_a_repetition_harmless(spark, 
         assert bodies(cluster) == list(range(20))
 
 
+def test_two_writes_in_one_batch_of_foreach_batch_make_the_jobs_of_both(spark, tmp_path):
+    with StubCluster() as cluster:
+        source = tmp_path / "in"
+        frame(spark, 20).select("body", "queue").write.parquet(str(source))
+
+        def twice(rows, _):
+            write(rows.where("body < '6'"), cluster, autoKey="true")
+            write(rows.where("body >= '6'"), cluster, autoKey="true")
+
+        rows = spark.readStream.schema("body string, queue string").parquet(str(source))
+        query = rows.writeStream.foreachBatch(twice).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+        assert bodies(cluster) == list(range(20))
+
+
 def test_a_task_that_fails_once_makes_each_job_once_if_rows_have_keys(spark, tmp_path):
     with StubCluster() as cluster:
         rows = frame(spark, 50).selectExpr("body", "queue", "body AS dedupKey")
