@@ -166,6 +166,11 @@ _RANKS: Final = " ".join(f"WHEN '{name}' THEN {rank}" for name, rank in FINAL_RA
 FINAL_RANK_SQL: Final = f"CASE to_state {_RANKS} ELSE 0 END"
 _LIVE: Final = ", ".join(f"'{name}'" for name in STATUS_NAMES if name and name not in FINAL_RANKS_BY_NAME)
 LIVE_SQL: Final = f"({_LIVE})"
+# The events that are failures, as a condition of SQL. A dead letter is a failure without a reason, too. `canceled`
+# names the job that took another one's place, and `moved` leaves an errored job errored.
+FAILURE_SQL: Final = (
+    "(error <> '' OR to_state = 'errored' OR event = 'dead-lettered') AND event NOT IN ('canceled', 'moved')"
+)
 
 # The column `v` of lines, and of the rows that are made of blocks.
 SCHEMA_VERSION: Final = 1

@@ -13,6 +13,20 @@ def step(seq: int, job: str, version: int, before: str | None, after: str, at_ms
     return event(seq, job, version, event=after, from_state=before, to_state=after, ts=TS + at_ms, **more)
 
 
+def make_moves(path: Path) -> str:
+    """Make an index under `path`. Job m moves from queue q to r, and job d becomes a dead letter there."""
+    from_q = {"queue": "r", "from_queue": "q", "since": TS}
+    events = (
+        event(2, "m", 2, event="moved", from_state="pending", ts=TS + 61_000, **from_q),
+        step(3, "d", 1, None, "pending", 0),
+        step(4, "d", 2, "pending", "running", 0, since=TS),
+        event(5, "d", 3, event="progress", from_state="running", to_state="running", ts=TS + 500, since=TS),
+        event(6, "d", 4, event="dead-lettered", from_state="running", ts=TS + 122_000, error="no fuel", **from_q),
+    )
+    index(path, batch(*events))
+    return str(path)
+
+
 def make_index(path: Path) -> str:
     """Make an index under `path`. Job a's second step happened on both sides of a cut."""
     meta = {"carrier": "UA"}

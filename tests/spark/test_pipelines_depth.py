@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from disque_py.spark.delta_store import Store
 from disque_py.spark.pipelines import depth
 from index_events import TS, batch, index
-from made import make_index, step
+from made import make_index, make_moves, step
 
 
 def test_depth_follows_each_job_from_state_to_state(spark, tmp_path):
@@ -35,3 +35,11 @@ def test_days_that_retention_removed_stay_and_the_next_days_add_to_them(spark, t
     after = depth.run(spark, str(tmp_path), bucket_s=3600).to_pylist()
     assert after[:1] == before
     assert [(row["state"], row["jobs"]) for row in after[1:]] == [("pending", 1), ("running", 1)]
+
+
+def test_a_job_that_moves_leaves_its_queue(spark, tmp_path):
+    rows = depth.run(spark, make_moves(tmp_path)).to_pylist()
+    assert [(row["queue"], row["state"], row["jobs"]) for row in rows] == [
+        ("q", "pending", 1), ("q", "running", 1), ("q", "pending", 0), ("r", "pending", 1), ("q", "running", 0),
+        ("r", "pending", 2),
+    ]  # fmt: skip

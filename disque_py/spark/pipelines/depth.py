@@ -28,10 +28,10 @@ SQL: Final = """
         SELECT greatest(at, next_ts), queue_name, to_state{select}, -1 FROM steps
         WHERE to_state IN {live} AND next_ts IS NOT NULL
         UNION ALL
-        SELECT coalesce(least(since, at), at), queue_name, from_state{select}, 1 FROM steps
+        SELECT coalesce(least(since, at), at), left_queue, from_state{select}, 1 FROM steps
         WHERE step = 1 AND from_state IN {live}
         UNION ALL
-        SELECT at, queue_name, from_state{select}, -1 FROM steps WHERE step = 1 AND from_state IN {live}
+        SELECT at, left_queue, from_state{select}, -1 FROM steps WHERE step = 1 AND from_state IN {live}
     ),
     spans AS (
         SELECT timestamp_seconds(floor(unix_millis(at) / 1000 / {bucket}) * {bucket}) AS at, queue, state{names},

@@ -2,7 +2,8 @@
 
 On the sides of a network partition, several nodes may make the same transition. Events with equal (job_id, version,
 event) are one transition, and the earliest counts. The nodes' clocks differ, so a job's events are put in the
-documented order. An event with a time before its predecessor's gets the predecessor's time.
+documented order. An event with a time before its predecessor's gets the predecessor's time. `progress` is not a
+transition, and is left out. A job that was moved or dead-lettered spent the time before in the queue that it left.
 
 The metadata of a result's commit records the options, and how many events each day of `history` had. The next run
 computes all days from the first changed one on, and keeps the rows before. From earlier days it reads only the events
@@ -36,16 +37,17 @@ NOTE: Final = "disque.made_of"
 CTIMES_PER_MS: Final = 1_000_000
 UTC_NAMES: Final = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
-# The order within a job.
+# The order within a job. `left_queue` is the queue in which it was before the event.
 ORDERED_SQL: Final = """
     SELECT *, max(ts) OVER job AS at, lead(ts) OVER steps AS next_ts, lag(ts) OVER steps AS last_ts,
            row_number() OVER steps AS step,
-           coalesce(queue, max(queue) OVER whole, '') AS queue_name
+           coalesce(queue, max(queue) OVER whole, '') AS queue_name,
+           coalesce(extra['from_queue'], queue, max(queue) OVER whole, '') AS left_queue
     FROM (
         SELECT *,
                {final} AS final,
                row_number() OVER (PARTITION BY job_id, version, event ORDER BY ts, node, log, seq) AS twin
-        FROM {view}
+        FROM {view} WHERE event IS DISTINCT FROM 'progress'
     )
     WHERE twin = 1
     WINDOW steps AS (PARTITION BY job_id ORDER BY final, version, node, seq),

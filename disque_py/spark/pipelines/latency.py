@@ -14,7 +14,7 @@ from disque_py.spark.pipelines.history import hourly
 
 SQL: Final = """
     WITH spans AS (
-        SELECT date_trunc('HOUR', ts) AS hour, queue_name AS queue, from_state AS state{select},
+        SELECT date_trunc('HOUR', ts) AS hour, left_queue AS queue, from_state AS state{select},
                greatest(0, unix_millis(ts) - unix_millis(coalesce(since, last_ts))) AS ms
         FROM {events} WHERE from_state <> '' AND coalesce(since, last_ts) IS NOT NULL AND {bound}
     )

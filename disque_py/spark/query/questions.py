@@ -2,6 +2,7 @@
 
 The rules are those of pipelines/history.py. Events with equal (job_id, version, event) are one transition. A job's
 events are put in the documented order. An event with a time before its predecessor's gets the predecessor's time.
+`progress` is not a transition. A job that was moved or dead-lettered spent the time before in the queue that it left.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from disque_py.event_format import FAILURE_SQL as FAILURE
 from disque_py.event_format import FINAL_RANK_SQL as RANK
 from disque_py.event_format import LIVE_SQL as LIVE
 from disque_py.spark.option_error import OptionError
 
 POINTS: Final = 120  # Points of a curve.
+
+# The queue in which a job was before an event.
+LEFT_QUEUE: Final = "coalesce(map_extract_value(extra, 'from_queue'), queue)"
 
 # Select one row of `rows` for each transition. Nearly all transitions have one row. A hash finds the few that may have
 # several, so only those are sorted.
@@ -89,25 +94,30 @@ def depth_over_time(db: Any, queue: str = "", points: int = POINTS) -> Answer:
         db,
         f"""
         WITH rows AS (
-            SELECT job_id, ts, event, from_state, to_state, version, node, log, seq, {RANK} AS final
-            FROM history WHERE job_id IS NOT NULL AND (? = '' OR queue = ?)
+            SELECT job_id, ts, event, queue, {LEFT_QUEUE} AS left_queue, from_state, to_state, version, node, log, seq,
+                   {RANK} AS final
+            FROM history WHERE job_id IS NOT NULL AND event IS DISTINCT FROM 'progress'
+                AND (? = '' OR job_id IN (SELECT job_id FROM history WHERE queue = ?))
         ),
         events AS ({ONCE}),
         steps AS (
-            SELECT job_id, from_state, to_state,
+            SELECT job_id, queue, left_queue, from_state, to_state,
                    max(ts) OVER (PARTITION BY job_id ORDER BY final, version, node, seq) AS moment,
                    lead(ts) OVER steps AS next_ts, row_number() OVER steps AS step
             FROM events WINDOW steps AS (PARTITION BY job_id ORDER BY final, version, node, seq)
         ),
-        changes AS (
-            SELECT moment, to_state AS state, 1 AS change FROM steps WHERE to_state IN {LIVE}
+        every AS (
+            SELECT moment, queue, to_state AS state, 1 AS change FROM steps WHERE to_state IN {LIVE}
             UNION ALL
-            SELECT greatest(moment, next_ts), to_state, -1 FROM steps WHERE to_state IN {LIVE} AND next_ts IS NOT NULL
+            SELECT greatest(moment, next_ts), queue, to_state, -1 FROM steps
+            WHERE to_state IN {LIVE} AND next_ts IS NOT NULL
             UNION ALL
-            SELECT moment, from_state, -1 FROM steps WHERE step = 1 AND from_state IN {LIVE}
+            SELECT moment, left_queue, from_state, -1 FROM steps WHERE step = 1 AND from_state IN {LIVE}
             UNION ALL
-            SELECT (SELECT min(moment) FROM steps), from_state, 1 FROM steps WHERE step = 1 AND from_state IN {LIVE}
+            SELECT (SELECT min(moment) FROM steps), left_queue, from_state, 1 FROM steps
+            WHERE step = 1 AND from_state IN {LIVE}
         ),
+        changes AS (SELECT moment, state, change FROM every WHERE ? = '' OR queue = ?),
         bounds AS (
             SELECT epoch_ms(min(moment)) AS first_ms,
                    greatest(1, (epoch_ms(max(moment)) - epoch_ms(min(moment))) / ?) AS span_ms
@@ -125,7 +135,7 @@ def depth_over_time(db: Any, queue: str = "", points: int = POINTS) -> Answer:
                CAST(sum(coalesce(change, 0)) OVER (PARTITION BY state ORDER BY span) AS BIGINT) AS jobs
         FROM grid LEFT JOIN spans USING (span, state), bounds ORDER BY state, moment
         """,
-        [queue, queue, points, points, points],
+        [queue, queue, queue, queue, points, points, points],
     )
 
 
@@ -137,8 +147,9 @@ def latency(db: Any, by: Sequence[str] = (), *, hourly: bool = False) -> Answer:
         db,
         f"""
         WITH rows AS (
-            SELECT job_id, ts, event, queue, from_state, since, version, node, log, seq, {RANK} AS final{select}
-            FROM history WHERE job_id IS NOT NULL
+            SELECT job_id, ts, event, {LEFT_QUEUE} AS queue, from_state, since, version, node, log, seq,
+                   {RANK} AS final{select}
+            FROM history WHERE job_id IS NOT NULL AND event IS DISTINCT FROM 'progress'
         ),
         events AS ({ONCE}),
         -- After a hand-over, the new node does not know since when the job was in its state. The job's previous event
@@ -171,8 +182,9 @@ def errors(db: Any, by: Sequence[str] = ()) -> Answer:
         db,
         f"""
         WITH failures AS (
-            SELECT queue, coalesce(error, '') AS error, coalesce(worker, '') AS worker{select}, job_id, ts
-            FROM history WHERE error <> '' OR to_state = 'errored'
+            SELECT {LEFT_QUEUE} AS queue, coalesce(error, '') AS error, coalesce(worker, '') AS worker{select},
+                   job_id, ts
+            FROM history WHERE {FAILURE}
             QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY ts, node, log, seq) = 1
         )
         SELECT queue, error, worker{names}, count(*) AS failures, count(DISTINCT job_id) AS jobs, max(ts) AS last_at,

@@ -79,6 +79,47 @@ def test_failures_are_counted_by_reason(db):
     assert [row[:5] for row in answer.rows] == [("q", "no fuel", "", 1, 1)]
 
 
+@pytest.fixture
+def moved(tmp_path):
+    """Job m moves from queue q to r. Job d reports progress and becomes a dead letter. Job o is replaced."""
+    from_q = {"queue": "r", "from_queue": "q"}
+    index(
+        tmp_path,
+        batch(
+            step(1, "m", 1, None, "pending", 0),
+            event(2, "m", 2, event="moved", from_state="pending", ts=TS + 2_000, since=TS, **from_q),
+            step(3, "d", 1, None, "pending", 0),
+            step(4, "d", 2, "pending", "running", 0, since=TS),
+            event(5, "d", 3, event="progress", from_state="running", to_state="running", ts=TS + 500, since=TS),
+            event(6, "d", 4, event="dead-lettered", from_state="running", ts=TS + 4_000, since=TS, error="", **from_q),
+            step(7, "o", 1, None, "invisible", 0),
+            event(8, "o", 2, event="canceled", from_state="invisible", to_state="canceled", error="replaced by D-1"),
+        ),
+    )
+    with open_index(str(tmp_path)) as connection:
+        yield connection
+
+
+def test_a_job_that_leaves_a_queue_leaves_its_curves(moved):
+    def curve(queue: str) -> list[tuple[str, int]]:
+        return [(state, jobs) for _, state, jobs in questions.depth_over_time(moved, queue, points=4).rows]
+
+    assert [jobs for state, jobs in curve("q") if state == "pending"] == [1, 1, 0, 0]
+    assert [jobs for state, jobs in curve("r") if state == "pending"][-1] == 2
+    assert {state for state, _ in curve("r")} == {"pending"}
+
+
+def test_time_in_a_state_ends_with_the_state_and_belongs_to_the_queue_that_the_job_left(moved):
+    rows = {row[:2]: row[2:4] for row in questions.latency(moved).rows}
+    assert rows["q", "running"] == (1, 4_000)
+    assert rows["q", "pending"] == (2, 1_000)
+    assert not [queue for queue, _ in rows if queue == "r"]
+
+
+def test_a_dead_letter_is_a_failure_in_the_queue_that_it_left_and_a_replaced_job_is_none(moved):
+    assert [row[:4] for row in questions.errors(moved).rows] == [("q", "", "", 1)]
+
+
 def test_a_summary_counts_events_jobs_and_nodes(db):
     assert {name: questions.summary(db)[name] for name in ("events", "jobs", "nodes")} == {
         "events": 7,
