@@ -347,7 +347,8 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
         spent = job.attempt - part.start if part is not None else job.attempt
         delay_ms = backoff_ms(policy, spent, broker.rng)
     is_paused = pausing.is_paused_in(broker, job)
-    events.note(broker, job, event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED)
+    code = event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED
+    events.note(broker, job, code, {"error": how.reason.decode("utf-8", "replace")} if how.reason else None)
     if part is not None or delay_ms or how.reason is not None or how.attempt:
         part = changing.begin(broker, job)
         part.error = how.reason

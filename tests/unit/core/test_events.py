@@ -19,6 +19,8 @@ from disque_py.core.event_lines import Lines
 from disque_py.core.event_packing import Noted
 from disque_py.core.job_snapshot import snapshot_of
 
+NACKS = (event_format.NACKED, event_format.NACKED_INVISIBLE)
+
 
 def start(**settings: Any) -> tuple[Broker, Client]:
     broker = make_broker(**settings)
@@ -84,6 +86,18 @@ def test_an_event_of_a_job_that_comes_back_says_why():
     assert [event for event, *_ in told(broker)] == [
         "added", "delivered", "nacked", "delivered", "requeued", "dequeued", "enqueued",
     ]  # fmt: skip
+
+
+def test_the_event_of_a_nack_has_its_reason():
+    """The index counts failures by reason, also those after which the job is tried again."""
+    broker, client = start()
+    job_id = ask_parsed(broker, client, "ADDJOB", "q", "body", 0)
+    for words in (("REASON", b"no \xff fuel", "DELAY", 1), ("REASON", ""), ()):
+        ask(broker, client, "GETJOB", "FROM", "q")
+        ask(broker, client, "NACK", job_id, *words)
+        advance(broker, 1_500)
+    nacked = [event[-1] if type(event[-1]) is dict else {} for event in noted(broker) if event[0] in NACKS]
+    assert nacked == [{"error": "no \ufffd fuel"}, {}, {}]
 
 
 def test_working_on_a_running_job_changes_nothing_and_on_a_queued_one_it_does():
