@@ -154,7 +154,7 @@ def trace(shared: Shared, job_id: str) -> None:
 @click.option(
     "--by-node", is_flag=True, help="Also by the node of each job's newest event; shows the jobs of a dead node."
 )
-@click.option("--queue", default="", help="Only this queue (with --over-time).")
+@click.option("--queue", default="", help="Only this queue.")
 @by_option("Also by a key of the jobs' meta.")
 @shared_options
 @click.pass_obj
@@ -163,8 +163,10 @@ def depth(shared: Shared, over_time: bool, by_node: bool, queue: str, by: tuple[
     from disque_py.spark.query import plots, questions
 
     if not over_time:
-        _print(shared, _ask(shared, lambda db: questions.depth(db, by, by_node=by_node)))
+        _print(shared, _ask(shared, lambda db: questions.depth(db, by, by_node=by_node, queue=queue)))
         return
+    if by or by_node:
+        raise click.UsageError("--over-time shows states only; leave out --by and --by-node")
     answer = _ask(shared, lambda db: questions.depth_over_time(db, queue))
     if shared.format == "table":
         import shutil

@@ -61,8 +61,11 @@ def trace(db: Any, job_id: str) -> Answer:
     )
 
 
-def depth(db: Any, by: Sequence[str] = (), *, by_node: bool = False) -> Answer:
-    """Return the number of jobs per queue and state now; with `by_node` also per node of their newest event."""
+def depth(db: Any, by: Sequence[str] = (), *, by_node: bool = False, queue: str = "") -> Answer:
+    """Return the number of jobs per queue and state now, of one queue or all.
+
+    With `by_node` also per node of their newest event.
+    """
     select, names = _columns(by)
     if by_node:
         select, names = f", node{select}", f", node{names}"
@@ -70,8 +73,9 @@ def depth(db: Any, by: Sequence[str] = (), *, by_node: bool = False) -> Answer:
         db,
         f"""
         SELECT queue, to_state AS state{select}, count(*) AS jobs, min(ts) AS oldest
-        FROM current GROUP BY queue, to_state{names} ORDER BY queue, state{names}
+        FROM current WHERE ? = '' OR queue = ? GROUP BY queue, to_state{names} ORDER BY queue, state{names}
         """,
+        [queue, queue],
     )
 
 

@@ -57,6 +57,17 @@ def test_depth_by_node_separates_the_jobs_of_a_dead_node(path, capsys):
     assert json.loads(capsys.readouterr().out)["node"] == "n1"
 
 
+def test_depth_of_one_queue_leaves_out_the_others(path, tmp_path, capsys):
+    index(tmp_path, batch(event(3, "b", queue="other")))
+    assert run(path, "--format", "csv", "depth", "--queue", "other") == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == ["queue", "other"]
+
+
+def test_depth_over_time_refuses_groups_that_it_does_not_show(path, capsys):
+    assert run(path, "depth", "--over-time", "--by", "k") == 2
+    assert "leave out --by and --by-node" in capsys.readouterr().err
+
+
 def test_a_question_loads_no_library_that_its_answer_does_not_need(path):
     """Loading libraries is most of the time of a short answer."""
     code = (
