@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -87,6 +88,14 @@ def read_span(ctx: click.Context, param: click.Parameter, value: str) -> str:
     return value.strip()
 
 
+def read_day(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return a day as YYYY-MM-DD, or an empty text. Raises click's usage error for any other text."""
+    try:
+        return date.fromisoformat(value.strip()).isoformat() if value.strip() else ""
+    except ValueError:
+        raise click.BadParameter(f"'{value}' is not a day such as 2026-01-31", ctx, param) from None
+
+
 def index_path(function: Function) -> Function:
     """Add --path, which names an existing index."""
     option = click.option("--path", required=True, shell_complete=folders, help="Folder or URI of an index.")
@@ -104,7 +113,9 @@ def stream_options(function: Function) -> Function:
         click.option(
             "--metrics-file", default="", shell_complete=files, help="Write Prometheus metrics into this file."
         ),
-        click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this port of 127.0.0.1."),
+        click.option(
+            "--metrics-port", type=click.IntRange(0, 65_535), help="Serve Prometheus metrics on this port of 127.0.0.1."
+        ),
         click.option("--checkpoint", default="", shell_complete=folders, help="Checkpoints; by default below --path."),
         click.option("--once", is_flag=True, help="Read everything that exists now, then end."),
         click.option(
@@ -121,8 +132,12 @@ def stream_options(function: Function) -> Function:
 def batch_options(function: Function) -> Function:
     """Add the options of pipelines that read an index and end."""
     for option in (
-        click.option("--until", default="", metavar="DAY", help="Events up to and including this day."),
-        click.option("--since", default="", metavar="DAY", help="Events from this day on, YYYY-MM-DD."),
+        click.option(
+            "--until", default="", callback=read_day, metavar="DAY", help="Events up to and including this day."
+        ),
+        click.option(
+            "--since", default="", callback=read_day, metavar="DAY", help="Events from this day on, YYYY-MM-DD."
+        ),
         click.option("--by", multiple=True, metavar="KEY", help="Also group by this key of the jobs' metadata."),
     ):
         function = option(function)
@@ -183,7 +198,7 @@ def merge_waiting(path: str, sink: dict[str, str], *, has_ended: bool) -> None:
 
 @main.command("recency")
 @stream_options
-@click.option("--limit", type=int, default=100, help="Members per key (100).")
+@click.option("--limit", type=click.IntRange(1), default=100, help="Members per key (100).")
 @click.option("--key", default="key", help="Name of the metadata pair that has the key (key).")
 @click.option("--member", default="member", help="Name of the metadata pair that has the member (member).")
 def recency_command(limit: int, key: str, member: str, **words: Any) -> None:
@@ -211,7 +226,7 @@ def recency_command(limit: int, key: str, member: str, **words: Any) -> None:
 
 @main.command("depth")
 @batch_options
-@click.option("--bucket", type=int, default=60, metavar="SECONDS", help="Length of a span (60).")
+@click.option("--bucket", type=click.IntRange(1), default=60, metavar="SECONDS", help="Length of a span (60).")
 def depth_command(bucket: int, **words: Any) -> None:
     """Count the jobs in each state over time."""
 

@@ -225,3 +225,19 @@ def test_changes_are_merged_between_batches_when_they_are_due_and_at_the_end(tmp
 def test_upkeep_merges_all_changes_that_wait(tmp_path, waiting, capsys):
     assert run("upkeep", "--path", str(tmp_path)) == 0
     assert waiting() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("depth", "--bucket", "0"), "--bucket"),
+        (("latency", "--since", "yesterday"), "'yesterday' is not a day such as 2026-01-31"),
+        (("errors", "--until", "2026-02-30"), "'2026-02-30' is not a day"),
+        (("recency", "--nodes", "a", "--limit", "0"), "--limit"),
+        (("index", "--nodes", "a", "--metrics-port", "99999"), "--metrics-port"),
+    ],
+)
+def test_a_number_or_a_day_that_can_not_be_is_refused_before_spark_starts(started, capsys, tmp_path, words, text):
+    assert run(*words, "--path", str(tmp_path)) == 2
+    assert text in capsys.readouterr().err
+    assert started == []
