@@ -24,6 +24,8 @@ MERGED: Final = "current_merged"
 # column its value.
 ORDER: Final = "concat_ws('/', final, lpad(version::VARCHAR, 19, '0'), node, lpad(seq::VARCHAR, 19, '0'))"
 STICKY: Final = ("queue", "priority", "meta")
+# The day of an event, as index_writing.py computes it.
+DAY_SQL: Final = "coalesce(CAST(ts AS DATE), DATE '1970-01-01')"
 
 
 def with_changes(merged: str, changes: str) -> str:
@@ -70,9 +72,14 @@ def _view(db: Any, name: str, files: list[str], table: DeltaTable) -> None:
         db.execute(f"CREATE VIEW {name} AS SELECT * FROM no_{name}")
         return
     words = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    # Only `history` is partitioned. DuckDB would also take a folder `name=value` above the index for a column, instead
+    # of the column of that name. Below such a folder, the day comes from the time of the event.
+    is_partitioned = name == HISTORY and "=" not in files[0].rpartition("/day=")[0]
+    day = f", {DAY_SQL} AS day" if name == HISTORY and not is_partitioned else ""
     # Columns that were added later are null in older files. To find such files, DuckDB reads every footer.
-    options = "hive_partitioning = true" + (", union_by_name = true" if _may_lack_columns(table) else "")
-    db.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{words}], {options})")
+    may_lack = ", union_by_name = true" if _may_lack_columns(table) else ""
+    source = f"read_parquet([{words}], hive_partitioning = {str(is_partitioned).lower()}{may_lack})"
+    db.execute(f"CREATE VIEW {name} AS SELECT *{day} FROM {source}")
 
 
 def _may_lack_columns(table: DeltaTable) -> bool:

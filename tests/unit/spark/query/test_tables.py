@@ -48,6 +48,16 @@ def test_a_folder_may_have_any_name(tmp_path, name):
         assert db.execute("SELECT job_id FROM history JOIN current USING (job_id)").fetchall() == [("a",)]
 
 
+@pytest.mark.parametrize("name", ["queue=other", "day=2020-01-01"])
+def test_a_folder_above_the_index_is_no_column(tmp_path, name):
+    """Folders of data lakes are named like partitions."""
+    index(tmp_path / name / "index", batch(event(1, "a")), batch(event(1, "b"), node="n2"))
+    with open_index(str(tmp_path / name / "index")) as db:
+        found = db.execute("SELECT DISTINCT queue, CAST(day AS VARCHAR) FROM history").fetchall()
+        assert found == [("q", "2023-11-14")]
+        assert db.execute("SELECT DISTINCT queue FROM current").fetchall() == [("q",)]
+
+
 def test_an_index_without_rows_has_its_columns(tmp_path):
     open_tables(Store(str(tmp_path)), ARROW_SCHEMA)
     with open_index(str(tmp_path)) as db:
