@@ -69,6 +69,7 @@ class Adder:
         self._key_prefix = key_prefix
         self._format = cluster.format
         self._address: Address | None = None
+        self._asked: Address | None = None  # The node that got rows last.
         self._silence_s = cluster.timeout_s + int(words.timeout) / 1000 if int(words.timeout) else None
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> Tally:
@@ -120,7 +121,7 @@ class Adder:
             replies: list[Reply] = []
             failure: Exception | None = None
             try:
-                address = self._pick()
+                address = self._asked = self._pick()
                 connection = self._nodes.connect(address)
                 chunks = commands.chunks(0) if waiting is None else _some(commands, waiting)
                 connection.exchange(chunks, self._silence_s, replies)
@@ -154,9 +155,9 @@ class Adder:
         tally.refused.update(error.code for _, error in refusals)
         if self._on_error == FAIL:
             row, error = min(refusals, key=lambda item: item[0])
-            queue = self._words.queue or commands.rows.column("queue")[row].as_py()
+            queue = self._words.queue.decode(errors="replace") or commands.rows.column("queue")[row].as_py()
             raise RefusedError(
-                f"{self._format}: node {self._address} refused {len(refusals)} of {len(commands)} rows, the first for "
+                f"{self._format}: node {self._asked} refused {len(refusals)} of {len(commands)} rows, the first for "
                 f"queue {queue!r} with: {error.text}; onError=skip or onError=route goes on without them"
             )
         if self._on_error == ROUTE:

@@ -69,6 +69,13 @@ def test_a_refused_row_fails_the_task_with_node_queue_and_reason():
             add(cluster, 10, queues=("a", "b"))
 
 
+def test_the_error_names_the_queue_of_the_option():
+    with StubCluster() as cluster:
+        cluster.nodes[0].refuse[b"q"] = b"OOM no memory"
+        with pytest.raises(RefusedError, match="the first for queue 'q' with: OOM"):
+            add_columns(cluster, {"body": ["a"]}, queue="q")
+
+
 def test_refused_rows_are_counted_by_code_and_returned_with_route():
     with StubCluster() as cluster:
         cluster.nodes[0].refuse[b"b"] = b"PAUSED not now"
