@@ -177,10 +177,10 @@ def read_json_offsets(name: str, value: Mapping[str, Any], nodes: Mapping[str, L
 def _json_position(name: str, node: str, word: Any, state: LogState) -> Position:
     if isinstance(word, dict) and isinstance(word.get("log"), str) and isinstance(word.get("next"), int):
         return Position(word["log"], word["next"])
-    if not isinstance(word, int) or isinstance(word, bool) or word < EARLIEST:
+    if not isinstance(word, int) or isinstance(word, bool) or word < EARLIEST or not word:
         raise OptionError(
-            f"disque-events: option {name}: node {node} has {word!r}; write a sequence number, -1 for latest or "
-            "-2 for earliest"
+            f"disque-events: option {name}: node {node} has {word!r}; write a sequence number (the first is 1), -1 "
+            "for latest or -2 for earliest"
         )
     if word == LATEST:
         return Position(state.log, state.next)

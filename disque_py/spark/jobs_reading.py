@@ -112,9 +112,12 @@ def job_options(given: Any) -> JobOptions:
     """Check the options and return them. Raises OptionError."""
     options = Options(FORMAT, given, OPTIONS)
     options.required("subscribe", "mail,news")
+    queues = options.names("subscribe")
+    if not queues or len(set(queues)) < len(queues):
+        raise OptionError(f"{FORMAT}: option subscribe must name queues, each once, not {options.text('subscribe')!r}")
     return JobOptions(
         cluster=cluster_options(options),
-        queues=options.names("subscribe"),
+        queues=queues,
         jobs_max=options.integer("maxJobsPerTrigger", JOBS_MAX, 1),
         bytes_max=options.integer("maxBytesPerTrigger", BYTES_MAX, 1),
         piece_count_min=options.integer("minPartitions", 4, 1),

@@ -71,6 +71,7 @@ def test_json_offsets_are_numbers_or_ends_or_places_in_a_log():
         ({"a": 1, "b": 1, "c": 1}, "names c, which is not a node"),
         ({"a": -3, "b": 1}, "node a has -3"),
         ({"a": True, "b": 1}, "node a has True"),
+        ({"a": 0, "b": 1}, "node a has 0; write a sequence number .the first is 1."),
         ({"a": -1, "b": 51}, "node b has 51, and its log lb ends before 50"),
     ],
 )

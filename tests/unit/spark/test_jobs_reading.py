@@ -346,3 +346,10 @@ def test_a_filter_that_cannot_be_read_is_refused(text):
 def test_an_option_that_is_missing_is_named():
     with pytest.raises(OptionError, match="needs the option subscribe"):
         job_options({"bootstrapServers": "a"})
+
+
+@pytest.mark.parametrize("queues", [",", "mail,news,mail"])
+def test_a_list_of_queues_without_a_queue_or_with_one_twice_is_refused(queues):
+    """Without a queue, the query would wait for ever. A queue that is named twice would be counted twice."""
+    with pytest.raises(OptionError, match="option subscribe must name queues, each once"):
+        job_options({"bootstrapServers": "a", "subscribe": queues})
