@@ -39,6 +39,11 @@ class Clusters:
         for each in self.by_name.values():
             each.board.start()
 
+    def begin_end(self) -> None:
+        """End requests that wait, and event streams: the gateway takes no more requests."""
+        if not self.main.ending.done():
+            self.main.ending.set_result(None)
+
     async def close(self) -> None:
         """Close all connections to nodes."""
         for each in reversed(self.by_name.values()):

@@ -36,6 +36,7 @@ COMMON_ERRORS: Final = (
     "ISSUER",
     "LOADING",
     "LEAVING",
+    "ENDING",
 )
 
 

@@ -81,13 +81,14 @@ TABLE: Final = (
         retry_after=True,
     ),
     Row(("ISSUER",), 503, "UNAVAILABLE", "the issuer of tokens does not answer", retry_after=True),
+    Row(("ENDING",), 503, "UNAVAILABLE", "this gateway ends: send the request again", retry_after=True),
     Row(("OOM", "MISCONF"), 507, "RESOURCE_EXHAUSTED", "the node's memory or disk is full"),
 )
 
 BY_CODE: Final = {code: row for row in TABLE for code in row.codes}
 # Codes that only the gateway uses.
 OWN_CODES: Final = frozenset(
-    ("NOTFOUND", "METHOD", "CONFIRM", "HOST", "FAULT", "UNSUPPORTED", "UNKNOWN", "NONODE", "ISSUER")
+    ("NOTFOUND", "METHOD", "CONFIRM", "HOST", "FAULT", "UNSUPPORTED", "UNKNOWN", "NONODE", "ISSUER", "ENDING")
 )
 
 

@@ -1,7 +1,7 @@
 """The process: uvicorn on the HTTP address, gRPC on its own address, TLS for both.
 
-SIGTERM and SIGINT stop it: it takes no more requests, and running ones have a few seconds to finish. The TLS files are
-read again when they change, and after SIGHUP.
+SIGTERM and SIGINT stop it: it takes no more requests, and running ones have a few seconds to finish. Requests that wait
+for jobs, and event streams, end at once. The TLS files are read again when they change, and after SIGHUP.
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ class Gateway:
         """Finish running requests, and stop."""
         if self._watching is not None:
             self._watching.cancel()
+        self.clusters.begin_end()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             with contextlib.suppress(asyncio.CancelledError):

@@ -60,6 +60,7 @@ class Service:
     audit      the audit log; by default that of the settings
     cluster    name of a further cluster; empty: the cluster of `url`
     main       the service of `url`, whose limits and audit log apply to all clusters
+    ending     done when the gateway begins to end, so that requests that wait end, too
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Service:
         self.cluster = cluster or settings.cluster_name
         self.path = settings.base_path + (f"/clusters/{cluster}" if cluster else "")
         self._is_main = main is None
+        self.ending: asyncio.Future[None] = main.ending if main else asyncio.get_running_loop().create_future()
         # A gateway of one cluster leaves its name out of the audit log.
         self.cluster_shown = self.cluster if settings.clusters else ""
         nodes, words = settings_of_url(settings.clusters[cluster] if cluster else settings.url)

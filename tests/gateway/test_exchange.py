@@ -52,8 +52,16 @@ def test_work_is_cancelled_when_its_caller_is_gone():
             ended.append(True)
 
     with pytest.raises(CallerGoneError):
-        asyncio.run(exchange({"type": "http.disconnect"}).while_connected(work(), Undone()))
+        asyncio.run(watched(exchange({"type": "http.disconnect"}), work(), Undone()))
     assert ended == [True]
+
+
+async def watched(asked, work, undo, ends=False):
+    """Do the work while the caller is connected, and until the gateway ends."""
+    ending = asyncio.get_running_loop().create_future()
+    if ends:
+        ending.set_result(None)
+    return await asked.while_connected(work, undo, ending)
 
 
 class Undone:
@@ -65,9 +73,16 @@ class Undone:
         self.count += 1
 
 
+def test_work_is_undone_when_the_gateway_ends():
+    undo = Undone()
+    with pytest.raises(RefusedError, match="this gateway ends"):
+        asyncio.run(watched(exchange(), asyncio.sleep(60), undo, ends=True))
+    assert undo.count == 1
+
+
 def test_work_that_is_done_gives_its_result():
     undo = Undone()
-    assert asyncio.run(exchange().while_connected(asyncio.sleep(0, 5), undo)) == 5
+    assert asyncio.run(watched(exchange(), asyncio.sleep(0, 5), undo)) == 5
     assert undo.count == 0
 
 
@@ -94,7 +109,7 @@ def test_work_that_ends_as_its_caller_hangs_up_is_undone(turns):
                 closed.set()
 
         scope = {"method": "GET", "raw_path": b"/", "query_string": b"", "headers": [], "scheme": "http"}
-        await Exchange(scope, receive).while_connected(work(), undo)
+        await watched(Exchange(scope, receive), work(), undo)
 
     with pytest.raises(CallerGoneError):
         asyncio.run(hang_up())

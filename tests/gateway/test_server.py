@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -115,3 +116,20 @@ def test_jobs_that_a_stopped_gateway_delivered_come_back_when_their_leases_end(n
     first.close()
     second = make_gateway()
     assert len(second.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 10_000}).json["jobs"]) == 1
+
+
+def test_a_gateway_that_ends_lets_no_caller_wait(make_gateway, queue):
+    """Requests that wait get 503 at once, and event streams end as whole answers."""
+    gateway = make_gateway()
+    with ThreadPoolExecutor() as pool:
+        waits = pool.submit(gateway.post, f"/v1/queues/{queue}/dequeue", {"wait_ms": 20_000})
+        pops = pool.submit(gateway.get, f"/dyno/{queue}/pop?wait=20000")
+        stream = pool.submit(gateway.get, "/v1/events")
+        time.sleep(0.5)
+        began = time.monotonic()
+        gateway.close()
+        assert time.monotonic() - began < 3
+        assert waits.result().json["code"] == pops.result().json["code"] == "ENDING"
+        assert waits.result().status == 503
+        assert waits.result().headers["retry-after"] == "1"
+        assert stream.result().body.startswith(b"retry:")

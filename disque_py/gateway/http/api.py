@@ -8,6 +8,7 @@ dyno-queues) are mounted below their own paths.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
@@ -44,6 +45,9 @@ CSP: Final = (
 )
 TEXT: Final = "text/plain; charset=utf-8"
 HTML: Final = "text/html; charset=utf-8"
+
+# Seconds for the last bytes of a stream when the gateway ends.
+LAST_S: Final = 1.0
 
 # An interface below a path. It gets the exchange and the rest of the path.
 Mounted = Callable[[Exchange, str], Awaitable[Answer]]
@@ -111,10 +115,12 @@ class Api:
             return
         await send(answer.head())
         limit_s = self._settings.stream_idle_ms / 1000
+        ending = self._service.ending
         gone = asyncio.create_task(exchange.disconnected())
         sending = asyncio.create_task(_stream(answer.stream, send, limit_s))
         try:
-            await asyncio.wait((gone, sending), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((gone, sending, ending), return_when=asyncio.FIRST_COMPLETED)
+            is_cut = not gone.done() and not sending.done()
         finally:
             for task in (gone, sending):
                 task.cancel()
@@ -122,6 +128,11 @@ class Api:
             close = getattr(answer.stream, "aclose", None)
             if close is not None:
                 await close()
+        if is_cut:
+            # The gateway ends. A reader of a whole answer meets no error, and connects again with its place.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_S):
+                    await send({"type": "http.response.body", "body": b""})
 
     async def _answer(self, exchange: Exchange) -> Answer:
         if not self._hosts.admits(exchange.headers.get("host", "")):
@@ -184,7 +195,8 @@ class Api:
         work = self._service.perform(operation, call, exchange.address, INTERFACE)
         if not operation.waits:
             return self._done(operation, args, await work)
-        return self._done(operation, args, await exchange.while_connected(work, call.give_back))
+        found = await exchange.while_connected(work, call.give_back, self._service.ending)
+        return self._done(operation, args, found)
 
     async def _body_arguments(self, exchange: Exchange, operation: Operation) -> dict[str, Any]:
         body = await exchange.body(self._settings.body_max, "body-max")

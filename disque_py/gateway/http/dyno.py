@@ -72,7 +72,7 @@ class Dyno:
         message_id = unquote(parts[2]) if len(parts) > 2 else ""
         visit = Visit(self._service, exchange, principal, queue, message_id, body)
         if word == "pop":
-            return json_answer(await exchange.while_connected(work(visit), visit.give_back))
+            return json_answer(await exchange.while_connected(work(visit), visit.give_back, self._service.ending))
         return json_answer(await work(visit))
 
     async def _push(self, visit: Visit) -> Any:

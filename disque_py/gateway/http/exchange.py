@@ -139,20 +139,28 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def while_connected(self, work: Coroutine[Any, Any, T], undo: Callable[[], Awaitable[None]]) -> T:
-        """Return the result of `work`. If the caller hangs up, end it, call `undo`, and raise CallerGoneError."""
+    async def while_connected(
+        self, work: Coroutine[Any, Any, T], undo: Callable[[], Awaitable[None]], ending: asyncio.Future[None]
+    ) -> T:
+        """Return the result of `work`.
+
+        If the caller hangs up, end it, call `undo`, and raise CallerGoneError. When `ending` is done, do the same, and
+        raise RefusedError.
+        """
         task = asyncio.create_task(work)
         gone = asyncio.create_task(self.disconnected())
         try:
-            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, gone, ending), return_when=asyncio.FIRST_COMPLETED)
             # The caller may hang up as the work ends. Then the task that notices it has its turn only now.
             await asyncio.sleep(0)
-            if gone.done():
+            if gone.done() or not task.done():
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
                 await undo()
-                raise CallerGoneError
+                if gone.done():
+                    raise CallerGoneError
+                raise RefusedError("ENDING", "this gateway ends; send the request again")
             return await task
         finally:
             gone.cancel()
