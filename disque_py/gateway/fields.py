@@ -144,6 +144,7 @@ class Texts(Kind):
 
     longest: int = 256
     most: int = 10_000
+    least: int = 1
 
     def read(self, name: str, value: Any) -> list[str]:
         """Return the list."""
@@ -151,8 +152,8 @@ class Texts(Kind):
             isinstance(each, str) and len(each) <= self.longest for each in value
         ):
             raise RefusedError("ERR", f"{name} must be a list of texts")
-        if not 1 <= len(value) <= self.most:
-            raise RefusedError("ERR", f"{name} must have 1 to {self.most} entries")
+        if not self.least <= len(value) <= self.most:
+            raise RefusedError("ERR", f"{name} must have {self.least} to {self.most} entries")
         return value
 
     def read_text(self, name: str, text: str) -> list[str]:
@@ -161,7 +162,8 @@ class Texts(Kind):
 
     def schema(self) -> dict[str, Any]:
         """Return its JSON Schema."""
-        return {"type": "array", "items": {"type": "string", "maxLength": self.longest}, "maxItems": self.most}
+        items = {"type": "string", "maxLength": self.longest}
+        return {"type": "array", "items": items, "minItems": self.least, "maxItems": self.most}
 
 
 @dataclass(frozen=True, slots=True)

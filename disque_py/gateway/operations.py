@@ -176,7 +176,7 @@ QUEUE_FIELDS: Final = (
     Argument("retention_ms", MS, "how long errored jobs stay; 0: the default"),
     Argument("maxlen", Whole(0, 2**62), "the most pending jobs in the cluster; 0: no limit"),
     Argument("maxsize", Whole(0, 2**40), "the most bytes of a body; 0: no limit"),
-    Argument("require_meta", Texts(256, 8), "names that the metadata must have"),
+    Argument("require_meta", Texts(256, 8, 0), "names that the metadata must have; `[]`: none"),
     Argument("more", Pairs(), "further settings of newer nodes, by the broker's names"),
 )
 

@@ -42,6 +42,14 @@ def test_settings_are_changed_one_by_one(gateway, queue):
     assert (found["lease_ms"], found["replicate"], found["maxlen"], found["dead_letter"]) == (90_000, 2, 7, "dead")
 
 
+def test_a_list_of_required_metadata_is_emptied(gateway, queue):
+    path = f"/v1/queues/{queue}"
+    gateway.request("PUT", path, {"require_meta": ["tenant"]})
+    assert gateway.post(f"{path}/jobs", {"body": "b"}).status == 409
+    assert gateway.request("PUT", path, {"require_meta": []}).json["settings"]["require_meta"] == []
+    assert gateway.post(f"{path}/jobs", {"body": "b"}).status == 201
+
+
 def test_a_paused_queue_takes_no_job(gateway, queue):
     assert gateway.post(f"/v1/queues/{queue}/pause", {"direction": "in"}).json == {"paused": "in"}
     reply = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"})
