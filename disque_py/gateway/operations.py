@@ -385,7 +385,7 @@ TABLE: Final = (
     ),
     Operation(
         "run_schedule", "POST", "/v1/schedules/{name}/run", "operate", "name", "Add a job of a schedule now.",
-        "SCHEDULE RUN", (SCHEDULE,), ENQUEUE_ERRORS, changes=True,
+        "SCHEDULE RUN", (SCHEDULE,), ("NOTFOUND", *ENQUEUE_ERRORS), changes=True,
     ),
     Operation(
         "pause_schedule", "POST", "/v1/schedules/{name}/pause", "operate", "name", "Pause a schedule.",

@@ -29,3 +29,4 @@ def test_a_schedule_is_paused_run_and_deleted(gateway, nodes, queue):
     assert gateway.get(f"/v1/jobs/{job}").json["body"] == "tick"
     assert gateway.post(f"{path}/resume").status == 200
     assert [gateway.request("DELETE", path).status for _ in range(2)] == [200, 404]
+    assert gateway.post(f"{path}/run").status == 404

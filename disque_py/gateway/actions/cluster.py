@@ -16,6 +16,7 @@ from disque_py.gateway.works import PREFIX, Work
 # A task's id begins with this number of characters of the id of the node that leads it, and a dash.
 NODE_PREFIX: Final = 8
 LOCKS_MAX: Final = 200
+NO_SCHEDULE: Final = "there is no such schedule"
 
 
 async def list_nodes(call: Call) -> Any:
@@ -101,12 +102,17 @@ async def list_schedules(call: Call) -> Any:
 
 async def run_schedule(call: Call) -> Any:
     """SCHEDULE RUN."""
-    return {"id": shapes.readable(await call.run(commands.execute("SCHEDULE", "RUN", call.args["name"])))}
+    try:
+        return {"id": shapes.readable(await call.run(commands.execute("SCHEDULE", "RUN", call.args["name"])))}
+    except ReplyError as error:
+        if error.text != "ERR no such schedule":
+            raise
+        raise RefusedError("NOTFOUND", NO_SCHEDULE) from error
 
 
 async def _change_schedule(call: Call, word: str) -> Any:
     if not await call.run(commands.execute("SCHEDULE", word, call.args["name"], wait_ms=arguments.QUEUE_SET_MS)):
-        raise RefusedError("NOTFOUND", "there is no such schedule")
+        raise RefusedError("NOTFOUND", NO_SCHEDULE)
     return {"name": call.args["name"]}
 
 
