@@ -79,6 +79,25 @@ def test_wrong_input_is_refused(gateway, queue, verb, path, value, status):
     assert gateway.request(verb, f"/dyno/{queue}/{path}", value).status == status
 
 
+@pytest.mark.parametrize(
+    ("verb", "path", "status"),
+    [
+        ("POST", "timeout/m?tiemout=60000", 400),
+        ("POST", "timeout/m", 400),
+        ("GET", "pop?cuont=5", 400),
+        ("GET", "size?where=a:b", 400),
+        ("DELETE", "clear?confirm=q", 400),
+        ("POST", "ack", 404),
+        ("POST", "push/m", 404),
+    ],
+)
+def test_a_misspelled_request_changes_nothing(gateway, queue, verb, path, status):
+    push(gateway, queue, {"id": "m", "timeout": 60_000})
+    assert gateway.request(verb, f"/dyno/{queue}/{path}", [{"id": "n"}]).status == status
+    assert gateway.get(f"/v1/queues/{queue}/depth").json["invisible"] == 1
+    assert gateway.get(f"/dyno/{queue}/size").json == 1
+
+
 def test_roles_apply_to_the_dyno_interface(make_gateway, tmp_path):
     from disque_py.gateway.access_file import token_entry
 

@@ -12,7 +12,7 @@ time to live is over.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -30,6 +30,9 @@ INTERFACE: Final = "dyno"
 STEP: Final = 10**13
 PRIORITY_MAX: Final = 99
 POP_MAX: Final = 1000
+# Fields of a request's query, and requests for one message, whose path ends with its id.
+QUERIES: Final = {"pop": ("count", "wait"), "peek": ("count",), "timeout": ("timeout",)}
+WITH_ID: Final = frozenset(("ack", "unack", "timeout", "remove", "get"))
 FIELDS: Final = {"id": str, "payload": str, "timeout": int, "priority": int, "shard": str}
 
 
@@ -70,6 +73,7 @@ class Dyno:
         principal = await self._service.login(words, exchange.address, INTERFACE, exchange.certificate)
         body = await exchange.body(self._service.settings.body_max, "body-max")
         message_id = unquote(parts[2]) if len(parts) > 2 else ""
+        check_request(word, message_id, exchange.query)
         visit = Visit(self._service, exchange, principal, queue, message_id, body)
         if word == "pop":
             return json_answer(await exchange.while_connected(work(visit), visit.give_back, self._service.ending))
@@ -124,7 +128,7 @@ class Dyno:
 
     @staticmethod
     async def _timeout(visit: Visit) -> Any:
-        timeout_ms = visit.number("timeout", 0, 0, 2**52)
+        timeout_ms = visit.number("timeout", None, 0, 2**52)
         if await visit.settle("reschedule", delay_ms=timeout_ms):
             return True
         return bool(timeout_ms) and await visit.settle("extend", lease_ms=timeout_ms)
@@ -192,8 +196,8 @@ class Visit:
 
     async def job_id(self, message_id: str) -> str | None:
         """Return the job of a message's id; None if there is none."""
-        found = await self.ask("find_jobs", queue=self.queue, keys=[message_id or " "])
-        job_id = found["ids"][message_id or " "]
+        found = await self.ask("find_jobs", queue=self.queue, keys=[message_id])
+        job_id = found["ids"][message_id]
         return None if job_id is None else str(job_id)
 
     async def settle(self, operation: str, **args: Any) -> bool:
@@ -209,9 +213,14 @@ class Visit:
             raise
         return bool(found.get("changed", True))
 
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        """Return a number of the query. Raises RefusedError."""
-        [text] = self._exchange.query.get(name, [str(default)])[-1:]
+    def number(self, name: str, default: int | None, least: int, most: int) -> int:
+        """Return a number of the query; without a default it must be there. Raises RefusedError."""
+        texts = self._exchange.query.get(name, [])
+        if not texts:
+            if default is None:
+                raise RefusedError("ERR", f"{name} is missing")
+            return default
+        text = texts[-1]
         if not text.isascii() or not text.isdigit() or len(text) > 18 or not least <= int(text) <= most:
             raise RefusedError("ERR", f"{name} must be a whole number from {least} to {most}")
         return int(text)
@@ -231,6 +240,16 @@ class Visit:
         for message in listed:
             check_message(message)
         return listed
+
+
+def check_request(word: str, message_id: str, query: Mapping[str, Any]) -> None:
+    """Refuse a path with an id too few or too many, and unknown fields of the query. Raises RefusedError."""
+    if bool(message_id) != (word in WITH_ID):
+        raise RefusedError("NOTFOUND", f"{word} needs an id" if word in WITH_ID else f"{word} takes no id")
+    known = QUERIES.get(word, ())
+    for name in query:
+        if name not in known:
+            raise RefusedError("ERR", f"there is no field {name!r} in the query of {word}")
 
 
 def check_message(message: Any) -> None:
