@@ -5,11 +5,13 @@ A producer does not know its consumers. So each binding of such an exchange is a
 its node for the topics of the exchange, matches routing keys itself, and adds a job to each queue. It remembers the
 answer for CACHE_S.
 
-The filter of a binding has two words:
+The filter of a binding has these words:
 
 * `until` is the moment at which the binding ends. A program renews its bindings while it runs, so they end some time
   after the program. Otherwise events for a monitor that was killed would pile up for ever.
 * `ttl` says how long the queue keeps its messages.
+* `kind` is the exchange's type, `fanout` or `topic`. A producer need not have declared the exchange: Celery declares
+  none when it sends to a Broadcast queue. Bindings of older programs have no kind.
 
 A direct exchange needs no topic. If the producer knows no queue for a routing key, the message goes into the queue
 `address(exchange, key)`. Consumers of a queue with that binding read that queue, too.
@@ -31,15 +33,21 @@ CACHE_S: Final = 1.0
 LIFE_S: Final = 600
 PREFIX: Final = "kombu"
 FOREVER: Final = "-"
+FANOUT: Final = "fanout"
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A queue of an exchange. `ttl_ms` is None if its messages live as long as others."""
+    """A queue of an exchange.
+
+    ttl_ms      None if its messages live as long as others
+    is_fanout   whether it gets the messages of every routing key
+    """
 
     queue: str
     routing_key: str
     ttl_ms: int | None
+    is_fanout: bool = False
 
 
 def address(exchange: str, routing_key: str) -> str:
@@ -47,9 +55,12 @@ def address(exchange: str, routing_key: str) -> str:
     return f"{PREFIX}:{quote(exchange, safe='')}:{quote(routing_key, safe='')}"
 
 
-def binding(exchange: str, routing_key: str, queue: str, *, lives: bool, ttl_ms: int | None) -> Request[bool]:
+def binding(
+    exchange: str, routing_key: str, queue: str, *, lives: bool, ttl_ms: int | None, kind: str
+) -> Request[bool]:
     """Return the command that binds a queue, or binds it again. `lives`: it ends with the program."""
-    where = {"until": str(int(time.time()) + LIFE_S) if lives else FOREVER, "ttl": str(ttl_ms or 0)}
+    until = str(int(time.time()) + LIFE_S) if lives else FOREVER
+    where = {"until": until, "ttl": str(ttl_ms or 0), "kind": kind}
     return bind(address(exchange, routing_key), queue, where=where)
 
 
@@ -60,9 +71,9 @@ class Bindings:
         self._client = client
         self._known: dict[str, tuple[float, list[Bound]]] = {}
 
-    def bind(self, exchange: str, routing_key: str, queue: str, *, lives: bool, ttl_ms: int | None) -> None:
+    def bind(self, exchange: str, routing_key: str, queue: str, *, lives: bool, ttl_ms: int | None, kind: str) -> None:
         """Bind a queue. Raises DisqueError."""
-        self._client.run(binding(exchange, routing_key, queue, lives=lives, ttl_ms=ttl_ms))
+        self._client.run(binding(exchange, routing_key, queue, lives=lives, ttl_ms=ttl_ms, kind=kind))
         self._known.pop(exchange, None)
 
     def unbind(self, exchange: str, routing_key: str, queue: str) -> None:
@@ -92,4 +103,5 @@ class Bindings:
 
 def _bound(each: Binding) -> Bound:
     ttl = each.where.get("ttl", b"")
-    return Bound(each.queue, unquote(each.topic.split(":", 2)[2]), int(ttl) or None if ttl.isdigit() else None)
+    ttl_ms = int(ttl) or None if ttl.isdigit() else None
+    return Bound(each.queue, unquote(each.topic.split(":", 2)[2]), ttl_ms, each.where.get("kind") == FANOUT.encode())

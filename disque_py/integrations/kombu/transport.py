@@ -54,6 +54,8 @@ POLL_S: Final = 0.01
 # Messages of one turn of kombu's event loop. It has at most as many as the feeds may hold.
 READ_MAX: Final = 10_000
 TEXT: Final = "utf-8"
+# The rules of routing keys with wildcards, which need no channel.
+TOPIC: Final = virtual.exchange.TopicExchange(None)
 
 
 _transports: weakref.WeakSet[Transport] = weakref.WeakSet()
@@ -246,17 +248,19 @@ class Channel(virtual.Channel):
             self._put(bound.queue, message, bound.ttl_ms)
 
     def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **options: Any) -> Any:
-        """Publish a message. Those of topic exchanges go to the queues of all programs."""
+        """Publish a message. Those of topic and fan-out exchanges go to the queues of all programs."""
         if not exchange:  # Celery's tasks: the routing key is the queue.
             self._inplace_augment_message(message, exchange, routing_key)
             return self._put(routing_key, message)
-        if not isinstance(self.typeof(exchange), virtual.exchange.TopicExchange):
+        is_topic = isinstance(self.typeof(exchange), virtual.exchange.TopicExchange)
+        # A program need not declare the exchanges of others. Only fan-out and topic exchanges have shared bindings.
+        shared = self.connection.bindings.of(exchange) if is_topic or exchange not in self.state.exchanges else []
+        if not is_topic and not shared:
             return super().basic_publish(message, exchange, routing_key, **options)
         self._inplace_augment_message(message, exchange, routing_key)
-        ttls = {queue: None for queue in self._lookup(exchange, routing_key) if queue}
-        topic = self.typeof(exchange)
-        for bound in self.connection.bindings.of(exchange):
-            if re.match(topic.key_to_pattern(bound.routing_key), routing_key):
+        ttls = {queue: None for queue in self._lookup(exchange, routing_key) if queue} if is_topic else {}
+        for bound in shared:
+            if bound.is_fanout or re.match(TOPIC.key_to_pattern(bound.routing_key), routing_key):
                 ttls[bound.queue] = bound.ttl_ms
         for queue, ttl_ms in ttls.items():
             self._put(queue, message, ttl_ms)
@@ -293,13 +297,14 @@ class Channel(virtual.Channel):
             self._read_as.setdefault(queue, set()).add(address(exchange, routing_key))
         elif is_new:
             lives, ttl_ms = queue in self._transient, self._transient.get(queue)
-            self.connection.bindings.bind(exchange, routing_key, queue, lives=lives, ttl_ms=ttl_ms)
+            kind = str(self.typeof(exchange).type)
+            self.connection.bindings.bind(exchange, routing_key, queue, lives=lives, ttl_ms=ttl_ms, kind=kind)
             if lives:
-                self._keep_bound(exchange, routing_key, queue, ttl_ms)
+                self._keep_bound(exchange, routing_key, queue, ttl_ms, kind)
 
-    def _keep_bound(self, exchange: str, routing_key: str, queue: str, ttl_ms: int | None) -> None:
+    def _keep_bound(self, exchange: str, routing_key: str, queue: str, ttl_ms: int | None, kind: str) -> None:
         async def work(client: AsyncDisque) -> None:
-            await client.run(binding(exchange, routing_key, queue, lives=True, ttl_ms=ttl_ms))
+            await client.run(binding(exchange, routing_key, queue, lives=True, ttl_ms=ttl_ms, kind=kind))
 
         self.courier.refresh((exchange, routing_key, queue), work)
 

@@ -18,15 +18,15 @@ def client(shared_node):
 
 
 def test_another_program_sees_a_binding_with_its_key_and_limit(client):
-    Bindings(client).bind("e *1", "a.#", "q1", lives=True, ttl_ms=5000)
+    Bindings(client).bind("e *1", "a.#", "q1", lives=True, ttl_ms=5000, kind="topic")
     assert Bindings(client).of("e *1") == [Bound("q1", "a.#", 5000)]
     assert Bindings(client).of("e *") == []
 
 
 def test_a_binding_that_was_removed_is_gone_at_once_here(client):
     here = Bindings(client)
-    here.bind("e2", "", "q", lives=False, ttl_ms=None)
-    assert here.of("e2") == [Bound("q", "", None)]
+    here.bind("e2", "", "q", lives=False, ttl_ms=None, kind="fanout")
+    assert here.of("e2") == [Bound("q", "", None, is_fanout=True)]
     here.unbind("e2", "", "q")
     assert here.of("e2") == []
 

@@ -109,6 +109,16 @@ def test_a_topic_exchange_matches_the_routing_keys_of_other_programs(shared_node
             other.drain_events(timeout=0.2)
 
 
+@pytest.mark.parametrize(("kind", "key"), [("fanout", "other"), ("topic", "eu.fr")])
+def test_a_program_need_not_declare_an_exchange_that_others_have(shared_node, connection, kind, key):
+    """As Celery, when it sends a task to a Broadcast queue."""
+    exchange = kombu.Exchange(f"undeclared-{kind}", kind)
+    with kombu.Connection(shared_node.url) as other:
+        consumer = other.Consumer([kombu.Queue(f"{kind}.1", exchange, routing_key="eu.#", auto_delete=True)])
+        connection.Producer().publish("to all", exchange=exchange.name, routing_key=key)
+        assert drained(other, consumer, 1) == ["to all"]
+
+
 def test_a_direct_exchange_reaches_a_queue_that_only_the_consumer_declared(shared_node, connection):
     direct = kombu.Exchange("answers", "direct")
     connection.Producer().publish("early", exchange=direct, routing_key="k", declare=[direct])
