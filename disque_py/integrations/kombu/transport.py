@@ -43,7 +43,7 @@ from disque_py.client import (
 from disque_py.integrations.kombu import wire
 from disque_py.integrations.kombu.bindings import Bindings, address, binding
 from disque_py.integrations.kombu.courier import AT_ONCE, Courier
-from disque_py.integrations.kombu.urls import masked, read_options, split_urls
+from disque_py.integrations.kombu.urls import masked, read_options, split_urls, taken_login, with_login
 from disque_py.integrations.patience import persist, unique
 
 # A message that was delivered before and is given back waits. Otherwise a consumer that always rejects would spin.
@@ -372,7 +372,7 @@ class Transport(virtual.Transport):
 
     def __init__(self, client: Any, **options: Any) -> None:
         super().__init__(client, **options)
-        self.urls = split_urls(client.hostname or "", client.alt or ())
+        self.urls = self._take_urls(client)
         self.options = read_options(self.urls, client.transport_options)
         self.commands = Disque(*self.options.nodes, **self.options.settings)
         self.courier = Courier(self.options)
@@ -383,6 +383,18 @@ class Transport(virtual.Transport):
         # kombu may drop a connection without closing it.
         weakref.finalize(self, self.commands.close)
         weakref.finalize(self, self.courier.close)
+
+    @staticmethod
+    def _take_urls(client: Any) -> list[str]:
+        """Return the URLs of kombu's connection, and leave it their places and, apart from them, the login.
+
+        kombu's `info` has the places, and Celery sends it to every program that asks a worker for its statistics. kombu
+        itself would try one URL after the other, and fails if they have options. Here the client knows all nodes.
+        """
+        plain, name, password = taken_login(split_urls(client.hostname or "", client.alt or ()))
+        client.hostname, client.alt, client.cycle = ";".join(plain), [], None
+        client.userid, client.password = name or client.userid, password or client.password
+        return with_login(plain, client.userid or "", client.password or "")
 
     def driver_version(self) -> str:
         """Return the version of disque-py."""

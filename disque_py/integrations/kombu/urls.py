@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from disque_py.client.address import Address, parse_url
 from disque_py.client.options import ClientSettings, settings_of_url
@@ -109,6 +110,25 @@ def _flag(name: str, value: object) -> bool:
     if word in ("0", "no", "false", "off"):
         return False
     raise ValueError(f"{name} is yes or no, not {value!r}")
+
+
+def taken_login(urls: Iterable[str]) -> tuple[list[str], str, str]:
+    """Return URLs without a login, and the first name and password in them; empty: none."""
+    plain, name, password = [], "", ""
+    for url in urls:
+        base, mark, words = url.partition("?")
+        scheme, _, rest = base.partition("://")
+        login, _, places = rest.rpartition("@")
+        found_name, _, found_password = login.partition(":")
+        name, password = name or unquote(found_name), password or unquote(found_password)
+        plain.append(f"{scheme}://{places}{mark}{words}")
+    return plain, name, password
+
+
+def with_login(urls: Iterable[str], name: str, password: str) -> list[str]:
+    """Return URLs with a login. One client uses all of them, so it is that of each."""
+    login = quote(name, safe="") + (f":{quote(password, safe='')}" if password else "")
+    return [url.replace("://", f"://{login}@", 1) for url in urls] if login else list(urls)
 
 
 def masked(urls: Iterable[str], mask: str = "**") -> str:

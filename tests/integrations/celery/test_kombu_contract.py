@@ -13,6 +13,7 @@ kombu = pytest.importorskip("kombu", reason="the extra celery is not installed")
 from kombu import pools  # noqa: E402
 
 import disque_py.integrations.kombu  # noqa: E402, F401
+from disque_py.client import Address  # noqa: E402
 from waits import eventually  # noqa: E402
 
 NOWHERE = "disque://127.0.0.1:1?patience=0"
@@ -185,6 +186,21 @@ def test_a_connection_is_described_without_its_password():
     made = kombu.Connection("disque://ada:secret@10.0.0.1:7711;disque://10.0.0.2:7711")
     assert "secret" not in made.as_uri()
     assert "secret" not in repr(made)
+    info = made.info()
+    assert info.pop("password") == "secret"  # Celery takes this field out before it sends the others.
+    assert "secret" not in repr(info)
+
+
+def test_an_unreachable_cluster_of_several_urls_is_tried_again(connection):
+    """kombu must not take the next URL apart, because it knows no options of URLs and forgets the scheme."""
+    words = "disque://ada:se%2Fcret@127.0.0.1:1?patience=0.1&visibility_timeout=7;disque://127.0.0.1:2"
+    made = kombu.Connection(words)
+    with pytest.raises(kombu.exceptions.OperationalError, match=r"127\.0\.0\.1"):
+        made.ensure_connection(max_retries=2, interval_start=0)
+    other = made.clone().transport
+    assert other.urls == made.transport.urls
+    assert other.options.nodes == (Address("127.0.0.1", 1), Address("127.0.0.1", 2))
+    assert (other.options.settings["password"], other.options.lease.seconds) == ("se/cret", 7)
 
 
 def test_a_clone_is_a_connection_of_its_own(connection):

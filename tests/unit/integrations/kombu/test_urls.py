@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("kombu", reason="the extra celery is not installed")
 
 from disque_py.client import Address
-from disque_py.integrations.kombu.urls import masked, read_options, split_urls
+from disque_py.integrations.kombu.urls import masked, read_options, split_urls, taken_login, with_login
 
 
 def test_several_urls_are_nodes_of_one_client():
@@ -41,6 +41,14 @@ def test_an_option_that_makes_no_sense_is_refused(word):
 
 def test_a_log_shows_no_password():
     assert masked(split_urls("disque://u:secret@h1;disque://h2")) == "disque://u:**@h1;disque://h2"
+
+
+def test_a_login_is_taken_out_of_urls_and_put_back():
+    urls, name, password = taken_login(["disque://u:p%40@h1?ca=/a@b", "disque://h2"])
+    assert (urls, name, password) == (["disque://h1?ca=/a@b", "disque://h2"], "u", "p@")
+    assert with_login(urls, name, password) == ["disque://u:p%40@h1?ca=/a@b", "disque://u:p%40@h2"]
+    assert taken_login(["disque://:pw@h"])[1:] == ("", "pw")
+    assert with_login(["disque://h"], "", "") == ["disque://h"]
 
 
 def test_the_scheme_disques_means_tls():
