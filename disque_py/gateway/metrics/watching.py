@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -166,9 +166,17 @@ class Watchers:
                 found[watch] = _seen(watch, pending[watch], last_chance)
         if self._discovers:
             self._discover([seen.look for seen in found.values() if seen.look is not None])
-        seen = [found[watch] for watch in watches]
+            found |= self._look_at_new(found, deadline)
+        seen = [found[watch] for watch in sorted(found, key=_place)]
         self._last = (time.monotonic(), any(each.look is not None for each in seen))
         return seen
+
+    def _look_at_new(self, found: Collection[Watch], deadline: float) -> dict[Watch, Seen]:
+        """Ask the nodes that this scrape has discovered. Otherwise the first one would show a part of the cluster."""
+        if deadline - time.monotonic() < LATE_CHANCE_S:
+            return {}  # There is no time left, so the next scrape asks them first.
+        pending = {watch: watch.begin() for watch in self.watches() if watch not in found}
+        return {watch: _seen(watch, each, deadline) for watch, each in pending.items()}
 
     def is_ready(self, limit_s: float, age_s: float) -> bool:
         """Return whether a node answered the last scrape. If that is older than `age_s` seconds, scrape again."""
@@ -186,7 +194,7 @@ class Watchers:
     def watches(self) -> list[Watch]:
         """Return the nodes that are watched now."""
         with self._lock:
-            return sorted(self._watches.values(), key=lambda watch: str(watch.address))
+            return sorted(self._watches.values(), key=_place)
 
     def _made(self, address: Address, *, is_named: bool) -> Watch:
         return Watch(address, self._options, self._selection, is_named=is_named)
@@ -214,6 +222,10 @@ class Watchers:
                 del self._watches[address]
                 self._selection.forget(watch)
                 watch.close()
+
+
+def _place(watch: Watch) -> str:
+    return str(watch.address)
 
 
 def _seen(watch: Watch, pending: Future[Look], deadline: float) -> Seen:

@@ -95,8 +95,8 @@ def test_discovery_follows_hello(made, scripted):
     other = scripted({"HELLO": hello("b" * 40), "INFO": reply(INFO)})
     members = [(NODE_ID, 7711), ("b" * 40, other.port)]
     watchers = made({"HELLO": lambda words: hello(NODE_ID, *members)}, discovers=True)
-    assert len(watchers.scrape(2)) == 1
-    assert [each.address.port for each in watchers.scrape(2) if each.error == ""].count(other.port) == 1
+    # The first scrape has the discovered nodes already, so that it does not show a part of the cluster.
+    assert [[each.address.port for each in watchers.scrape(2)].count(other.port) for _ in range(2)] == [1, 1]
     del members[1]
     watchers.scrape(2)
     assert len(watchers.scrape(2)) == 1
@@ -113,7 +113,7 @@ def test_known_nodes_are_kept_when_no_node_answers(made):
     answers = iter([reply(INFO), b"-LOADING wait\r\n", b"-LOADING wait\r\n"])
     members = ((NODE_ID, 7711), ("b" * 40, 1))
     watchers = made({"HELLO": hello(NODE_ID, *members), "INFO": lambda words: next(answers)}, discovers=True)
-    assert [len(watchers.scrape(2)) for _ in range(3)] == [1, 2, 2]
+    assert [len(watchers.scrape(2)) for _ in range(3)] == [2, 2, 2]
 
 
 def test_a_password_that_a_node_does_not_want_is_left_out(made):
