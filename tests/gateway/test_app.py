@@ -65,6 +65,21 @@ def test_every_page_is_served_without_javascript_from_outside(gateway, visitor, 
     assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
 
 
+@pytest.mark.parametrize(
+    "page", ["queues?sort=bogus", "queues?status=bogus", "queue", "queue?name=", "job", "jobs?queue=q&status=x"]
+)
+def test_an_address_that_makes_no_sense_is_refused(visitor, page, caplog):
+    reply = visitor.get(page)
+    assert (reply.status, "<h1" in reply.text) == (400, True)
+    assert not caplog.records
+
+
+def test_the_page_of_locks_explains_why_there_are_none(make_gateway):
+    with testing.node() as node:
+        reply = make_gateway(node.url).get("/console/locks")
+    assert (reply.status, "no voters" in reply.text) == (200, True)
+
+
 @pytest.fixture(scope="module")
 def voters(nodes):
     """Nodes with voters, which locks need."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from disque_py.client.retry import NO_VOTERS
 from disque_py.gateway.actions.calls import forbidden
 from disque_py.gateway.actions.queues import chosen_rows
 from disque_py.gateway.audit import NAMES
@@ -43,8 +44,15 @@ class View:
     lists: dict[str, list[str]] = field(default_factory=dict)
 
     async def ask(self, name: str, **args: Any) -> Any:
-        """Execute an operation, without empty arguments. Raises RefusedError."""
-        return await self.perform(name, {key: value for key, value in args.items() if value not in (None, "", {})})
+        """Execute an operation with arguments of the address, without empty ones. Raises RefusedError."""
+        operation = BY_NAME[name]
+        checked = {
+            key: operation.kinds[key].read(key, value) for key, value in args.items() if value not in (None, "", {})
+        }
+        for each in operation.required:
+            if each not in checked:
+                raise RefusedError("ERR", f"{each} is missing")
+        return await self.perform(name, checked)
 
     async def perform(self, name: str, args: dict[str, Any]) -> Any:
         """Execute an operation. Raises RefusedError."""
@@ -375,7 +383,12 @@ def _is_line(name: str, value: str) -> bool:
 
 async def locks(view: View) -> dict[str, Any]:
     """Locks with their owners."""
-    return dict(await view.ask("list_locks", match=view.query.get("match")))
+    try:
+        return dict(await view.ask("list_locks", match=view.query.get("match"))) | {"has_voters": True}
+    except RefusedError as error:
+        if f"{error.code} {error.text}" != NO_VOTERS:  # A cluster where no one has wanted locks yet.
+            raise
+        return {"locks": [], "total": 0, "has_voters": False}
 
 
 async def schedules(view: View) -> dict[str, Any]:
