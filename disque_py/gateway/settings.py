@@ -166,7 +166,7 @@ TABLE: Final = (
         "connections-max",
         "1000",
         _number(1, 1_000_000),
-        "the most connections at a time, of HTTP and of gRPC each; others are refused",
+        "the most connections at a time, of HTTP and of gRPC each; others are refused, except for `/livez`",
     ),
     Setting("streams-max", "64", _number(1, 100_000), "the most event streams of one caller at a time"),
     Setting(

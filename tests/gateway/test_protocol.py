@@ -146,3 +146,12 @@ def test_a_body_may_take_longer_if_it_is_long(make_gateway, queue):
         assert until(lambda: next(iter(connections))._until >= first + 59)
         connection.sendall(b"x")
         assert connection.recv(1000).startswith(b"HTTP/1.1 201")
+
+
+def test_a_connection_above_the_limit_gets_a_problem_and_probes_are_answered(make_gateway):
+    gateway = make_gateway(connections_max=2)
+    with socket.create_connection(("127.0.0.1", gateway.port)), socket.create_connection(("127.0.0.1", gateway.port)):
+        refused = gateway.get("/v1/queues")
+        assert (refused.status, refused.json["code"], refused.headers["retry-after"]) == (429, "LIMIT", "1")
+        assert (gateway.get("/livez").status, gateway.request("HEAD", "/livez").status) == (200, 200)
+    assert until(lambda: gateway.get("/v1/queues").status == 200)

@@ -22,6 +22,7 @@ from disque_py.gateway.http.event_stream import CONTENT_TYPE, event_stream
 from disque_py.gateway.http.exchange import (
     JSON,
     LINES,
+    TEXT,
     Answer,
     CallerGoneError,
     Exchange,
@@ -43,7 +44,6 @@ CSP: Final = (
     "content-security-policy",
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
 )
-TEXT: Final = "text/plain; charset=utf-8"
 HTML: Final = "text/html; charset=utf-8"
 
 # Seconds for the last bytes of a stream when the gateway ends.

@@ -31,6 +31,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
+TEXT: Final = "text/plain; charset=utf-8"
 PROBLEM: Final = "application/problem+json"
 QUERY_PAIRS_MAX: Final = 100
 _EMPTY: Final[dict[str, Any]] = {}

@@ -7,6 +7,9 @@ uvicorn writes separately, so that an answer costs one system call.
 Callers that have not logged in may open connections, and their number has a limit. So the protocol closes a connection
 whose caller takes too long for the head of a request, or sends a body too slowly. A connection has one timer, which
 looks at the time limit now and then, because a timer for each request would cost more.
+
+uvicorn answers requests of connections above the limit with plain text. This protocol answers with a problem document,
+and serves /livez even then: the process is alive, and an orchestrator must not end all its connections.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from disque_py.gateway.http.exchange import TEXT, Answer, problem_answer
+from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.x509_names import of_der
 
 CERTIFICATE: Final = "certificate"
@@ -83,6 +88,11 @@ class Protocol(HttpToolsProtocol):
     _until = inf
     _look: asyncio.TimerHandle | None = None
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._limit: float = self.config.limit_concurrency or inf
+        self.limit_concurrency: int | None = None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wrap the transport in a writer, and remember the certificate."""
         writer = Writer(transport)
@@ -114,9 +124,16 @@ class Protocol(HttpToolsProtocol):
             self._until = self.loop.time() + HEAD_S
 
     def on_headers_complete(self) -> None:
-        """Begin the time of the body."""
+        """Begin the time of the body, and the request."""
         self._until = self.loop.time() + BODY_S
-        super().on_headers_complete()
+        if len(self.connections) <= self._limit:
+            super().on_headers_complete()
+            return
+        self.app: Any = crowded
+        try:
+            super().on_headers_complete()
+        finally:
+            self.app = self.config.loaded_app
 
     def on_body(self, body: bytes) -> None:
         """Give the body more time."""
@@ -138,6 +155,17 @@ class Protocol(HttpToolsProtocol):
             self.transport.abort()
             return
         self._look = self.loop.call_at(min(self._until, now + LOOK_S), self._check_time)
+
+
+async def crowded(scope: Any, receive: Any, send: Any) -> None:
+    """Refuse a request of a connection above the limit, and close the connection."""
+    if scope["path"].endswith("/livez"):
+        answer = Answer(200, b"ok\n", TEXT)
+    else:
+        answer = problem_answer(RefusedError("LIMIT", "too many connections (connections-max)"))
+    answer.headers.append(("connection", "close"))
+    await send(answer.head())
+    await send({"type": "http.response.body", "body": answer.body})
 
 
 def _is_over(cycle: RequestResponseCycle | None) -> bool:
