@@ -6,13 +6,15 @@ target and the outcome. No line has bodies, metadata or secrets. The console sho
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from collections import deque
-from pathlib import Path
 from typing import IO, Any, Final
 
 import msgspec
 
+LOG: Final = logging.getLogger("disque-gateway")
 KEPT: Final = 500
 # Arguments that are names on which a caller needs a role.
 NAMES: Final = ("queue", "name", "to", "batch", "dead_letter")
@@ -23,7 +25,7 @@ TARGETS: Final = (*NAMES, "id", "action", "status", "direction", "limit")
 class Audit:
     """Lines about changes.
 
-    path   the file; empty: standard error
+    path   the file; empty: standard error. If it is renamed, as logrotate does, the next line begins a new one
 
     Raises ValueError if the file can't be opened.
     """
@@ -31,10 +33,11 @@ class Audit:
     def __init__(self, path: str = "", stream: IO[bytes] | None = None) -> None:
         self._path = path
         try:
-            self._stream: IO[bytes] = stream or (Path(path).open("ab", buffering=0) if path else sys.stderr.buffer)  # noqa: SIM115  # closed by close()
+            self._stream: IO[bytes] = stream or (self._opened() if path else sys.stderr.buffer)
         except OSError as error:
             raise ValueError(f"audit-log {path}: {error.strerror or error}") from error
         self.newest: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._is_failing = False
 
     def line(
         self,
@@ -47,7 +50,7 @@ class Audit:
         outcome: str,
         cluster: str = "",
     ) -> None:
-        """Write a line. If the log can't be written, operations go on."""
+        """Write a line. If the log can't be written, operations go on, and the gateway's own log says so."""
         target: dict[str, Any] = {name: args[name] for name in TARGETS if name in args}
         entry: dict[str, Any] = {
             "time": round(now, 3),
@@ -61,10 +64,31 @@ class Audit:
         }
         self.newest.appendleft(entry)
         try:
+            if self._path and self._has_moved():
+                old, self._stream = self._stream, self._opened()
+                old.close()
             self._stream.write(msgspec.json.encode(entry) + b"\n")
             self._stream.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if not self._is_failing:
+                LOG.error("audit-log %s can't be written, lines are missing: %s", self._path, error)
+            self._is_failing = True
             return
+        if self._is_failing:
+            LOG.info("audit-log %s is written again", self._path)
+        self._is_failing = False
+
+    def _opened(self) -> IO[bytes]:
+        # A new file is for its owner only, as that of a node.
+        return open(self._path, "ab", buffering=0, opener=lambda path, flags: os.open(path, flags, 0o600))
+
+    def _has_moved(self) -> bool:
+        """Return whether the path leads to another file than the open one, or to none."""
+        try:
+            there, here = os.stat(self._path), os.fstat(self._stream.fileno())
+        except FileNotFoundError:
+            return True
+        return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
 
     def close(self) -> None:
         """Close the file."""

@@ -195,7 +195,12 @@ TABLE: Final = (
     Setting(
         "metrics-events", "yes", _flag, "count the events of all nodes for /metrics, starting with the first scrape"
     ),
-    Setting("audit-log", "", str, "file for a JSON line per change; empty: standard error"),
+    Setting(
+        "audit-log",
+        "",
+        str,
+        "file for a JSON line per change; empty: standard error. It may be renamed at any time (logrotate)",
+    ),
 )
 BY_NAME: Final = {setting.name: setting for setting in TABLE}
 

@@ -32,3 +32,29 @@ def test_a_full_disk_stops_nothing(tmp_path):
     audit.close()
     audit.line(5.0, "p", "", "http", "pause", {}, "OK")
     assert audit.newest[0]["operation"] == "pause"
+
+
+def test_a_file_that_was_renamed_is_followed_by_a_new_one(tmp_path):
+    path = tmp_path / "audit.log"
+    audit = Audit(str(path))
+    audit.line(5.0, "p", "", "http", "pause", {}, "OK")
+    path.rename(tmp_path / "audit.log.1")
+    audit.line(6.0, "p", "", "http", "resume", {}, "OK")
+    audit.close()
+    assert ["pause" in (tmp_path / "audit.log.1").read_text(), "resume" in path.read_text()] == [True, True]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_log_says_once_that_lines_are_missing(tmp_path, caplog):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    audit = Audit(str(folder / "audit.log"))
+    folder.rename(tmp_path / "gone")
+    with caplog.at_level("INFO"):
+        for _ in range(2):
+            audit.line(5.0, "p", "", "http", "pause", {}, "OK")
+        folder.mkdir()
+        audit.line(6.0, "p", "", "http", "resume", {}, "OK")
+    audit.close()
+    assert ["can't be written" in each.message for each in caplog.records] == [True, False]
+    assert "resume" in (folder / "audit.log").read_text()
