@@ -73,9 +73,12 @@ class Service:
         self.ending: asyncio.Future[None] = main.ending if main else asyncio.get_running_loop().create_future()
         # A gateway of one cluster leaves its name out of the audit log.
         self.cluster_shown = self.cluster if settings.clusters else ""
-        nodes, words = settings_of_url(settings.clusters[cluster] if cluster else settings.url)
-        words.setdefault("name", NAME)
-        self.options = make_options(nodes, words)
+        try:
+            nodes, words = settings_of_url(settings.clusters[cluster] if cluster else settings.url)
+            words.setdefault("name", NAME)
+            self.options = make_options(nodes, words)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{f'cluster {cluster}' if cluster else 'url'}: {error}") from error
         self.issuer: Issuer | None = main.issuer if main else Issuer(settings) if settings.oidc_issuer else None
         failures = main.logins.failures if main else None
         self.logins: Logins = Logins(settings, self.options, self.cluster, self.issuer, failures)

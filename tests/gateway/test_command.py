@@ -72,6 +72,15 @@ def test_an_invalid_access_file_is_named(tmp_path):
     assert f"Error: access-file {path}: the file has no field 'tokens'" in result.output
 
 
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [(["--url", "disque://h?nodes=3"], "Error: url: "), (["--clusters", "us=http://h"], "Error: cluster us: ")],
+)
+def test_a_url_that_cannot_be_read_is_named(words, complaint):
+    result = run("--listen", f"127.0.0.1:{free_port()}", *words)
+    assert (result.exit_code, complaint in result.output) == (1, True)
+
+
 def test_an_unknown_variable_is_a_warning_at_the_start(gateway):
     words = [sys.executable, "-m", "disque_py.gateway.command", "--listen", f"127.0.0.1:{gateway.port}"]
     environment = os.environ | {"DISQUE_GATEWAY_POLLMS": "1"}
