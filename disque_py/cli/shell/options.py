@@ -34,6 +34,19 @@ QUEUES: Final = "queues"
 PIPE: Final = "pipe"
 HEALTH: Final = "health"
 COMPLETION: Final = "completion"
+# Their options are these names behind two dashes.
+MODES: Final = (
+    LATENCY,
+    LATENCY_HISTORY,
+    INTRINSIC_LATENCY,
+    STAT,
+    BIGQUEUES,
+    SCAN,
+    QUEUES,
+    PIPE,
+    HEALTH,
+    COMPLETION,
+)
 
 # The shells for which there is a completion script.
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -187,6 +200,7 @@ FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> ShellOptions:
     """Return the options in the arguments (without the program's name). Raises UsageError for invalid ones."""
     options = ShellOptions(password=environment.get("DISQUECLI_AUTH", ""))
+    given: list[str] = []
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-":
         option = arguments[at]
@@ -202,8 +216,9 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
             at += 2
         else:
             raise UsageError(f"Unrecognized option or bad number of args for: '{option}'{_meant(option)}")
+        given.append(option)
     options.words = list(arguments[at:])
-    _check_sense(options)
+    _check_sense(options, given)
     return options
 
 
@@ -244,8 +259,8 @@ def _set_value(options: ShellOptions, option: str, text: str) -> None:
         options.mode = COMPLETION
 
 
-def _check_sense(options: ShellOptions) -> None:
-    """Refuse combinations in which an option would be silently ignored."""
+def _check_sense(options: ShellOptions, given: Sequence[str]) -> None:
+    """Refuse combinations in which one of the given options would be silently ignored."""
     if options.stdin_last and options.stdin_tag is not None:
         raise UsageError("-x and -X can't be used together: both read standard input")
     if (options.stdin_last or options.stdin_tag is not None) and not options.words:
@@ -254,6 +269,13 @@ def _check_sense(options: ShellOptions) -> None:
         raise UsageError(f"-X: no argument is '{options.stdin_tag.decode(errors='replace')}'")
     if options.mode not in (COMMANDS, HELP, VERSION) and options.words:
         raise UsageError(f"--{options.mode} takes no command, but got '{options.words[0]}'")
+    modes = list(dict.fromkeys(option for option in given if option.removeprefix("--") in MODES))
+    if len(modes) > 1 and options.mode not in (HELP, VERSION):
+        raise UsageError(f"{modes[0]} and {modes[1]} can't be used together")
+    if "--pattern" in given and options.mode not in (SCAN, QUEUES, BIGQUEUES, HELP, VERSION):
+        raise UsageError("--pattern works only with --scan, --queues and --bigqueues")
+    if "--pipe-timeout" in given and options.mode not in (PIPE, HELP, VERSION):
+        raise UsageError("--pipe-timeout works only with --pipe")
     if options.is_once and options.mode is not QUEUES:
         raise UsageError("--once works only with --queues; -r 1 runs any other mode or command once")
     if options.format is JSON and options.mode in (INTRINSIC_LATENCY, PIPE):

@@ -81,6 +81,11 @@ def test_h_as_last_word_is_help():
     assert parse_options(["-h"], {}).mode == "help"
 
 
+@pytest.mark.parametrize("arguments", [["--stat", "--stat"], ["--scan", "--stat", "--help"]])
+def test_a_mode_may_be_repeated_and_help_goes_with_every_mode(arguments):
+    assert parse_options(arguments, {}).mode == arguments[-1].removeprefix("--")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -98,6 +103,11 @@ def test_h_as_last_word_is_help():
         (["-x", "-X", "t", "PING", "t"], "-x and -X can't be used together: both read standard input"),
         (["-X", "tag", "PING"], "-X: no argument is 'tag'"),
         (["--stat", "PING"], "--stat takes no command, but got 'PING'"),
+        (["--scan", "--stat"], "--scan and --stat can't be used together"),
+        (["--health", "--completion", "bash"], "--health and --completion can't be used together"),
+        (["--stat", "--pattern", "a*"], "--pattern works only with --scan, --queues and --bigqueues"),
+        (["--pattern", "a*", "QLEN", "q"], "--pattern works only with --scan, --queues and --bigqueues"),
+        (["--pipe-timeout", "5", "PING"], "--pipe-timeout works only with --pipe"),
         (["--pipe", "--json"], "--pipe has no JSON output: leave out --json"),
         (["--tls", "--key", "k.pem"], "--key needs --cert"),
         (["--cacert", "ca.pem"], "--cacert needs --tls"),
