@@ -75,7 +75,7 @@ def print_table(cluster: ClusterView) -> None:
 
 
 class DrainDisplay:
-    """A bar on a terminal; elsewhere a line whenever the number or the reasons change."""
+    """A bar on a terminal, with new reasons above it; elsewhere a line whenever the number or the reasons change."""
 
     def __init__(self, leaver: NodeView) -> None:
         self._console = Console()
@@ -84,10 +84,9 @@ class DrainDisplay:
             BarColumn(),
             TextColumn("{task.fields[jobs]} left"),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[reason]}", style="yellow", markup=False),
             console=self._console,
         )
-        self._task = self._bar.add_task("", total=None, name=leaver.name, jobs="? jobs", reason="")
+        self._task = self._bar.add_task("", total=None, name=leaver.name, jobs="? jobs")
         self._most = 0
         self._last: DrainProgress | None = None
 
@@ -109,8 +108,10 @@ class DrainDisplay:
                 total=self._most,
                 completed=self._most - progress.remaining,
                 jobs=progress.jobs,
-                reason="; ".join(progress.reasons),
             )
+            # A reason is a sentence. Beside the bar it would push the number of jobs off the line.
+            if progress.reasons and (self._last is None or progress.reasons != self._last.reasons):
+                self._console.print("\n".join(progress.reasons), style="yellow", markup=False, highlight=False)
         elif progress != self._last:
             click.echo("; ".join((f"{progress.jobs} left", *progress.reasons)))
         self._last = progress

@@ -211,6 +211,9 @@ def _meet_only(access: Target, addresses: Sequence[Address]) -> ClusterView:
 
 def _join(access: Target, places: Sequence[Place]) -> ClusterView:
     """Join nodes into one cluster and wait until it is complete. Raises ClickException if it is not in time."""
+    twice = next((place for at, place in enumerate(places) if place.address in _addresses(places[:at])), None)
+    if twice is not None:
+        raise click.UsageError(f"{twice.address} is named twice")
     targets = [access.at(place.address) for place in places]
     for place in places[1:]:
         meet(targets[0], place.address, place.bus_port)
@@ -219,6 +222,10 @@ def _join(access: Target, places: Sequence[Place]) -> ClusterView:
     if problems:
         raise click.ClickException("The cluster is not ready:\n" + "\n".join(f"  {problem}" for problem in problems))
     return cluster
+
+
+def _addresses(places: Sequence[Place]) -> list[Address]:
+    return [place.address for place in places]
 
 
 def _set_voters(cluster: ClusterView, targets: Sequence[Target]) -> None:
@@ -407,15 +414,30 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
 
 
 def _drain(target: Target, leaver: NodeView, timeout_s: float | None) -> None:
-    """Wait until the node is empty, and show its progress. Raises ClickException when the time is over."""
-    with patient(target) as node:
-        draining.leave(node)
-        with DrainDisplay(leaver) as display:
-            last = draining.drain(node, timeout_s, display.show)
+    """Wait until the node is empty, and show its progress.
+
+    Raises ClickException when the time is over, after Ctrl-C, or if the connection breaks.
+    """
+    try:
+        with patient(target) as node:
+            draining.leave(node)
+            with DrainDisplay(leaver) as display:
+                last = draining.drain(node, timeout_s, display.show)
+    except KeyboardInterrupt:
+        place = f"-h {leaver.address.host} -p {leaver.address.port}"
+        raise click.ClickException(
+            f"{leaver.name} goes on leaving, and no node has forgotten it. Run this again to finish, or cancel with"
+            f" `disque-cli {place} CLUSTER LEAVING no`"
+        ) from None
+    except ConnectionLostError as error:
+        raise click.ClickException(
+            f"The connection broke: {error}. No node has forgotten {leaver.name}. When it answers, run this again."
+            " If it is gone for good, use --dead with --via: its copies of jobs are lost with it"
+        ) from error
     if last.remaining:
         reasons = "".join(f"\n  {reason}" for reason in last.reasons)
         raise click.ClickException(
-            f"{last.jobs} still on {leaver.name}, which goes on moving them. Run this again to wait longer.{reasons}"
+            f"{last.jobs} still on {leaver.name}, which goes on moving jobs. Run this again to wait longer.{reasons}"
         )
 
 

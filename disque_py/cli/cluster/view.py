@@ -302,11 +302,15 @@ def meet(target: Target, other: Address, bus_port: int | None = None) -> None:
 
 
 def wait_until_whole(targets: Iterable[Target], timeout_s: float) -> ClusterView:
-    """Ask repeatedly until these nodes are one cluster without problems, or the time is over. Return the last look."""
+    """Ask repeatedly until these nodes are one cluster without problems, or the time is over. Return the last look.
+
+    The wait also ends when refused logins are the only problems, because time does not change them.
+    """
     wanted = list(targets)
     deadline = time.monotonic() + timeout_s
     while True:
         view = look_around(wanted)
-        if not view.problems() or time.monotonic() >= deadline:
+        refusals = [node.error for node in view.nodes if node.needs_login]
+        if set(view.problems()) <= set(refusals) or time.monotonic() >= deadline:
             return view
         time.sleep(LOOK_EVERY_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from disque_py.cli.cluster.display import DrainDisplay, print_table, rows_of
 from disque_py.cli.cluster.draining import DrainProgress
 from disque_py.cli.cluster.view import ClusterView, NodeView, TableRow
@@ -47,3 +49,16 @@ def test_a_drain_into_a_pipe_is_a_line_per_change(capsys):
         for progress in (DrainProgress(3, ()), DrainProgress(3, ()), DrainProgress(1, ("blocked by: x",))):
             display.show(progress)
     assert capsys.readouterr().out == "3 jobs left\n1 job left; blocked by: x\n"
+
+
+def test_a_drain_on_a_terminal_shows_the_number_of_jobs_and_each_reason_once(capsys, monkeypatch):
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda self: True, raising=False)
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    reason = "blocked by: a job is with a worker; it goes with its ack, or when its lease ends"
+    with DrainDisplay(ALIVE) as display:
+        for remaining in (1204, 1203):
+            display.show(DrainProgress(remaining, (reason,)))
+    text = capsys.readouterr().out
+    assert "1203 jobs left" in text
+    assert text.count(reason) == 1

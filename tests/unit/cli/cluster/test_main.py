@@ -12,6 +12,7 @@ from disque_py.cli.cluster import draining
 from disque_py.cli.cluster import main as cluster_main
 from disque_py.cli.cluster.local_nodes import LocalNode, default_directory, load_nodes, save_nodes
 from disque_py.cli.cluster.main import main
+from disque_py.client import ConnectionLostError
 from disque_py.loopback_ports import PORTS
 
 A, B = ("a" * 40, "b" * 40)
@@ -174,6 +175,13 @@ def test_nodes_that_do_not_join_in_time_are_exit_status_1(pair):
     assert "The cluster is not ready" in result.output
 
 
+@pytest.mark.parametrize("command", ["create", "add-node"])
+def test_a_node_that_is_named_twice_is_bad_usage(pair, command):
+    a, _ = pair()
+    result = run(command, place(a), place(a))
+    assert (result.exit_code, f"{place(a)} is named twice" in result.output) == (2, True)
+
+
 @pytest.mark.parametrize("by_id", [False, True])
 def test_remove_node_drains_and_lets_the_others_forget(pair, by_id):
     a, b = pair()
@@ -235,6 +243,27 @@ def test_a_node_that_is_not_empty_in_time_is_not_forgotten(pair):
     assert result.exit_code == 1
     assert "3 jobs still on" in result.output
     assert "blocked by: nobody takes it" in result.output
+    assert not any(request[1:2] == [b"FORGET"] for request in a.requests)
+
+
+@pytest.mark.parametrize(
+    ("end", "advice"),
+    [
+        (
+            KeyboardInterrupt(),
+            "goes on leaving, and no node has forgotten it. Run this again to finish, or cancel with",
+        ),
+        (ConnectionLostError("closed by the node", sent=True), "If it is gone for good, use --dead with --via"),
+    ],
+)
+def test_the_end_of_an_interrupted_drain_names_the_next_step(pair, monkeypatch, end, advice):
+    def drain(*_):
+        raise end
+
+    a, b = pair()
+    monkeypatch.setattr(draining, "drain", drain)
+    result = run("remove-node", place(b))
+    assert (result.exit_code, advice in result.output) == (1, True)
     assert not any(request[1:2] == [b"FORGET"] for request in a.requests)
 
 

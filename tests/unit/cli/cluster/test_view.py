@@ -171,3 +171,11 @@ def test_a_node_that_may_speak_tls_gets_advice(scripted):
 def test_waiting_ends_with_the_last_check(cluster_of):
     nodes = cluster_of(A, B, unlinked={(A, B)})
     assert wait_until_whole([target(nodes[A])], 0.0).problems()
+
+
+def test_waiting_ends_at_a_refused_login(cluster_of):
+    """Time does not give the node another password."""
+    nodes = cluster_of(A, B)
+    nodes[B].answers = {"HELLO": b"-NOAUTH Authentication required.\r\n"}
+    (problem,) = wait_until_whole([target(nodes[A]), target(nodes[B])], 60.0).problems()
+    assert "requires a login" in problem
