@@ -116,6 +116,9 @@ def parse_line(line: bytes, number: int, wall_ms: int) -> Facts | Pause | Origin
         return None
     try:
         row = json.loads(line)
+    except ValueError:
+        raise JobsFileError(f"line {number}: not JSON. A file of jobs has one JSON object per line") from None
+    try:
         if not isinstance(row, dict):
             raise ValueError("a JSON object expected")
         if "id" in row:

@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from disque_py.cli.counting import counted
 from disque_py.resp.sizes import human_bytes
 from persistence.check import Tally, described_header, described_numbers, described_state
 from persistence.items import flag_words, split_nodes
@@ -97,7 +98,7 @@ def print_summary(row: dict[str, Any]) -> None:
             "Jobs",
             f"{row['jobs']:,}: {told}; {states['at-most-once']:,} at-most-once, {states['delivered']:,} delivered",
         ),
-        ("Size", f"{human_bytes(row['bytes'])} in {len(row['segments'])} segments, {share(row)} of it live"),
+        ("Size", f"{human_bytes(row['bytes'])} in {counted(len(row['segments']), 'segment')}, {share(row)} of it live"),
         ("Blocks", f"{row['blocks']:,}, {row['always_blocks']:,} of them written under `always`"),
     ]
     width = max(len(name) for name, _ in lines)
@@ -190,8 +191,19 @@ def record_line(number: int, block: Block, kind: int, item: Any, *, with_body: b
     elif kind == DROPPED:
         row.update(dropped=item)
     else:
-        row["item"] = repr(item)
+        row["item"] = _plain(item)
     return json.dumps(row)
+
+
+def _plain(item: Any) -> Any:
+    """Return an item of msgpack as JSON has it: its bytes as text."""
+    if isinstance(item, bytes):
+        return text(item)
+    if isinstance(item, list | tuple):
+        return [_plain(each) for each in item]
+    if isinstance(item, dict):
+        return {str(_plain(name)): _plain(value) for name, value in item.items()}
+    return item
 
 
 def text(data: bytes) -> str:

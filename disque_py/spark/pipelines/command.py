@@ -334,6 +334,8 @@ def completion(shell: str) -> None:
 
 def sentence_of(error: BaseException) -> str | None:
     """Return the sentence of an expected error, even if Spark has wrapped it; None for other errors."""
+    if isinstance(error, ModuleNotFoundError) and error.name is not None and not error.name.startswith("disque_py"):
+        return f"{error}; install it with: pip install 'disque-py[spark]'"
     if type(error).__name__ in (*ISSUE_WORDS, "NoJavaError") or isinstance(error, ImportError | OSError):
         return str(error)
     for line in str(error).splitlines():

@@ -67,7 +67,13 @@ def test_a_wrong_line_is_named_with_the_reason(change, reason):
     assert str(wrong.value).startswith("line 7: ")
 
 
-@pytest.mark.parametrize("line", [b"x", b"[]", b"{}", b'{"id": 1}', b'{"node": "aa"}', b'{"node": "", "format": 9}'])
+@pytest.mark.parametrize("line", [b"root:x:0", b"\xff"])
+def test_a_line_that_is_not_json_is_refused(line):
+    with pytest.raises(JobsFileError, match=r"^line 3: not JSON\. A file of jobs has one JSON object per line$"):
+        parse_line(line, 3, 0)
+
+
+@pytest.mark.parametrize("line", [b"[]", b"{}", b'{"id": 1}', b'{"node": "aa"}', b'{"node": "", "format": 9}'])
 def test_a_line_of_another_format_is_refused(line):
     with pytest.raises(JobsFileError):
         parse_line(line, 1, DAY_MS)

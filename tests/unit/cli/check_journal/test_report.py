@@ -53,6 +53,11 @@ def test_the_other_kinds_of_records_are_shown():
     assert row(99, [1])["kind"] == 99
 
 
+def test_an_item_without_a_form_of_its_own_is_json_too():
+    """`dump | jq` can read it."""
+    assert row(99, [b"batch", 15, {b"a": b"\xff"}, None])["item"] == ["batch", 15, {"a": "base64:/w=="}, None]
+
+
 def test_bytes_that_are_not_text_are_marked():
     assert (text(b"a"), text(b"\xff")) == ("a", "base64:/w==")
 

@@ -108,6 +108,11 @@ def test_an_error_is_found_inside_the_error_of_spark():
     assert sentence_of(RuntimeError("boom")) is None
 
 
+def test_a_missing_package_is_reported_with_the_extra_that_installs_it():
+    missing = ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
+    assert sentence_of(missing) == "No module named 'pyarrow'; install it with: pip install 'disque-py[spark]'"
+
+
 def test_an_invalid_span_is_one_sentence(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
     assert run("upkeep", "--path", str(tmp_path), "--history-retention", "soon") == 1
