@@ -285,7 +285,7 @@ def status(access: Target, node: Address | None, directory: Path, as_json: bool)
         print_table(cluster)
     for view in cluster.nodes:
         if view.error:
-            click.echo(view.error, err=True)
+            click.echo(view.reason, err=True)
     if any(view.error for view in cluster.nodes):
         sys.exit(1)
 
@@ -364,8 +364,8 @@ def remove_node(
     cancel the removal with `disque-cli … CLUSTER LEAVING no`.
     """
     cluster, leaver = _find(access, node, via, directory)
-    if leaver.needs_login:
-        raise click.ClickException(leaver.error)
+    if leaver.needs_login or leaver.refuses:
+        raise click.ClickException(leaver.reason)
     if dead != bool(leaver.error):
         raise click.ClickException(
             f"{leaver.name} answers, so remove it without --dead"
@@ -404,8 +404,8 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
         found = [view for view in cluster.nodes if view.address == address]
         first = cluster.nodes[0]
         if len(cluster.nodes) == 1 and first.error:
-            advice = "" if first.needs_login else ". Name another node of the cluster with --via"
-            raise click.ClickException(first.error + advice)
+            advice = "" if first.needs_login or first.refuses else ". Name another node of the cluster with --via"
+            raise click.ClickException(first.reason + advice)
     if len(found) != 1:
         raise click.ClickException(f"'{node}' names {len(found)} of the {counted(len(cluster.nodes), 'node')} found")
     if not found[0].id:

@@ -73,12 +73,14 @@ class NodeView:
     """One node's description of itself and the others; `error` is the reason if it gave none.
 
     needs_login   the node answers and does not accept the login. It is not dead
+    refuses       the node answers, and refuses the commands of this program: its user lacks rights, for example
     """
 
     address: Address
     id: str = ""
     error: str = ""
     needs_login: bool = False
+    refuses: bool = False
     info: InfoFields = field(default_factory=dict)
     cluster_info: InfoFields = field(default_factory=dict)
     table: list[TableRow] = field(default_factory=list)
@@ -90,6 +92,11 @@ class NodeView:
     def name(self) -> str:
         """The name in messages: address and the beginning of the id."""
         return f"{self.address} ({self.id[:8]})" if self.id else str(self.address)
+
+    @property
+    def reason(self) -> str:
+        """The error as a line that names the node. An error of the connection names it itself."""
+        return f"{self.name} refuses a command: {self.error}" if self.refuses else self.error
 
     @property
     def others(self) -> list[TableRow]:
@@ -112,7 +119,7 @@ class ClusterView:
         """Return the node's state: ok, leaving, unreachable, and the bad flags that others give it."""
         words = []
         if node.error:
-            words.append("no login" if node.needs_login else "unreachable")
+            words.append("no login" if node.needs_login else "refuses" if node.refuses else "unreachable")
         words += ["leaving"] if node.is_leaving else []
         return ",".join([*words, *self.flags_of(node)]) or "ok"
 
@@ -127,7 +134,8 @@ class ClusterView:
 
     def _problems_of(self, node: NodeView) -> list[str]:
         if node.error:
-            return [node.error if node.needs_login else f"{node.name} does not answer: {node.error}"]
+            answers = node.needs_login or node.refuses
+            return [node.reason if answers else f"{node.name} does not answer: {node.error}"]
         found = []
         known = {row.id: row for row in node.table}
         for other in self.nodes:
@@ -184,6 +192,7 @@ def look_at(target: Target) -> NodeView:
     except (ConnectError, DisqueError) as error:
         view.error = str(error)
         view.needs_login = isinstance(error, LoginError)
+        view.refuses = isinstance(error, ReplyError)
     except ValueError as error:
         view.error = f"CLUSTER NODES can't be read: {error}"
     return view

@@ -111,7 +111,7 @@ class VotersView:
                 found.append(f"The voter {node_id} is unknown. To replace it: {_replacing(node_id)}")
                 continue
             if node.error:
-                found.append(f"The voter {node.name} does not {'accept the login' if node.needs_login else 'answer'}")
+                found.append(f"The voter {node.name} {_failure(node)}")
             elif flags := self._cluster.flags_of(node):
                 found.append(f"The voter {node.name} is {','.join(flags)} for other nodes")
             if node.is_leaving:
@@ -150,6 +150,12 @@ class VotersView:
 def _is_stuck(told: Voters) -> bool:
     """Return whether no majority is left that may decide on the next list. Spec CL6."""
     return bool(told.recovered) and 2 * (len(told.voters) - len(told.recovered)) <= len(told.voters)
+
+
+def _failure(node: NodeView) -> str:
+    if node.needs_login:
+        return "does not accept the login"
+    return "refuses a command" if node.refuses else "does not answer"
 
 
 def _replacing(node_id: str) -> str:

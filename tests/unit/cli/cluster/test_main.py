@@ -284,6 +284,18 @@ def test_a_node_that_refuses_the_login_is_not_taken_for_dead(pair):
     assert not any(request[1:2] == [b"FORGET"] for request in a.requests)
 
 
+def test_a_node_that_refuses_a_command_is_not_taken_for_dead(pair):
+    """Its user may lack the right, or CLUSTER has another name there."""
+    a, b = pair()
+    b.answers = {**b.answers, "CLUSTER NODES": b"-NOPERM this user has no permissions\r\n"}
+    for dead in ([], ["--dead"]):
+        result = run("remove-node", place(b), "--via", place(a), *dead)
+        assert (result.exit_code, "(bbbbbbbb) refuses a command: NOPERM" in result.output) == (1, True)
+        assert "gone for good" not in result.output
+    assert not any(request[1:2] == [b"FORGET"] for request in a.requests)
+    assert " refuses " in run("status", place(a)).output
+
+
 def test_a_living_node_is_not_taken_for_dead(pair):
     a, b = pair()
     assert run("remove-node", place(b), "--via", place(a), "--dead").exit_code == 1
