@@ -7,6 +7,7 @@ Exit status: 0 done, 1 something could not be measured, 2 bad usage, 130 interru
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -167,6 +168,7 @@ def main(
     if reference is not None and reference not in [one.name for one in chosen]:
         raise click.UsageError(f"--reference {reference} is not one of the servers that are measured")
     _refuse_dead(chosen)
+    _refuse_unwritable(json_file, html_file)
     plan = Plan().quick() if quick else Plan()
     given: dict[str, Any] = {
         "seconds": seconds,
@@ -211,6 +213,13 @@ def _refuse_dead(chosen: Sequence[Contestant]) -> None:
                 raise click.ClickException(
                     f"--connect: no server answers at port {one.port}: {reason}. Start it, or leave it out"
                 ) from error
+
+
+def _refuse_unwritable(*files: Path | None) -> None:
+    """Raise ClickException for a new file in a place where it can't be, before an hour is spent on its content."""
+    for file in files:
+        if file is not None and not file.exists() and not os.access(file.parent, os.W_OK):
+            raise click.ClickException(f"WRITE {file}: {file.parent} is missing, or can't be written")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

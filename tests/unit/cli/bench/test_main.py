@@ -23,6 +23,11 @@ def test_the_list_names_all_tests_and_the_contestants_that_are_here():
     assert "Contestants: disque-py, floor\nNot installed: redis-server, beanstalkd\n" in output
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path):
+    status, output = run("ping", "--only", "floor", "--json", str(tmp_path / "none" / "x"))
+    assert (status, "none is missing, or can't be written" in output, "per second" in output) == (1, True, False)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
