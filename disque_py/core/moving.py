@@ -10,7 +10,7 @@ keeps its id, its KEY and its place in the order. Spec MV1, MV2, MV3, MV4.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from disque_py import event_format
 from disque_py.core import census, changing, events, lifecycle, pausing, requeue
@@ -94,11 +94,19 @@ def reschedule(broker: Broker, job_id: bytes, delay_ms: int, priority: int | Non
     else:
         is_invisible = left == event_format.INVISIBLE
         code = event_format.RESCHEDULED_INVISIBLE if is_invisible else event_format.RESCHEDULED
-        events.note(broker, job, code, left=left)
+        _note_same(broker, job, code, left=left)
         changing.change(broker, job)
         if is_here and job.state == ACTIVE:
             lifecycle.put_back(broker, job)
     return 1
+
+
+def _note_same(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None, *, left: int) -> None:
+    """Note a change. If the job stays in its state, it has been in it since the same moment, which QSTAT shows."""
+    since_ms = job.since_ms
+    events.note(broker, job, code, rare, left=left)
+    if job.status == left:
+        job.since_ms = since_ms
 
 
 def is_changeable(broker: Broker, job: Job) -> bool:
@@ -125,7 +133,7 @@ def move(broker: Broker, job: Job, name: bytes) -> bool:
     rare = {"from_queue": _text(source)}
     if part.is_errored:
         broker.keep_for_errored(job)
-        events.note(broker, job, event_format.MOVED_ERRORED, rare, left=event_format.ERRORED)
+        _note_same(broker, job, event_format.MOVED_ERRORED, rare, left=event_format.ERRORED)
         changing.change(broker, job)
         return True
     is_paused = pausing.is_paused_in(broker, job)
@@ -133,7 +141,7 @@ def move(broker: Broker, job: Job, name: bytes) -> bool:
     is_shown = is_pending or was_deferred
     code = event_format.MOVED if is_shown and not is_paused else event_format.MOVED_INVISIBLE
     left = event_format.PENDING if is_pending else event_format.INVISIBLE
-    events.note(broker, job, code, rare, left=left)
+    _note_same(broker, job, code, rare, left=left)
     changing.change(broker, job)
     if is_shown:
         _show(broker, job, is_paused=is_paused)

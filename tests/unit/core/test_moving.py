@@ -118,6 +118,21 @@ def test_a_rescheduled_job_keeps_its_error():
     assert memory_is_exact(broker)
 
 
+CHANGES = [("RESCHEDULE", "PRIORITY", 5), ("RESCHEDULE", "DELAY", 0), ("MOVEJOB", "TO", "new")]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_job_that_stays_pending_has_been_ready_since_the_same_moment(change):
+    """Spec MV2, MV3."""
+    broker = make_broker()
+    client = make_client(broker)
+    job_id = ask_parsed(broker, client, "ADDJOB", "q", "body", 0)
+    advance(broker, 500)
+    assert ask_parsed(broker, client, change[0], job_id, *change[1:]) == 1
+    reply = ask_parsed(broker, client, "QSTAT", "new" if "new" in change else "q")
+    assert reply[reply.index(b"oldest-ms") + 1] == 500
+
+
 def test_a_rescheduled_delay_ends():
     """Spec MV2."""
     broker, client, node = start()
