@@ -16,6 +16,7 @@ import asyncio
 import base64
 import binascii
 import hashlib
+import logging
 import math
 import os
 import re
@@ -44,6 +45,7 @@ CLIENTS_MAX: Final = 100
 # The broker is asked again about an accepted login after this time, so a removed user loses access by then.
 CHECK_AGAIN_S: Final = 10.0
 FILE_CHECK_S: Final = 1.0
+LOG: Final = logging.getLogger("disque-gateway")
 # A checked token of the issuer is valid for this time before it is checked again.
 CHECKED_S: Final = 60.0
 CHECKED_MAX: Final = 10_000
@@ -88,6 +90,7 @@ class Logins:
         self._access = EMPTY
         self._file_state: tuple[int, int] | None = None
         self._file_checked = 0.0
+        self._file_fault = ""
         self.client = AsyncDisque(*options.seeds, **settings_of(options))
         self._tokens: dict[str, Principal] = {}
         self._everyone = Principal("local", ALL, self.client)
@@ -103,6 +106,7 @@ class Logins:
             found = os.stat(path)
             state = (found.st_mtime_ns, found.st_size)
             if state != self._file_state:
+                is_change = self._file_state is not None
                 self._access = read_access_file(path, self._cluster)
                 self._file_state = state
                 self._tokens.clear()
@@ -111,11 +115,22 @@ class Logins:
                 # Grants may have changed, so users are checked again. Their clients stay, because streams use them.
                 for key, (principal, _) in self._users.items():
                     self._users[key] = (principal, -math.inf)
+                if is_change:
+                    LOG.info("access-file %s was read again%s", path, self._place())
+            self._file_fault = ""
         except (OSError, ValueError) as error:
+            fault = f"access-file {path}: {getattr(error, 'strerror', None) or error}"
             if self._file_state is None:
                 # At the start a mistake is an error. Later the last valid content stays in force.
-                raise ValueError(f"access-file {path}: {getattr(error, 'strerror', None) or error}") from error
+                raise ValueError(fault) from error
+            if fault != self._file_fault:
+                LOG.error("%s; its last valid content stays in force%s", fault, self._place())
+            self._file_fault = fault
         return self._access
+
+    def _place(self) -> str:
+        """Return the name of the cluster for the log, if there are several."""
+        return f" (cluster {self._cluster})" if self._settings.clusters else ""
 
     async def principal(self, authorization: str, address: str, certificate: Certificate | None = None) -> Principal:
         """Return the principal of a header or a certificate.

@@ -220,13 +220,21 @@ def test_a_token_ends_and_the_file_is_read_again(make_gateway, tmp_path):
     assert gateway.get("/v1/queues", login="Bearer dq_other").status == 200
 
 
-def test_a_mistake_in_a_changed_file_leaves_the_old_content_in_force(make_gateway, tmp_path):
+def test_a_mistake_in_a_changed_file_leaves_the_old_content_in_force(make_gateway, tmp_path, caplog):
+    """The log says so once, because a token that was taken out of the file is still valid."""
     path = tmp_path / "access.toml"
     path.write_text(token_entry("t", "dq_t", ["read"], None))
     gateway = make_gateway(access_file=path)
     path.write_text("[[tok")
-    gateway.gateway.service.logins._file_checked = 0
-    assert gateway.get("/v1/queues", login="Bearer dq_t").status == 200
+    with caplog.at_level("INFO", "disque-gateway"):
+        for _ in range(2):
+            gateway.gateway.service.logins._file_checked = 0
+            assert gateway.get("/v1/queues", login="Bearer dq_t").status == 200
+        path.write_text(token_entry("other", "dq_other", ["read"], None))
+        gateway.gateway.service.logins._file_checked = 0
+        assert gateway.get("/v1/queues", login="Bearer dq_t").status == 401
+    told = [each.message for each in caplog.records if "access-file" in each.message]
+    assert ["stays in force" in message for message in told] == [True, False]
 
 
 def test_a_mistake_at_the_start_is_an_error(make_gateway, tmp_path):
