@@ -352,8 +352,10 @@ def test_a_cluster_is_started_looked_at_stopped_and_started_again(tmp_path):
         ids = {json.loads(line)["node"] for line in run(CLUSTER, "status", "--json", *folder).splitlines()}
         assert run(CLUSTER, "stop", *folder) == "Stopped 2 of 2 nodes\n"
         assert "unreachable" in run(CLUSTER, "status", *folder, status=1)
-        again = run(CLUSTER, "start", *folder)
+        assert "no-such-directive" in run(CLUSTER, "start", *folder, "--", "--no-such-directive", "1", status=1)
+        again = run(CLUSTER, "start", *folder)  # With the options of the last start that succeeded.
         assert all(f"{HOST}:{port}" in again for port in ports)
+        assert run(CLI, "-p", ports[1], "CONFIG", "GET", "loglevel") == "loglevel\nwarning\n"
         assert {json.loads(line)["node"] for line in run(CLUSTER, "status", "--json", *folder).splitlines()} == ids
     finally:
         run(CLUSTER, "stop", "--remove", *folder)

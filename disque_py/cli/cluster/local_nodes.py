@@ -1,9 +1,9 @@
 """Nodes on this machine: started detached, recorded in a file, stopped again.
 
-All files of a cluster are in one directory: `nodes.json` (ports and process ids), and for each node a directory with
-its nodes file, its log and its output. The system may give the id of an ended process to a new one. So `nodes.json`
-also has the time at which each process was started. Signals go only to a process with the same id and the same start
-time.
+All files of a cluster are in one directory: `nodes.json` (ports, process ids, server options), and for each node a
+directory with its nodes file, its log and its output. The system may give the id of an ended process to a new one. So
+`nodes.json` also has the time at which each process was started. Signals go only to a process with the same id and the
+same start time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import disque_py
 from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Target
@@ -87,21 +87,35 @@ def process_start(pid: int) -> str | None:
 
 def load_nodes(directory: Path) -> list[LocalNode]:
     """Return the nodes that were started in a directory, if any. Raises LocalError if the file is damaged."""
+    return [LocalNode(row["port"], row["pid"], row["started"]) for row in _load(directory).get("nodes", ())]
+
+
+def load_options(directory: Path) -> list[str]:
+    """Return the options of the servers at the last start in a directory. Raises LocalError if the file is damaged."""
+    return [str(word) for word in _load(directory).get("options", ())]
+
+
+def _load(directory: Path) -> dict[str, Any]:
     try:
         state = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return []
+        return {}
     except (OSError, ValueError) as error:
         raise LocalError(f"{directory / STATE_FILE} can't be read: {error}") from error
     if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
         raise LocalError(f"{directory / STATE_FILE} was written by another version of disque-cluster")
-    return [LocalNode(row["port"], row["pid"], row["started"]) for row in state["nodes"]]
+    return state
 
 
-def save_nodes(directory: Path, nodes: Sequence[LocalNode]) -> None:
-    """Replace the file, so that a reader finds the old or the new one, and never a part."""
-    state = {"version": STATE_VERSION, "nodes": [asdict(node) for node in nodes]}
+def save_nodes(directory: Path, nodes: Sequence[LocalNode], options: Sequence[str] = ()) -> None:
+    """Replace the file, so that a reader finds the old or the new one, and never a part.
+
+    Only its owner may read it, because the options of the servers may contain a password.
+    """
+    state = {"version": STATE_VERSION, "nodes": [asdict(node) for node in nodes], "options": list(options)}
     fresh = directory / (STATE_FILE + ".new")
+    fresh.unlink(missing_ok=True)
+    fresh.touch(mode=0o600)
     fresh.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
     fresh.replace(directory / STATE_FILE)
 

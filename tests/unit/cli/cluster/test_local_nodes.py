@@ -18,6 +18,7 @@ from disque_py.cli.cluster.local_nodes import (
     default_directory,
     failure_text,
     load_nodes,
+    load_options,
     node_directory,
     process_start,
     save_nodes,
@@ -52,8 +53,20 @@ def test_saved_nodes_are_loaded(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["nodes.json"]
 
 
+def test_saved_options_are_loaded_and_only_the_owner_can_read_them(tmp_path):
+    (tmp_path / "nodes.json").touch(mode=0o644)
+    save_nodes(tmp_path, [], ["--requirepass", "secret"])
+    assert load_options(tmp_path) == ["--requirepass", "secret"]
+    assert (tmp_path / "nodes.json").stat().st_mode & 0o077 == 0
+
+
 def test_without_a_saved_file_there_are_no_nodes(tmp_path):
-    assert load_nodes(tmp_path) == []
+    assert (load_nodes(tmp_path), load_options(tmp_path)) == ([], [])
+
+
+def test_a_file_of_an_older_version_has_no_options(tmp_path):
+    (tmp_path / "nodes.json").write_text(json.dumps({"version": 1, "nodes": []}))
+    assert load_options(tmp_path) == []
 
 
 @pytest.mark.parametrize("text", ["{", "[]", json.dumps({"version": 99, "nodes": []})])
