@@ -161,7 +161,7 @@ def _run_mode(options: ShellOptions) -> int:
         finally:
             connection.close()
     except KeyboardInterrupt:
-        print()
+        print(file=sys.stderr)
         return 0
 
 
@@ -201,7 +201,7 @@ def _follow(options: ShellOptions) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print()
+        print(file=sys.stderr)
     return 0
 
 
