@@ -154,7 +154,7 @@ def _is_held_back(broker: Broker, job: Job) -> bool:
         else:
             _give_up(broker, job)
         return True
-    if job.was_queued and job.attempt:
+    if job.was_queued and job.attempt > part.ended:
         changing.fail(broker, job, LEASE_EXPIRED)
     return False
 

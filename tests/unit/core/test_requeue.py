@@ -54,6 +54,19 @@ def test_a_job_that_no_other_node_has_is_queued_without_a_message():
     assert sent(broker) == []
 
 
+@pytest.mark.parametrize(("ended", "error"), [(1, b"no route"), (0, b"lease expired")])
+def test_a_job_that_was_given_back_keeps_its_error(ended, error):
+    """The node that had it queued after the NACK is gone. No lease ended. Spec Y6."""
+    broker, b, _ = make_cluster()
+    job = hold(broker, b, retry_s=30)
+    job.attempt = 1
+    part = changing.begin(broker, job)
+    part.error, part.ended = b"no route", ended
+    advance(broker, 31_000)
+    assert queue_of(broker) == [job.id]
+    assert changing.error_of(job) == error
+
+
 def test_the_first_queueing_of_a_delayed_job_is_not_announced():
     broker, b, _ = make_cluster()
     job = hold(broker, b, retry_s=30, delay_s=5)
