@@ -279,12 +279,25 @@ def addjob(
                 create = _refuse_full
             if plans is not None:
                 plans.append(
-                    _plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum, maxlen)
+                    _plan(
+                        broker,
+                        job,
+                        timeout_ms,
+                        create,
+                        is_default,
+                        is_external,
+                        is_async,
+                        zone_count,
+                        is_quorum,
+                        maxlen,
+                    )
                 )
                 return None
             return keying.add(broker, client, job, timeout_ms, create)
     if plans is not None:
-        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum, maxlen))
+        plans.append(
+            _plan(broker, job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum, maxlen)
+        )
         return None
     if is_external and not retry_ms:
         handover.start_once(broker, client, job, timeout_ms)
@@ -326,6 +339,7 @@ def _added(broker: Broker, client: Client, job: Job, slot: list[bytes | None] | 
 
 
 def _plan(
+    broker: Broker,
     job: Job,
     timeout_ms: int,
     create: keying.Create | None,
@@ -338,7 +352,8 @@ def _plan(
 ) -> Plan:
     """Return the plan of a job for a topic's queue. CommandError."""
     if is_external and not job.terms.retry_ms:
-        raise CommandError(NOREPL)  # Its only copy would be handed over before the other jobs are there.
+        # Its only copy would be handed over before the other jobs are there.
+        raise CommandError(NOREPL_EXTERNAL + _why_external(broker))
     return Plan(
         job,
         ASYNC_WAIT_MS if is_async and not timeout_ms else timeout_ms,
@@ -447,8 +462,7 @@ def _refuse(
         if short > 0:
             broker.stats.replication_short_of_nodes += 1
             if is_external and short == 1:
-                reason = "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
-                raise CommandError(NOREPL_EXTERNAL + reason)
+                raise CommandError(NOREPL_EXTERNAL + _why_external(broker))
             raise CommandError(NOREPL)
         if zone_count and zones.count((*usable,) if is_external else (broker.me, *usable)) < zone_count:
             broker.stats.replication_short_of_zones += 1
@@ -458,6 +472,11 @@ def _refuse(
             raise CommandError(MAXLEN_REACHED)
         if queue.paused & PAUSED_IN:
             raise CommandError(PAUSED)
+
+
+def _why_external(broker: Broker) -> str:
+    """Return why this node keeps no copy of new jobs."""
+    return "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
 
 
 def _refuse_by_settings(
@@ -520,7 +539,8 @@ def _create_with_key(
     if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
     if is_external and windows.replaced_ids(job):
-        raise CommandError(NOREPL)  # Only a node with a copy of its new job may replace another job.
+        # Only a node with a copy of its new job may replace another job.
+        raise CommandError(NOREPL_EXTERNAL + _why_external(broker))
     batch: bytes | None = None if job.attributes is None else job.attributes.extra(BATCH)
     if batch is not None:
         keeping.begin(broker, batch)  # A job that has the key already would not be in it.
@@ -529,7 +549,7 @@ def _create_with_key(
         handover.start_once(broker, client, job, timeout_ms, slot)
         return None
     if slot is not None and broker.producers.fans and job in broker.producers.fans:
-        plan = _plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum)
+        plan = _plan(broker, job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum)
         plan.slot = slot
         fanout.hold(broker, client, plan)
         return None

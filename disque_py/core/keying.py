@@ -419,7 +419,9 @@ def _decide(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
     if named:
         known = broker.find(named)
         is_delayed = known is not None and windows.is_delayed(broker, known)
-        found[named] = is_delayed and named not in search.settled  # Another node with the job may know it better.
+        # Another node with the job may know it better. It certainly does if this node has no copy.
+        if known is not None or named not in found:
+            found[named] = is_delayed and named not in search.settled
         search.replaced.update(dict.fromkeys(windows.replaced_ids(known) if known is not None else []))
     found = {
         other: is_delayed and other not in search.settled

@@ -70,8 +70,8 @@ class Keys:
         for job_id in ids:
             known = self.over.get(job_id)
             if known is not None:
-                if known[0] > broker.now_ms:
-                    return found or job_id
+                if known[0] > broker.now_ms and not found:
+                    found = job_id
                 continue
             job = broker.find(job_id)
             if job is not None and not windows.is_used(job, broker.now_ms):

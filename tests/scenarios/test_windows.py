@@ -114,3 +114,24 @@ def test_a_node_that_gave_its_copy_away_does_not_keep_a_delayed_job_from_being_r
     world.run(10_000)
     at = next(name for name in "bcd" if name != gone and bool(world[name].find(first)) is has_copy)
     assert world.ask(at, "ADDJOB", "q", "y", 0, "REPLICATE", 1, *words, "REPLACE") != first
+
+
+def test_a_node_without_a_copy_of_its_own_job_may_replace_it() -> None:
+    """Spec TP6: it only remembers the key, and the nodes with copies say that the job waits."""
+    world = joined()
+    words = ("KEY", "k", "DELAY", 100, "TTL", 600, "RETRY", 30, "REPLACE")
+    world.ask("c", "CLUSTER", "LEAVING", "yes")
+    world.run(500)
+    first = world.ask("c", "ADDJOB", "q", "x", 0, *words)
+    world.run(500)
+    reply = str(world.ask("c", "ADDJOB", "q", "y", 0, *words))
+    assert reply.startswith("NOREPL")
+    assert reply.endswith("I'm leaving the cluster")
+    world.ask("c", "CLUSTER", "LEAVING", "no")
+    world.run(500)
+    second = world.ask("c", "ADDJOB", "q", "y", 0, *words)
+    third = world.ask("c", "ADDJOB", "q", "z", 0, *words)
+    world.run(150_000)
+    assert len({first, second, third}) == 3
+    assert [world.ask(name, "QLEN", "q", "CLUSTER") for name in "abc"] == [1, 1, 1]
+    assert world.ask("c", "GETJOB", "FROM", "q")[0][2] == b"z"
