@@ -42,6 +42,17 @@ def test_settings_are_changed_one_by_one(gateway, queue):
     assert (found["lease_ms"], found["replicate"], found["maxlen"], found["dead_letter"]) == (90_000, 2, 7, "dead")
 
 
+def test_a_queue_has_the_same_fields_with_and_without_jobs(gateway, queue):
+    """A queue that only has settings has no jobs, and perhaps a pause."""
+    path = f"/v1/queues/{queue}"
+    gateway.request("PUT", path, {"attempts": 3})
+    empty = gateway.get(path).json
+    assert (empty["pending"], empty["errored"], empty["paused"], empty["rate_in"]) == (0, 0, "none", 0)
+    add(gateway, queue)
+    full = gateway.get(path).json
+    assert (full["pending"], full.keys()) == (1, empty.keys())
+
+
 def test_a_list_of_required_metadata_is_emptied(gateway, queue):
     path = f"/v1/queues/{queue}"
     gateway.request("PUT", path, {"require_meta": ["tenant"]})

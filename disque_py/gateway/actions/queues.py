@@ -86,6 +86,23 @@ async def list_settings(call: Call) -> Any:
     }
 
 
+# The figures of a queue that has settings and is on no node.
+NO_FIGURES: Final[dict[str, Any]] = {
+    "pending": 0,
+    "invisible": 0,
+    "running": 0,
+    "errored": 0,
+    "consumers": 0,
+    "oldest_ms": None,
+    "jobs_in": 0,
+    "jobs_out": 0,
+    "paused": "none",
+    "age_s": 0,
+    "nodes": 0,
+    "nodes_missing": [],
+}
+
+
 async def get_queue(call: Call) -> Any:
     """QSTAT … CLUSTER and QUEUE GET."""
     stat, found = await asyncio.gather(
@@ -93,8 +110,12 @@ async def get_queue(call: Call) -> Any:
     )
     if stat is None and found is None:
         raise RefusedError("NOTFOUND", "no node has this queue, and it has no settings")
-    shape: dict[str, Any] = {"name": call.queue, "settings": None if found is None else shapes.settings(found)}
-    if stat is not None:
+    settings = None if found is None else shapes.settings(found)
+    shape: dict[str, Any] = {"name": call.queue, "settings": settings}
+    if stat is None:
+        # No node has had a job of the queue lately. A pause that is in force lasts.
+        shape |= NO_FIGURES | {"paused": settings["paused"] if settings else "none"}
+    else:
         shape |= {
             "pending": stat.len,
             "invisible": stat.invisible,
@@ -109,7 +130,8 @@ async def get_queue(call: Call) -> Any:
             "nodes": stat.nodes,
             "nodes_missing": stat.nodes_missing,
         }
-    return shape
+    row = (await call.board.picture()).queues.get(call.queue)
+    return shape | {"rate_in": row.rate_in if row else 0.0, "rate_out": row.rate_out if row else 0.0}
 
 
 async def put_queue(call: Call) -> Any:
