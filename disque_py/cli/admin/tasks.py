@@ -13,7 +13,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from disque_py.client import Task, commands
+from disque_py.cli.address import ADDRESS_DEFAULT
+from disque_py.client import Address, Task, commands
 from disque_py.client.one_node import OneNode
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ def follow_task(ctx: click.Context, node: OneNode, task_id: str, total: int | No
                 bar.update(row, completed=task.jobs + task.failed, total=max(total or 0, task.jobs + task.failed))
             time.sleep(LOOK_EVERY_S)
     except KeyboardInterrupt:
+        program = _program_for(node.address)
         raise click.ClickException(
-            f"The task goes on. `disque-admin task wait {task_id}` follows it, `disque-admin task cancel {task_id}` "
-            "stops it."
+            f"The task goes on. `{program} task wait {task_id}` follows it, `{program} task cancel {task_id}` stops it."
         ) from None
     finally:
         if bar is not None:
@@ -100,6 +101,13 @@ def follow_task(ctx: click.Context, node: OneNode, task_id: str, total: int | No
     click.echo(result_text(task, done))
     if task.state != "done" or task.failed or task.nodes_missing:
         ctx.exit(1)
+
+
+def _program_for(address: Address) -> str:
+    """Return the beginning of a command line for this node. Other nodes don't know its tasks."""
+    if address == ADDRESS_DEFAULT:
+        return "disque-admin"
+    return f"disque-admin -u unix://{address.path}" if address.path else f"disque-admin -u disque://{address}"
 
 
 def result_text(task: Task, done: str) -> str:

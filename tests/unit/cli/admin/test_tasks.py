@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from disque_py.cli.address import Target
+from disque_py.cli.admin import tasks
 from disque_py.cli.admin.tasks import as_object, count, count_failed, result_text
 from disque_py.cli.cluster.view import patient
 from disque_py.client import Address, Task
@@ -45,6 +46,18 @@ def test_a_task_is_followed_until_it_is_over(admin):
 
     result = admin("queue move a b", QLEN=b":6\r\n", QMOVE=b"+t1\r\n", QTASK_SHOW=show)
     assert (result.exit_code, result.output.splitlines()[0]) == (1, "5 jobs moved")
+
+
+def test_after_ctrl_c_the_next_commands_name_the_node_of_the_task(admin, monkeypatch):
+    """No other node knows the task."""
+
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tasks.time, "sleep", interrupt)
+    running = reply({"task": "t1", "state": "running", "jobs": 5, "failed": 0, "nodes": 3, "nodes-missing": []})
+    result = admin("queue move a b", QLEN=b":6\r\n", QMOVE=b"+t1\r\n", QTASK_SHOW=running)
+    assert f"`disque-admin -u disque://127.0.0.1:{result.node.port} task wait t1` follows it" in result.output
 
 
 def test_a_task_that_its_node_forgot_is_an_error(admin):
