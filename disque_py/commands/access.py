@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from disque_py.commands import auditing
+from disque_py.commands import auditing, logins
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.command_entry import WORDS_MAX
+from disque_py.core.errors import NOAUTH
 from disque_py.core.ids import is_valid_id
 from disque_py.core.units import Access
 from disque_py.core.users import NO_NAME, User
@@ -123,6 +124,9 @@ def _may_make(broker: Broker, user: User, names: list[bytes]) -> bool:
 def end_wait(broker: Broker, client: Client) -> None:
     """End the request that a client waits for with an error, if its user may no longer make it. Spec US8."""
     user, blocked = client.user, client.blocked
+    if blocked is not None and logins.is_stranger(broker, client):
+        blocked.end(NOAUTH)
+        return
     if user is None or blocked is None:
         return
     argv = blocked.argv
@@ -135,6 +139,8 @@ def end_wait(broker: Broker, client: Client) -> None:
 
 def may_wait_on(broker: Broker, client: Client) -> bool:
     """Return whether a client's user still allows what it waits for, or streams: jobs, or each command or event."""
+    if logins.is_stranger(broker, client):
+        return not (client.is_monitor or client.group is not None or client.queues)
     user = client.user
     if user is None:
         return True

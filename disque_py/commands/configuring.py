@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from disque_py.commands import user_changes
 from disque_py.commands.subcommands import Form, text_of
 from disque_py.config.settings import DirectiveError
 from disque_py.core import deferred_reply, memory
@@ -58,6 +59,8 @@ def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     effect = EFFECTS.get(name.lower())
     if effect is not None:
         effect(broker)
+    if name.lower() == "requirepass":
+        user_changes.end_strangers(broker, client)
     return OK
 
 

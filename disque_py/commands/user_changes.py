@@ -1,8 +1,9 @@
 """Changes of users: in this node, in its ACL file, and in the cluster. Spec US7, US8.
 
 A change is in force immediately. Clients of a removed or disabled user are disconnected. So are clients that wait for
-jobs, or stream commands or events, if their user may not see these any more. A client that waits for a lock, for the
-ends of jobs or for a batch gets the error of its command. A client that changes its own user gets the reply first.
+jobs, or stream commands or events, if their user may not see these any more, or if they have to log in now. A client
+that waits for a lock, for the ends of jobs or for a batch gets the error of its command. A client that changes its own
+user gets the reply first.
 
 With `acl-cluster yes` users are shared state, as queue settings are (core/settings_sync.py): one field with the rules
 of a user. Each node obeys each change when it hears of it. Rules that only a newer version knows grant nothing here.
@@ -16,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from disque_py.commands.access import end_wait, may_wait_on
+from disque_py.commands.logins import is_stranger
 from disque_py.core import deferred_reply, settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -70,6 +72,21 @@ def _end(broker: Broker, client: Client) -> None:
         broker.users.is_actor_gone = True
     else:
         client.port.close(after_replies=False)
+
+
+def end_strangers(broker: Broker, actor: Client) -> None:
+    """End the waits and streams of clients that have to log in since `actor` has set `requirepass`."""
+
+    def end_all() -> None:
+        for client in list(broker.clients.values()):
+            if not is_stranger(broker, client):
+                continue
+            if not may_wait_on(broker, client):
+                _end(broker, client)
+            else:
+                end_wait(broker, client)
+
+    actor.close_asked |= _as_actor(broker, actor, end_all)
 
 
 def replace_all(broker: Broker, users: dict[bytes, User]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokers import ask, ask_parsed, host_of, make_broker, make_client
+from brokers import ask, ask_parsed, host_of, make_broker, make_client, port_of
 from disque_py.config.settings import FIXED, DirectiveError
 
 
@@ -29,6 +29,37 @@ def test_passwords_are_not_shown():
     client = make_client(broker)
     ask(broker, client, "AUTH", "pw")
     assert ask_parsed(broker, client, "CONFIG", "GET", "requirepass") == [b"requirepass", b"(hidden)"]
+
+
+def test_a_password_ends_the_waits_and_streams_of_clients_that_have_not_logged_in():
+    """A client that reads every command with MONITOR would go on. Spec US8."""
+    broker = make_broker()
+    monitor, consumer, waiting, idle, admin = (make_client(broker) for _ in range(5))
+    job_id = ask_parsed(broker, admin, "ADDJOB", "other", "body", 0)
+    ask(broker, monitor, "MONITOR")
+    ask(broker, consumer, "GETJOB", "FROM", "q")
+    ask(broker, waiting, "WAITJOB", job_id, "TIMEOUT", 500)
+    assert ask(broker, admin, "CONFIG", "SET", "requirepass", "pw") == b"+OK\r\n"
+    assert [port_of(each).closed for each in (monitor, consumer, idle, admin)] == [[False], [False], [], []]
+    assert b"".join(waiting.out) == b"-NOAUTH Authentication required.\r\n"
+
+
+def test_a_change_of_the_password_spares_clients_that_have_logged_in():
+    broker = make_broker(requirepass="old")
+    consumer, admin = make_client(broker), make_client(broker)
+    ask(broker, consumer, "AUTH", "old")
+    ask(broker, admin, "AUTH", "old")
+    ask(broker, consumer, "GETJOB", "FROM", "q")
+    assert ask(broker, admin, "CONFIG", "SET", "requirepass", "new") == b"+OK\r\n"
+    assert port_of(consumer).closed == []
+
+
+def test_a_client_that_streams_and_sets_the_first_password_gets_the_reply_first():
+    broker = make_broker()
+    client = make_client(broker)
+    ask(broker, client, "MONITOR")
+    assert b"+OK\r\n" in ask(broker, client, "CONFIG", "SET", "requirepass", "pw")
+    assert (client.close_asked, port_of(client).closed) == (True, [])
 
 
 def test_set_changes_the_value_and_tells_the_process():

@@ -56,6 +56,19 @@ def test_without_a_file_there_is_nothing_to_save():
         assert ask(broker, make_client(broker), "ACL", word).startswith(b"-ERR This Disque instance is not configured")
 
 
+# -- logins -----------------------------------------------------------------------------------------
+
+
+def test_a_password_of_default_ends_the_waits_and_streams_of_clients_that_have_not_logged_in():
+    """Spec US8."""
+    broker = make_broker()
+    monitor, consumer, idle, admin = (make_client(broker) for _ in range(4))
+    ask(broker, monitor, "MONITOR")
+    ask(broker, consumer, "GETJOB", "FROM", "q")
+    assert ask(broker, admin, "ACL", "SETUSER", "default", "resetpass", ">pw") == b"+OK\r\n"
+    assert [port_of(each).closed for each in (monitor, consumer, idle, admin)] == [[False], [False], [], []]
+
+
 # -- the cluster ------------------------------------------------------------------------------------
 
 
