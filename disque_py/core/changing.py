@@ -438,5 +438,6 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
             lifecycle.postpone(broker, job, part.due_ms + margin_ms)
     elif was_held and job.state == ACTIVE and job.terms.retry_ms and not job.is_leased_here:
         events.learn(broker, job, event_format.PENDING)
+        job.was_queued = True  # Its delay is over, although the node that ended it may wait for the end of a pause.
         lifecycle.postpone(broker, job, retry_at_ms)
     lifecycle.arm(broker, job)

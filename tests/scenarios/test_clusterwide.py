@@ -179,6 +179,22 @@ def test_a_job_is_shown_by_the_node_that_made_it_invisible(node: str) -> None:
         assert pairs(world.ask(asked, "SHOW", job, "CLUSTER"))[b"status"] == b"invisible"
 
 
+@pytest.mark.parametrize("node", "abc")
+def test_a_job_whose_delay_ends_in_a_pause_counts_once(node: str) -> None:
+    """Spec Z2, MV1: it counts on the node that acted, and no longer on its creator, which never queued it."""
+    world = joined()
+    job = add(world, node, "REPLICATE", 3, "DELAY", 1_000)
+    assert world.ask("b", "RESCHEDULE", job, "DELAY", 2_000) == 1
+    world.ask("c", "PAUSE", "q", "in", "bcast")
+    world.run(100)
+    assert world.ask("c", "PROMOTE", job) == 1
+    world.run(100)
+    assert lengths(world)["invisible"] == 1
+    world.ask("a", "PAUSE", "q", "none", "bcast")
+    world.run(100)
+    assert (lengths(world)["invisible"], lengths(world)["pending"]) == (0, 1)
+
+
 def test_a_node_that_does_not_answer_is_missing_after_a_second() -> None:
     """Spec Z1."""
     world = joined()
