@@ -46,6 +46,9 @@ TELL_MS: Final = 100
 # The time of a queue's last delivery is noted this often. Consumers are busy if the previous note is younger than
 # BUSY_MS.
 SERVED_MS: Final = 250
+# The first note is repeated after this time if this node has enough jobs to break the bound. Other nodes announce their
+# best jobs only when they know of busy consumers. Until then a fast consumer would overtake hundreds of better jobs.
+SERVED_FIRST_MS: Final = 5
 BUSY_MS: Final = 1_250
 
 
@@ -58,6 +61,8 @@ def note_served(broker: Broker, queue: Queue) -> None:
     if queue.served_ms and now_ms - queue.served_ms < BUSY_MS:
         queue.busy_ms = now_ms
         broker.consumers.interest_due[queue] = None
+    elif queue.length >= WORSE_MAX:
+        now_ms = max(1, now_ms - SERVED_MS + SERVED_FIRST_MS)
     queue.served_ms = now_ms
 
 

@@ -63,6 +63,19 @@ def test_at_most_64_worse_jobs_come_before_a_better_one_elsewhere() -> None:
     assert len(worse) - first <= WORSE_MAX
 
 
+def test_consumers_that_have_just_begun_overtake_no_more() -> None:
+    """A fast consumer begins on a node with worse jobs. Other nodes learn of it after a few of them."""
+    world = joined("ab")
+    for _ in range(1_000):
+        add(world, "b", "PRIORITY", 5)
+    better = [add(world, "a", "PRIORITY", 1) for _ in range(100)]
+    world.run(2_000)
+    consumer = Fetching(world, "b", 1)
+    consumer.run(1_000)
+    at = max(consumer.got.index(job) for job in better)
+    assert len([job for job in consumer.got[:at] if job not in set(better)]) <= WORSE_MAX
+
+
 def test_a_large_count_brings_no_more_worse_jobs() -> None:
     world = joined("ab", delay_ms=20)
     for _ in range(2_000):
