@@ -119,11 +119,11 @@ def _claimed(
     visit: Visit,
 ) -> incremental.Steps:
     """Do a GETJOB where jobs of some queues need a claim. These queues and the others come in turns. Spec EX8."""
-    if options.lease_ms:
-        exclusive.refuse_long(broker, options.lease_ms)
     while (build := group.build) is not None:
         if next(build, broker) is not broker:
             yield
+    if options.lease_ms and any(queue.name in group.names for queue in broker.exclusive.queues):
+        exclusive.refuse_long(broker, options.lease_ms)
     last = broker.queues.get(client.served_from)
     if last is not None and last.parking is not None and options.where is None:
         while not matching.collect(broker, client, group, count, options, visit):

@@ -53,6 +53,16 @@ def test_a_lease_above_the_longest_claim_is_refused():
     assert str(reply) == "ERR the lease is above claim-lease-max"
 
 
+@pytest.mark.parametrize(("pattern", "is_refused"), [("q*", True), ("p*", False)])
+def test_a_long_lease_is_refused_for_a_pattern_that_matches_an_exclusive_queue(pattern, is_refused):
+    """Spec EX1."""
+    world = exclusive()
+    add(world, "a", "ann")
+    world.ask("a", "ADDJOB", "plain", "body", 0)
+    reply = world.ask("a", "GETJOB", "NOHANG", "LEASE", 4_000, "FROMMATCH", pattern)
+    assert (str(reply) == "ERR the lease is above claim-lease-max") is is_refused
+
+
 def test_a_lease_of_the_consumer_is_the_lease_of_the_claim():
     world = exclusive()
     add(world, "a", "ann")
