@@ -139,10 +139,18 @@ def test_jobs_that_arrive_as_their_caller_hangs_up_go_back(gateway, queue, monke
     assert until(lambda: gateway.get(f"/v1/queues/{queue}/depth").json["pending"] == 1, 10)
 
 
+@pytest.mark.parametrize("path", ["/v1/queues", "/v1/nodes", "/v1/queues/none", "/v1/events", "/v1/openapi.json"])
+def test_head_is_get_without_the_body(gateway, path):
+    """RFC 9110, section 9.1: a server supports both. An event stream ends at once."""
+    reply = gateway.request("HEAD", path)
+    assert (reply.status, reply.body) == (404 if "none" in path else 200, b"")
+    assert reply.headers["content-type"]
+
+
 @pytest.mark.parametrize(
     ("path", "allow"),
     [
-        ("/v1/queues/q", "DELETE, GET, PUT"),
+        ("/v1/queues/q", "DELETE, GET, HEAD, PUT"),
         ("/livez", "GET, HEAD"),
         ("/dyno/q/push", "POST"),
         ("/console/", "GET, POST"),
@@ -174,7 +182,7 @@ def test_a_wrong_method_is_answered_with_the_allowed_ones(gateway, path, allow):
         ("GET", "/v1/queues?limit=1&limit=2", None, 400, "2 times"),
         ("GET", "/v1/queues?cursor=x", None, 400, "cursor"),
         ("GET", "/v1/nothing", None, 404, "/docs"),
-        ("PATCH", "/v1/queues/q", None, 405, "DELETE, GET, PUT"),
+        ("PATCH", "/v1/queues/q", None, 405, "DELETE, GET, HEAD, PUT"),
         ("GET", "/v1/operations/00000000-1", None, 404, "NOTFOUND"),
         ("GET", "/v1/locks", None, 503, "NOQUORUM"),
         ("GET", "/v1/events?place=x", None, 400, "place"),

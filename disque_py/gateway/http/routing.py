@@ -36,7 +36,10 @@ class Routes:
         ]
 
     def find(self, verb: str, path: str) -> tuple[Operation, dict[str, str]]:
-        """Return the operation, and name → text of its path. Raises RefusedError: NOTFOUND, METHOD, ERR."""
+        """Return the operation, and name → text of its path. Raises RefusedError: NOTFOUND, METHOD, ERR.
+
+        HEAD finds the operation of GET, as HTTP requires. The answer is then sent without its body.
+        """
         known = self._known.get((verb, path))
         if known is not None:
             return known
@@ -53,13 +56,13 @@ class Routes:
             match = pattern.fullmatch(path)
             if match is None:
                 continue
-            operation = verbs.get(verb)
+            operation = verbs.get("GET" if verb == "HEAD" else verb)
             if operation is None:
                 others += verbs
                 continue
             return operation, {name: _decoded(text) for name, text in zip(names, match.groups(), strict=True)}
         if others:
-            methods = sorted(set(others))
+            methods = sorted({*others, *(["HEAD"] if "GET" in others else ())})
             raise RefusedError("METHOD", f"this path supports {', '.join(methods)}", methods=methods)
         raise RefusedError("NOTFOUND", "there is no such path; see /docs")
 

@@ -29,9 +29,9 @@ def test_an_id_may_be_encoded_or_not():
 
 
 def test_another_method_is_named():
-    with pytest.raises(RefusedError, match="GET, POST") as caught:
+    with pytest.raises(RefusedError, match="GET, HEAD, POST") as caught:
         ROUTES.find("PATCH", "/v1/queues/a/jobs")
-    assert (caught.value.code, caught.value.more) == ("METHOD", {"methods": ["GET", "POST"]})
+    assert (caught.value.code, caught.value.more) == ("METHOD", {"methods": ["GET", "HEAD", "POST"]})
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/queues/", "/v1/queues/a/b/c", "/v2/queues"])
