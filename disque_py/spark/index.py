@@ -167,9 +167,17 @@ class IndexSource(DataSource):
         return from_arrow_schema(schema_of(store_of(options), options.choice("table", TABLES[0], TABLES)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader for spark.read. Raises OptionError, TableError."""
+        """Return the reader for spark.read. .schema(…) may leave out columns. Raises OptionError, TableError."""
         options = _options(self.options)
         table = options.choice("table", TABLES[0], TABLES)
+        kinds = {field.name: field.dataType for field in self.schema().fields}
+        for field in schema.fields:
+            if kinds.get(field.name) != field.dataType:
+                own = f"is {kinds[field.name].simpleString()}" if field.name in kinds else "does not exist"
+                raise OptionError(
+                    f"{FORMAT}: .schema() asks for {field.name} {field.dataType.simpleString()}, and in the table "
+                    f"{table} it {own}; leave .schema() out and select the columns that you need"
+                )
         arrow = to_arrow_schema(schema, timezone="UTC")
         return IndexReader(store_of(options), table, arrow, _day(options, "since"), _day(options, "until"))
 

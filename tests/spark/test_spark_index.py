@@ -10,7 +10,11 @@ import shutil
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as f
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+import index_events
+from disque_py.spark.index import IndexSource
+from disque_py.spark.options import OptionError
 from disque_py.spark.pipelines import index as pipeline
 from runs import all_places, forget_commit, index, places, rows
 from spark_stub import StubCluster
@@ -123,3 +127,13 @@ def test_logs_are_not_written_and_an_index_is_written_by_streams_only(spark, tmp
 def test_an_index_that_is_not_there_is_one_sentence(spark, tmp_path, options, text):
     with pytest.raises(Exception, match=text):
         spark.read.format("disque-index").options(path=str(tmp_path), **options).load()
+
+
+@pytest.mark.parametrize(("column", "text"), [("nosuch", "does not exist"), ("job_id", "is string")])
+def test_a_schema_with_a_column_that_the_table_does_not_have_is_refused(tmp_path, column, text):
+    """It would be null in every row."""
+    index_events.index(tmp_path, index_events.batch(index_events.event(1, "a")))
+    source = IndexSource({"path": str(tmp_path)})
+    with pytest.raises(OptionError, match=f"asks for {column} int, and in the table history it {text}"):
+        source.reader(StructType([StructField(column, IntegerType())]))
+    assert source.reader(StructType([StructField("queue", StringType())]))
