@@ -77,10 +77,11 @@ def redact(argv: list[bytes], name: str | None = None) -> list[bytes]:
 
 
 def _redact_hello(argv: list[bytes]) -> list[bytes]:
+    """Hide both words after AUTH. If the name of the user is missing, the first one is the password."""
     shown = list(argv)
     for at in range(1, len(argv) - 1):  # Even a HELLO without a version may contain a password.
         if argv[at].lower() == b"auth":
-            shown[at + 2 : at + 3] = [REDACTED] * len(shown[at + 2 : at + 3])
+            shown[at + 1 : at + 3] = [REDACTED] * len(shown[at + 1 : at + 3])
     return shown
 
 

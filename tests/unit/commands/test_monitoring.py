@@ -54,9 +54,10 @@ def test_a_monitor_line_escapes_special_characters(word, shown):
     [
         ("AUTH pw", "AUTH (redacted)"),
         ("auth default pw", "auth (redacted) (redacted)"),
-        ("HELLO 3 AUTH default pw SETNAME x", "HELLO 3 AUTH default (redacted) SETNAME x"),
-        ("hello 3 setname x auth default pw", "hello 3 setname x auth default (redacted)"),
-        ("HELLO AUTH default pw", "HELLO AUTH default (redacted)"),
+        ("HELLO 3 AUTH default pw SETNAME x", "HELLO 3 AUTH (redacted) (redacted) SETNAME x"),
+        ("hello 3 setname x auth default pw", "hello 3 setname x auth (redacted) (redacted)"),
+        ("HELLO AUTH default pw", "HELLO AUTH (redacted) (redacted)"),
+        ("HELLO 3 AUTH pw", "HELLO 3 AUTH (redacted)"),
         ("HELLO 3 AUTH", "HELLO 3 AUTH"),
         ("CONFIG SET requirepass pw", "CONFIG SET requirepass (redacted)"),
         ("config set REQUIREPASS pw", "config set REQUIREPASS (redacted)"),
