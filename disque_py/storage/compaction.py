@@ -185,6 +185,11 @@ class Compaction:
             self._begin_anew()
         if self._snapshot is not None:
             if self._journal.level:
+                # A journal that is written once is given up: without it, this node refuses nothing because of the disk.
+                if not self._broker.settings.appendonly:
+                    self._snapshot = None
+                    self._recorded = -1
+                    self._ended(self._journal.refusal_reason)
                 return False
             if self._recorded < 0:
                 has_more = next(self._snapshot, None)

@@ -11,11 +11,12 @@ from disque_py.node.turn import Driver
 Fields = list[tuple[str, str | int]]
 
 
-def figures(driver: Driver, has_loaded: bool, load_ms: int) -> Fields:
+def figures(driver: Driver, has_loaded: bool, load_ms: int, rewritten: tuple[int, str]) -> Fields:
     """Return all fields, in order.
 
     has_loaded   whether a journal was read
     load_ms      how long the last loading took
+    rewritten    seconds and status of the last rewrite of a journal that is off now
     """
     broker = driver.broker
     journal = driver.journal
@@ -28,9 +29,9 @@ def figures(driver: Driver, has_loaded: bool, load_ms: int) -> Fields:
             ("aof_state", "off"),
             ("aof_rewrite_in_progress", 0),
             ("aof_rewrite_scheduled", 0),
-            ("aof_last_rewrite_time_sec", -1),
+            ("aof_last_rewrite_time_sec", rewritten[0]),
             ("aof_current_rewrite_time_sec", -1),
-            ("aof_last_bgrewrite_status", "ok"),
+            ("aof_last_bgrewrite_status", rewritten[1]),
             ("aof_last_write_status", "ok"),
         ]
     else:

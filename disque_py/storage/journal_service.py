@@ -15,7 +15,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.restoring import Restoring, give_up_once
 from disque_py.log_lines import line
 from disque_py.node.turn import Driver
-from disque_py.storage.compaction import Compaction
+from disque_py.storage.compaction import OK, Compaction
 from disque_py.storage.journal_info import Fields, figures
 from disque_py.storage.loading import Loading
 from disque_py.storage.reloading import Reloading
@@ -60,6 +60,7 @@ class JournalService:
         self._reserve_bytes = reserve_bytes
         self._disk: Disk | None = None
         self._is_stopping = False
+        self._rewritten = (-1, OK)  # Seconds and status of the last rewrite, of a journal that was switched off.
         self._last_number = 0
         # Calls that wait for a journal that is being switched on.
         self._starting: list[tuple[Callable[[Compaction], None], Outcome]] = []
@@ -299,6 +300,9 @@ class JournalService:
         if output_commit is not None and output_commit.journal is not None:
             self._last_number = output_commit.journal.number
             output_commit.journal.end_waiting(OSError("the journal was switched off meanwhile"))
+        compaction = self._driver.compaction
+        if compaction is not None:
+            self._rewritten = (compaction.last_seconds, compaction.last_status)
         self._driver.detach()
         self._disk = None
         self._close_disk()
@@ -384,13 +388,20 @@ class JournalService:
 
     def rewrite_for_shutdown(self, done: Outcome) -> None:
         """Write all jobs into a fresh journal for SHUTDOWN REWRITE-AOF, also with the journal off."""
+
+        def over(error: str) -> None:
+            if error and not self._broker.settings.appendonly:
+                self.disable(lambda _: done(error))
+            else:
+                done(error)
+
         if self.journal is None:
             try:
                 self.enable()
             except OSError as error:
                 done(error.strerror or str(error))
                 return
-            self._when_attached(lambda compaction: compaction.when_over(done), done)
+            self._when_attached(lambda compaction: compaction.when_over(over), done)
         else:
             self.rewrite(done)
 
@@ -434,7 +445,7 @@ class JournalService:
 
     def fields(self) -> Fields:
         """Return the fields of INFO persistence."""
-        return figures(self._driver, self.last_load is not None, self.load_ms)
+        return figures(self._driver, self.last_load is not None, self.load_ms, self._rewritten)
 
 
 def _ignore(_: str) -> None:

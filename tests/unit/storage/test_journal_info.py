@@ -9,18 +9,19 @@ from journaled import JournaledNode
 
 
 def shown(node: JournaledNode) -> dict[str, str | int]:
-    return dict(figures(node.driver, True, 7))
+    return dict(figures(node.driver, True, 7, (3, "err")))
 
 
 def test_without_a_journal_the_original_fields_are_there():
     node = JournaledNode(appendonly=False)
-    found = dict(figures(node.driver, False, 0))
+    found = dict(figures(node.driver, False, 0, (3, "err")))
     assert (found["loading"], found["aof_enabled"], found["aof_state"], found["aof_last_write_status"]) == (
         0,
         0,
         "off",
         "ok",
     )
+    assert (found["aof_last_rewrite_time_sec"], found["aof_last_bgrewrite_status"]) == (3, "err")
     assert "loading_last_time_ms" not in found
 
 

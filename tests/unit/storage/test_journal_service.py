@@ -215,6 +215,27 @@ def test_loadaof_reads_everything_back_and_no_client_is_left_waiting():
     node.recount()
 
 
+@pytest.mark.parametrize(
+    ("words", "reply"),
+    [
+        ("BGREWRITEAOF", "b'Background append only file rewriting started'"),
+        ("SHUTDOWN REWRITE-AOF", "ERR Errors trying to SHUTDOWN. Check logs."),
+    ],
+)
+def test_a_journal_that_is_written_once_is_given_up_on_a_full_disk(words, reply):
+    """Otherwise a node without a journal would refuse writes until the disk has room."""
+    node = start(appendonly=False)
+    add(node, 3)
+    node.folder.fail("write create allocate", errno.ENOSPC, times=-1)
+    replies = node.ask(*words.split())
+    node.settle(2_000)
+    assert [str(each) for each in replies + node.taken()] == [reply]
+    fields = dict(node.journal_service.fields())
+    assert (fields["aof_state"], fields["aof_last_bgrewrite_status"]) == ("off", "err")
+    assert ("shutdown",) not in node.broker.host.calls
+    assert add(node)
+
+
 def test_loadaof_needs_a_journal():
     node = start(appendonly=False)
     assert "there is no journal" in str(node.ask("DEBUG", "LOADAOF")[0])
