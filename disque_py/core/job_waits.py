@@ -197,11 +197,14 @@ def _refresh(broker: Broker, wait: Wait) -> bool:
 
     The wait ends when they have arrived, after REFRESH_MS at the latest.
     """
-    asked = [job_id for job_id in wait.open if broker.job_waits.waited[job_id].has_here >> RANK_SHIFT < HAS_QUEUED]
+    waited = broker.job_waits.waited
+    asked = [job_id for job_id in wait.open if waited[job_id].has_here >> RANK_SHIFT < HAS_QUEUED]
     if not asked or not broker.cluster.linked:
         return False
+    # Without an answer yet, a job was asked for a moment ago: many clients may wait for the same jobs.
+    asked = [job_id for job_id in asked if waited[job_id].known]
     for job_id in asked:
-        broker.job_waits.waited[job_id].known.clear()
+        waited[job_id].known.clear()
     _ask_all(broker, asked)
     wait.is_ending = True
     broker.job_waits.deadlines.set(wait, broker.now_ms + REFRESH_MS)
@@ -315,10 +318,6 @@ def _evaluate(broker: Broker, job_id: bytes) -> None:
     known = waited.known
     linked = broker.cluster.linked
     is_answered = all(node in known for node in linked)
-    if is_answered:
-        for wait in list(waited.waits):
-            if wait.is_ending and wait.client.waiting == WAITS_FOR_ENDS and _is_refreshed(broker, wait):
-                _answer(broker, wait)
     outcome = waited.outcome_here
     if outcome is not None and _is_final(broker, job_id, outcome):
         _over(broker, job_id, outcome)
@@ -347,6 +346,20 @@ def _ask_again(broker: Broker, job_id: bytes, waited: Waited) -> None:
     waited.was_asked_twice = True
     waited.known.clear()
     _ask_all(broker, [job_id])
+
+
+def _look_again(broker: Broker, ids: list[bytes]) -> None:
+    """Look at waits after a message with news of these jobs: some need only present statuses, and some jobs are over.
+
+    A wait that needs statuses looks at all of its jobs. So this is called once per message, not once per job.
+    """
+    waited = broker.job_waits.waited
+    ending = {wait: None for job_id in ids if job_id in waited for wait in waited[job_id].waits if wait.is_ending}
+    for wait in ending:
+        if wait.client.waiting == WAITS_FOR_ENDS and _is_refreshed(broker, wait):
+            _answer(broker, wait)
+    for job_id in ids:
+        _evaluate(broker, job_id)
 
 
 def _is_refreshed(broker: Broker, wait: Wait) -> bool:
@@ -382,7 +395,7 @@ def _tell(broker: Broker, job_id: bytes) -> None:
     if waited is not None:
         waited.outcome_here = outcome
         waited.has_here = has
-        _evaluate(broker, job_id)
+        _look_again(broker, [job_id])
     nodes = state.elsewhere.get(job_id)
     if nodes is None:
         return
@@ -478,10 +491,12 @@ def on_waitis(broker: Broker, sender: Node, items: list[Any]) -> None:
             del state.asked[number]
         for job_id, has in zip(ids, answer, strict=True):
             _note_has(broker, sender, job_id, has)
+        _look_again(broker, ids)
 
 
 def on_jobhas(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Note that another node has a job now, or no longer has it."""
+    ids = []
     for job_id, has, *_ in items:
         if type(has) is not int or not NOTHING <= has < IS_OVER:
             raise ValueError("a byte for a job was expected")
@@ -489,13 +504,14 @@ def on_jobhas(broker: Broker, sender: Node, items: list[Any]) -> None:
         if waited is not None and has:
             waited.was_asked_twice = False
         _note_has(broker, sender, job_id, has)
+        ids.append(job_id)
+    _look_again(broker, ids)
 
 
 def _note_has(broker: Broker, node: Node, job_id: bytes, has: int) -> None:
     waited = broker.job_waits.waited.get(job_id)
     if waited is not None:
         waited.known[node] = has
-        _evaluate(broker, job_id)
 
 
 def on_jobover(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -514,7 +530,7 @@ def on_jobover(broker: Broker, sender: Node, items: list[Any]) -> None:
             waited.is_expired = waited.is_expired or status == EXPIRED
             waited.is_doubted = waited.is_doubted or status == COMPLETED
             waited.known[sender] = IS_OVER
-            _evaluate(broker, job_id)
+            _look_again(broker, [job_id])
         else:
             _over(broker, job_id, (status, result, reason))
 

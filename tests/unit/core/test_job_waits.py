@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
@@ -149,6 +151,29 @@ def test_jobs_that_end_in_one_turn_are_told_together():
         ask(broker, client, "ACKJOB", job_id, "RESULT", "r")
     dispatch.settle(broker)
     assert replies(waiting).count(b"completed\r\n$1\r\nr\r\n") == 2
+
+
+def test_the_end_of_one_of_many_jobs_is_cheap():
+    """Ten clients wait for any of a thousand jobs."""
+    broker, _, *nodes = start(2)
+    ids = [make_id(number) for number in range(1, 1025)]
+    clients = [make_client(broker) for _ in range(10)]
+    for client in clients:
+        ask(broker, client, "WAITJOB", *ids, "ANY")
+
+    def answer():
+        asked = [item for _, item in sent_of(broker, WAITFOR)]
+        for node in nodes:
+            for number, part in asked:
+                say(broker, node, WAITIS, (number, b"\x22" * len(part)))
+        return len(asked)
+
+    assert answer() == 3
+    began = perf_counter()
+    say(broker, nodes[0], JOBOVER, (ids[0], COMPLETED, None, None))
+    assert answer() == 3  # The clients share the question.
+    assert [replies(client).count(b"pending") for client in clients] == [1023] * 10
+    assert perf_counter() - began < 1.5  # Each answer looked at all jobs for each of them, which took ten seconds.
 
 
 def test_an_end_in_doubt_ends_a_wait_when_all_nodes_were_asked_again():
