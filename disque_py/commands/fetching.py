@@ -301,10 +301,10 @@ def _getjob_claimed(broker: Broker, client: Client, asked: _Asked) -> incrementa
     if asked.options.token and (held := broker.tokens.held(asked.options.token)):
         return (yield from _getjob_again(broker, client, held, asked.options.shows))
     queues = [queue for name in asked.names if (queue := broker.queues.get(name)) is not None]
+    asked = asked._replace(timeout_ms=claimed_fetch.left_ms(broker, deadline))
     if broker.memory.spilled_count and any(queue.is_stalled for queue in queues):
         return (yield from _getjob_from_disk(broker, client, asked))
-    timeout_ms = claimed_fetch.left_ms(broker, deadline)
-    return _getjob_of_none(broker, client, asked.names, queues, asked.options, asked.nohang, timeout_ms)
+    return _getjob_of_none(broker, client, asked.names, queues, asked.options, asked.nohang, asked.timeout_ms)
 
 
 def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:

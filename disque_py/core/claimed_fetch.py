@@ -2,9 +2,10 @@
 
 `fetch` looks at the queues in the same order as delivery.collect: one job per queue and pass, from left to right. It
 begins a claim for each job that needs one, up to the count of the GETJOB, and waits until all claims are decided. That
-takes at most a second, and never longer than the GETJOB's TIMEOUT. Then, in one turn, it delivers the granted jobs and
-fills the rest of the reply with jobs that need no claim. So no lease runs while the client waits for voters. If other
-holders have all values that were tried, `fetch` tries the next values.
+takes at most a second, or two seconds if the value and the job itself are claimed. It never takes longer than the
+GETJOB's TIMEOUT. Then, in one turn, it delivers the granted jobs and fills the rest of the reply with jobs that need no
+claim. So no lease runs while the client waits for voters. If other holders have all values that were tried, `fetch`
+tries the next values.
 
 delivery.py serves a client that waits for jobs that arrive later.
 """
@@ -25,6 +26,8 @@ from disque_py.core.queue import PAUSED_OUT, Queue
 
 # Claims of one GETJOB that may be under way at the same time.
 CLAIMS_MAX: Final = 256
+# Claims are decided within this time: first that of the value, then that of the job.
+DECIDED_MS: Final = 2 * claiming.DECIDE_MS
 # How long a GETJOB goes on to try values.
 TRY_MS: Final = 1_000
 
@@ -66,7 +69,7 @@ def fetch(
     while True:
         picks = _begin(broker, client, names, min(count, CLAIMS_MAX), options, found)
         are_decided = partial(_are_decided, picks)
-        if deadline and deadline - broker.now_ms < claiming.DECIDE_MS:
+        if deadline and deadline - broker.now_ms < DECIDED_MS:
             yield from stalling.until_ms(broker, client, deadline, are_decided)
         else:
             yield from stalling.until(broker, client, are_decided)
@@ -158,9 +161,9 @@ def _decided(broker: Broker, pick: Pick) -> None:
 
 
 def _decided_late(broker: Broker, pick: Pick) -> None:
-    """Give back a grant that arrives after the TIMEOUT of its GETJOB."""
+    """Use a grant that arrives after the TIMEOUT of its GETJOB for a client that waits, or give it back."""
     if pick.outcome == GRANTED:
-        exclusive.give_back(broker, pick)
+        delivery.pass_on(broker, pick)
 
 
 def _are_decided(picks: list[Pick]) -> bool:

@@ -401,17 +401,23 @@ def _line_decided(broker: Broker, pick: Pick) -> None:
     client, queue = pick.client, pick.queue
     broker.exclusive.lines.pop(client, None)
     if pick.outcome == exclusive_state.GRANTED:
-        taker: Client | None = client
-        if not _takes_pick(client, pick):
-            clients = islice(_by_arrival(queue), LINE_CLAIMS_MAX)
-            taker = next((each for each in clients if _takes_pick(each, pick)), None)
-        if taker is None:
-            exclusive.give_back(broker, pick)
+        if _takes_pick(client, pick):
+            serve_claimed(broker, pick, client)
         else:
-            serve_claimed(broker, pick, taker)
+            pass_on(broker, pick)
     if not queue.is_dropped:
         broker.wake(queue)
     _wake_held(broker)
+
+
+def pass_on(broker: Broker, pick: Pick) -> None:
+    """Deliver a job that was claimed for a client that no longer waits, to another one that would take it."""
+    clients = islice(_by_arrival(pick.queue), LINE_CLAIMS_MAX)
+    taker = next((each for each in clients if _takes_pick(each, pick)), None)
+    if taker is None:
+        exclusive.give_back(broker, pick)
+    else:
+        serve_claimed(broker, pick, taker)
 
 
 def _wake_held(broker: Broker) -> None:

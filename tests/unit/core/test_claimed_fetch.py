@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from claimed_worlds import add, deliveries, exclusive, get
+from claimed_worlds import add, begin_get, deliveries, exclusive, get, ids_within
 
 
 def test_each_job_of_an_answer_has_a_claim_of_its_own():
@@ -97,6 +97,28 @@ def test_the_timeout_of_a_getjob_does_not_wait_for_the_voters(source):
     world.run(1_000)
     assert not world.machines["a"].broker.exclusive.picks
     assert [(each.id, each.attempt) for each in get(world, "a")] == [(job_id, 1)]
+
+
+def test_a_grant_that_is_late_serves_a_client_that_waits():
+    """Spec EX8: so a client with a short TIMEOUT gets a job although the voters are far away."""
+    world = exclusive()
+    job_id = add(world, "a", "ann")
+    world.traffic.delay_ms = (200, 200)
+    first, second = begin_get(world, "a", timeout_ms=50), begin_get(world, "a", timeout_ms=1_000)
+    assert ids_within(world, second, 420) == [job_id]
+    assert first.replies == [None]
+
+
+def test_the_timeout_is_kept_although_the_value_and_the_job_are_claimed():
+    """Spec EX8: the second claim begins when the first one is granted."""
+    world = exclusive()
+    assert world.ask("a", "QUEUE", "SET", "q", "assign", "quorum") == b"OK"
+    world.run(100)
+    add(world, "a", "ann")
+    world.traffic.delay_ms = (300, 300)
+    waiting = begin_get(world, "a", timeout_ms=1_100)
+    world.run(1_105)
+    assert waiting.replies == [None]
 
 
 def test_the_time_of_the_claims_is_part_of_the_timeout():
