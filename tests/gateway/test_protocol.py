@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import math
 import socket
 import ssl
@@ -155,3 +156,14 @@ def test_a_connection_above_the_limit_gets_a_problem_and_probes_are_answered(mak
         assert (refused.status, refused.json["code"], refused.headers["retry-after"]) == (429, "LIMIT", "1")
         assert (gateway.get("/livez").status, gateway.request("HEAD", "/livez").status) == (200, 200)
     assert until(lambda: gateway.get("/v1/queues").status == 200)
+
+
+def test_connections_below_the_limit_are_served_while_there_are_others_above(make_gateway):
+    gateway = make_gateway(connections_max=1)
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", gateway.port)) as first:
+        first.request("GET", "/v1/queues")
+        assert first.getresponse().read()
+        with socket.create_connection(("127.0.0.1", gateway.port)):
+            assert gateway.get("/v1/queues").status == 429
+            first.request("GET", "/v1/queues")
+            assert first.getresponse().status == 200

@@ -8,8 +8,9 @@ Callers that have not logged in may open connections, and their number has a lim
 whose caller takes too long for the head of a request, or sends a body too slowly. A connection has one timer, which
 looks at the time limit now and then, because a timer for each request would cost more.
 
-uvicorn answers requests of connections above the limit with plain text. This protocol answers with a problem document,
-and serves /livez even then: the process is alive, and an orchestrator must not end all its connections.
+When there are too many connections, uvicorn refuses the requests of all of them, with plain text. This protocol refuses
+those of the connections above the limit, with a problem document. It serves /livez even then: the process is alive, and
+an orchestrator must not end all its connections.
 """
 
 from __future__ import annotations
@@ -87,6 +88,8 @@ class Protocol(HttpToolsProtocol):
     # uvicorn limits the time between requests.
     _until = inf
     _look: asyncio.TimerHandle | None = None
+    # Whether the limit was reached when the connection came, and at each of its requests since.
+    _is_above = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -97,6 +100,7 @@ class Protocol(HttpToolsProtocol):
         """Wrap the transport in a writer, and remember the certificate."""
         writer = Writer(transport)
         super().connection_made(cast(asyncio.Transport, writer))
+        self._is_above = len(self.connections) > self._limit
         self.app_state = {**self.app_state, WRITER: writer}
         tls = transport.get_extra_info("ssl_object")
         found = tls.getpeercert(binary_form=True) if tls is not None else None
@@ -126,7 +130,8 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin the time of the body, and the request."""
         self._until = self.loop.time() + BODY_S
-        if len(self.connections) <= self._limit:
+        self._is_above = self._is_above and len(self.connections) > self._limit
+        if not self._is_above:
             super().on_headers_complete()
             return
         self.app: Any = crowded
