@@ -343,7 +343,7 @@ def address(server):
 def test_a_cluster_is_started_looked_at_stopped_and_started_again(tmp_path):
     folder = ("--dir", tmp_path / "cluster")
     try:
-        output = run(CLUSTER, "start", "-n", 2, *folder, "--", "--loglevel", "warning")
+        output = run(CLUSTER, "start", "-n", 2, "--zones", "eu/a,b", *folder, "--", "--loglevel", "warning")
         ports = sorted(map(int, re.findall(rf"{HOST}:(\d+) +ok", output)))
         assert len(ports) == 2
         assert f"disque-cli -p {ports[0]}" in output
@@ -357,6 +357,11 @@ def test_a_cluster_is_started_looked_at_stopped_and_started_again(tmp_path):
         again = run(CLUSTER, "start", *folder)  # With the options of the last start that succeeded.
         assert all(f"{HOST}:{port}" in again for port in ports)
         assert run(CLI, "-p", ports[1], "CONFIG", "GET", "loglevel") == "loglevel\nwarning\n"
+        zones = [
+            run(CLI, "-p", port, "CONFIG", "GET", name)
+            for port, name in zip(ports, ("datacenter", "zone"), strict=True)
+        ]
+        assert zones == ["datacenter\neu\n", "zone\nb\n"]
         assert {json.loads(line)["node"] for line in run(CLUSTER, "status", "--json", *folder).splitlines()} == ids
     finally:
         run(CLUSTER, "stop", "--remove", *folder)

@@ -1,7 +1,7 @@
 """Nodes on this machine: started detached, recorded in a file, stopped again.
 
-All files of a cluster are in one directory: `nodes.json` (ports, process ids, server options), and for each node a
-directory with its nodes file, its log and its output. The system may give the id of an ended process to a new one. So
+All files of a cluster are in one directory: `nodes.json` (ports, process ids, options), and for each node a directory
+with its nodes file, its log and its output. The system may give the id of an ended process to a new one. So
 `nodes.json` also has the time at which each process was started. Signals go only to a process with the same id and the
 same start time.
 """
@@ -69,6 +69,20 @@ def default_directory() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "disque-cluster"
 
 
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """The options of a start.
+
+    server     options of every server
+    zones      zones of the nodes in rotation, each with its data center
+    with_tls   whether the ports accept only TLS
+    """
+
+    server: tuple[str, ...] = ()
+    zones: tuple[tuple[str, str], ...] = ()
+    with_tls: bool = False
+
+
 def process_start(pid: int) -> str | None:
     """Return the start time of a process as the system gives it; None if it does not run (or is a zombie)."""
     stat = Path(f"/proc/{pid}/stat")
@@ -90,9 +104,11 @@ def load_nodes(directory: Path) -> list[LocalNode]:
     return [LocalNode(row["port"], row["pid"], row["started"]) for row in _load(directory).get("nodes", ())]
 
 
-def load_options(directory: Path) -> list[str]:
-    """Return the options of the servers at the last start in a directory. Raises LocalError if the file is damaged."""
-    return [str(word) for word in _load(directory).get("options", ())]
+def load_options(directory: Path) -> StartOptions:
+    """Return the options of the last start in a directory. Raises LocalError if the file is damaged."""
+    state = _load(directory)
+    zones = tuple((str(datacenter), str(name)) for datacenter, name in state.get("zones", ()))
+    return StartOptions(tuple(str(word) for word in state.get("options", ())), zones, bool(state.get("tls")))
 
 
 def _load(directory: Path) -> dict[str, Any]:
@@ -107,12 +123,19 @@ def _load(directory: Path) -> dict[str, Any]:
     return state
 
 
-def save_nodes(directory: Path, nodes: Sequence[LocalNode], options: Sequence[str] = ()) -> None:
+def save_nodes(directory: Path, nodes: Sequence[LocalNode], options: StartOptions | None = None) -> None:
     """Replace the file, so that a reader finds the old or the new one, and never a part.
 
     Only its owner may read it, because the options of the servers may contain a password.
     """
-    state = {"version": STATE_VERSION, "nodes": [asdict(node) for node in nodes], "options": list(options)}
+    options = options or StartOptions()
+    state = {
+        "version": STATE_VERSION,
+        "nodes": [asdict(node) for node in nodes],
+        "options": options.server,
+        "zones": options.zones,
+        "tls": options.with_tls,
+    }
     fresh = directory / (STATE_FILE + ".new")
     fresh.unlink(missing_ok=True)
     fresh.touch(mode=0o600)

@@ -109,7 +109,7 @@ zones_option = click.option(
     "--zones",
     callback=read_zones,
     metavar="[DATACENTER/]ZONE,…",
-    help="Zones of the nodes, assigned in rotation. The nodes save them in their files.",
+    help="Zones of the nodes, assigned in rotation. They keep them after a restart.",
 )
 
 
@@ -134,8 +134,8 @@ def start(
     server, for example `disque-cluster start -n 5 -- --maxmemory 2gb`.
 
     If --dir has stopped nodes, they are started again on their ports, and still know each other. Without words after
-    `--` they get the server options of the last start. Running nodes are not touched. If a running node does not
-    answer, it is reported, the exit status is 1, and the started nodes keep running.
+    `--` they get the server options of the last start, and without --zones its zones. Running nodes are not touched. If
+    a running node does not answer, it is reported, the exit status is 1, and the started nodes keep running.
 
     With --tls the ports accept only TLS, and the servers need `--tls-cert-file` and so on.
     """
@@ -151,8 +151,13 @@ def start(
     base = before[0].port if before else port
     ports = [node.port for node in before] if running else local_nodes.choose_ports(base, len(before) or count or 3)
     directory.mkdir(parents=True, exist_ok=True)
-    last_options = local_nodes.load_options(directory)
-    server_options = server_options or last_options
+    last = local_nodes.load_options(directory)
+    if last.with_tls and access.tls is None and not server_options:
+        raise click.ClickException(
+            f"The nodes of {directory} accept only TLS: start them with --tls and its files, as before"
+        )
+    server_options, zones = tuple(server_options) or last.server, tuple(zones) or last.zones
+    options = local_nodes.StartOptions(server_options, zones, access.tls is not None)
     access = _with_password_of(access, server_options)
     nodes: list[LocalNode] = []
     silent: dict[LocalNode, str] = {}
@@ -161,9 +166,9 @@ def start(
             still = next((node for node in running if node.port == number), None)
             words = [*server_options, *(option_words(zones[at % len(zones)]) if zones else ())]
             nodes.append(still or local_nodes.launch(directory, number, words, with_tls=access.tls is not None))
-            local_nodes.save_nodes(directory, nodes + before[len(nodes) :], last_options)
+            local_nodes.save_nodes(directory, nodes + before[len(nodes) :], last)
         local_nodes.await_ready(access, directory, [node for node in nodes if node not in running])
-        local_nodes.save_nodes(directory, nodes, server_options)
+        local_nodes.save_nodes(directory, nodes, options)
         silent = local_nodes.silent_nodes(access, running)
         addresses = [node.address for node in nodes if node not in silent]
         if silent:

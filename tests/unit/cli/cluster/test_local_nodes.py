@@ -14,6 +14,7 @@ from disque_py.cli.cluster import local_nodes
 from disque_py.cli.cluster.local_nodes import (
     LocalError,
     LocalNode,
+    StartOptions,
     choose_ports,
     default_directory,
     failure_text,
@@ -55,18 +56,19 @@ def test_saved_nodes_are_loaded(tmp_path):
 
 def test_saved_options_are_loaded_and_only_the_owner_can_read_them(tmp_path):
     (tmp_path / "nodes.json").touch(mode=0o644)
-    save_nodes(tmp_path, [], ["--requirepass", "secret"])
-    assert load_options(tmp_path) == ["--requirepass", "secret"]
+    options = StartOptions(("--requirepass", "secret"), (("dc", "a"), ("", "b")), with_tls=True)
+    save_nodes(tmp_path, [], options)
+    assert load_options(tmp_path) == options
     assert (tmp_path / "nodes.json").stat().st_mode & 0o077 == 0
 
 
 def test_without_a_saved_file_there_are_no_nodes(tmp_path):
-    assert (load_nodes(tmp_path), load_options(tmp_path)) == ([], [])
+    assert (load_nodes(tmp_path), load_options(tmp_path)) == ([], StartOptions())
 
 
 def test_a_file_of_an_older_version_has_no_options(tmp_path):
     (tmp_path / "nodes.json").write_text(json.dumps({"version": 1, "nodes": []}))
-    assert load_options(tmp_path) == []
+    assert load_options(tmp_path) == StartOptions()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", json.dumps({"version": 99, "nodes": []})])
