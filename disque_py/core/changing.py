@@ -194,7 +194,9 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     lifecycle.rename_queue(broker, job, name)
     expire_at(broker, job, broker.now_ms + rules.retention_ms)
     broker.stats.jobs_dead_lettered += 1
-    rare = {"error": _text(part.error or b""), "from_queue": _text(source)}
+    rare = {"from_queue": _text(source)}
+    if part.error is not None:
+        rare["error"] = _text(part.error)
     queue = broker.queues.get(name)
     is_paused = queue is not None and bool(queue.paused & PAUSED_IN)
     code = event_format.DEAD_LETTERED_INVISIBLE if is_paused else event_format.DEAD_LETTERED

@@ -27,6 +27,7 @@ from disque_py.core.job_snapshot import job_of, snapshot_of
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.queue_fields import QueueSettings
 from disque_py.core.requeue import wins
+from disque_py.event_format import line_fields
 from disque_py.node import dispatch
 from journaled import JournaledNode
 
@@ -397,6 +398,19 @@ def test_a_job_without_attempts_moves_to_the_dead_letter_queue():
     assert lines_of(broker)[-1] == "dead-lettered"
     [entry] = ask_parsed(broker, client, "GETJOB", "WITHMETA", "FROM", "dead")
     assert entry[4][:4] == [b"a", b"b", b"x-disque-from", b"q"]
+
+
+@pytest.mark.parametrize(("words", "error"), [((), None), (("REASON", "broken"), "broken")])
+def test_the_event_of_a_dead_letter_has_an_error_if_there_is_one(words, error):
+    """Spec Y7."""
+    broker, client, _ = start()
+    dead_letters(broker)
+    broker.events = Noted()
+    job_id = ask_parsed(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", 1, "ATTEMPTS", 1)
+    ask(broker, client, "GETJOB", "FROM", "q")
+    ask(broker, client, "NACK", job_id, *words)
+    fields = line_fields(1, 0, broker.events._events[-1])
+    assert (fields["event"], fields["error"], fields["from_queue"]) == ("dead-lettered", error, "q")
 
 
 def test_a_dead_letter_is_not_moved_a_second_time():
