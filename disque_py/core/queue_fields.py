@@ -186,10 +186,10 @@ def _read_names(name: bytes, value: bytes) -> bytes:
     names = value.split(b",")
     if len(names) > NAMES_MAX:
         raise InvalidValueError(f"at most {NAMES_MAX} names")
-    if len(dict.fromkeys(names)) < len(names):
-        raise InvalidValueError("the same name twice")
     if not all(0 < len(each) <= NAME_BYTES_MAX for each in names):
         raise InvalidValueError(f"names have 1 to {NAME_BYTES_MAX} bytes and commas between them")
+    if len(dict.fromkeys(names)) < len(names):
+        raise InvalidValueError("the same name twice")
     return value
 
 

@@ -99,6 +99,7 @@ def test_a_pause_with_bcast_is_shown_and_a_reset_leaves_it_alone():
         ),
         (["SET", "q", "version", 3], "ERR unknown queue setting 'version'"),
         (["SET", "q", "paused", "in"], "ERR paused is set with PAUSE"),
+        (["SET", "q", "index", "a,,b,"], "ERR invalid value for 'index': names have 1 to 1024 bytes"),
         (["SET", "q", "lease", "soon"], "ERR invalid value for 'lease': a time like 30, 500ms"),
         (["SET", "q", "maxsize", 1001], "ERR invalid value for 'maxsize': at most proto-max-bulk-len, 1000 bytes"),
         (["SET", "q", "lease"], "ERR syntax error: 'lease'"),
