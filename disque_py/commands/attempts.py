@@ -293,18 +293,19 @@ def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
     return unheard
 
 
-def _is_unheard(broker: Broker, job: Job, part: Changeable | None, *, is_delayed: bool) -> bool:
+def _is_unheard(broker: Broker, job: Job, part: Changeable | None, *, is_kept: bool) -> bool:
     """Whether a NACK gives back a delivery of which this node has not heard.
 
-    For a job with a limit it may, because otherwise one attempt too many is allowed. It may also if it delays the job,
-    because otherwise the node that made the delivery takes it for the NACK of an earlier one, and keeps its lease.
+    For a job with a limit it may, because otherwise one attempt too many is allowed. It may also if the NACK delays the
+    job or ends its attempts (`is_kept`). Otherwise the node that made the delivery takes the delay for that of an
+    earlier one and keeps its lease, and the history of a dead letter lacks the attempt.
     """
     if job.is_leased_here:
         return False
     if part is not None and part.limit:
         is_later = part.ended >= job.attempt
     else:
-        is_later = is_delayed and events.status_of(job) != event_format.RUNNING
+        is_later = is_kept and events.status_of(job) != event_format.RUNNING
     return is_later and _may_be_delivered(broker, job, part)
 
 
@@ -332,7 +333,7 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
     unheard = 0
     if how.attempt:
         unheard = _learn_attempt(broker, job, how.attempt)
-    elif _is_unheard(broker, job, part, is_delayed=bool(policy) or how.delay_ms > 0):
+    elif _is_unheard(broker, job, part, is_kept=how.is_final or bool(policy) or how.delay_ms > 0):
         unheard = _learn_attempt(broker, job, job.attempt + 1)
     if unheard:
         # This change is later than that of a lease that ended before the delivery.
