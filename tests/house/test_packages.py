@@ -258,6 +258,18 @@ def test_nodes_are_drained_before_the_chart_takes_them_away(root, tmp_path):
     assert [words[2].partition(".")[0] for words in commands] == ["disque-3", "disque-4"]
 
 
+def test_probes_of_the_gateway_follow_its_settings(root, tmp_path):
+    values = tmp_path / "values.yaml"
+    values.write_text("gateway: {enabled: true, config: {base-path: /mq, tls-cert: /etc/disque/tls.pem}}")
+    [pod] = [
+        found["spec"]["template"]["spec"]
+        for found in yaml.safe_load_all(render(root, tmp_path, str(values)))
+        if found["kind"] == "Deployment"
+    ]
+    probes = [pod["containers"][0][name]["httpGet"] for name in ("readinessProbe", "livenessProbe")]
+    assert [(probe["path"], probe["scheme"]) for probe in probes] == [("/mq/readyz", "HTTPS"), ("/mq/livez", "HTTPS")]
+
+
 @pytest.mark.parametrize("name", RENDERED)
 def test_kubernetes_takes_the_manifests(root, name):
     """The test uses Kubernetes's schemas, which don't include resources of operators."""
