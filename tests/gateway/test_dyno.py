@@ -88,6 +88,7 @@ def test_wrong_input_is_refused(gateway, queue, verb, path, value, status):
         ("GET", "size?where=a:b", 400),
         ("DELETE", "clear?confirm=q", 400),
         ("POST", "ack", 404),
+        ("POST", "ack/%ff", 400),
         ("POST", "push/m", 404),
     ],
 )

@@ -14,13 +14,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
-from urllib.parse import unquote
 
 import msgspec
 
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http.exchange import JSON, Answer, Exchange, json_answer
+from disque_py.gateway.http.routing import decoded
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.service import Service
@@ -61,7 +61,7 @@ class Dyno:
         parts = rest.split("/", 2)
         if len(parts) < 2:
             raise RefusedError("NOTFOUND", "paths are /dyno/{queue}/{word} and /dyno/{queue}/{word}/{id}")
-        queue, word = unquote(parts[0]), parts[1]
+        queue, word = decoded(parts[0]), parts[1]
         work = self._words.get((exchange.verb, word))
         if work is None:
             known = [verb for verb, name in self._words if name == word]
@@ -72,7 +72,7 @@ class Dyno:
         words = exchange.headers.get("authorization", "")
         principal = await self._service.login(words, exchange.address, INTERFACE, exchange.certificate)
         body = await exchange.body(self._service.settings.body_max, "body-max")
-        message_id = unquote(parts[2]) if len(parts) > 2 else ""
+        message_id = decoded(parts[2]) if len(parts) > 2 else ""
         check_request(word, message_id, exchange.query)
         visit = Visit(self._service, exchange, principal, queue, message_id, body)
         if word == "pop":

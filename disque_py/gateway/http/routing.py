@@ -60,7 +60,7 @@ class Routes:
             if operation is None:
                 others += verbs
                 continue
-            return operation, {name: _decoded(text) for name, text in zip(names, match.groups(), strict=True)}
+            return operation, {name: decoded(text) for name, text in zip(names, match.groups(), strict=True)}
         if others:
             methods = sorted({*others, *(["HEAD"] if "GET" in others else ())})
             raise RefusedError("METHOD", f"this path supports {', '.join(methods)}", methods=methods)
@@ -74,7 +74,8 @@ def _pattern(path: str) -> re.Pattern[str]:
     )
 
 
-def _decoded(text: str) -> str:
+def decoded(text: str) -> str:
+    """Return a name in a path without its percent-encoding. Raises RefusedError."""
     if "%" not in text and text.isascii():
         return text
     try:
