@@ -35,9 +35,9 @@ class Clusters:
         return found
 
     def start(self) -> None:
-        """Begin to look at the nodes of all clusters at intervals."""
+        """Begin to look at the nodes of all clusters at intervals, and learn their addresses."""
         for each in self.by_name.values():
-            each.board.start()
+            each.start()
 
     def begin_end(self) -> None:
         """End requests that wait, and event streams: the gateway takes no more requests."""

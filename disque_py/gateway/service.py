@@ -8,6 +8,7 @@ and code.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Mapping
@@ -85,6 +86,7 @@ class Service:
         self.logins.access()
         self.board = Board(self.options, settings.poll_ms / 1000)
         self.works = Works()
+        self._meeting: asyncio.Task[None] | None = None
         self.audit: Audit = main.audit if main else audit or Audit(settings.audit_log)
         self._rates: Rates = main._rates if main else Rates(settings.rate)
         self._address_rates: Rates = main._address_rates if main else Rates(settings.address_rate)
@@ -94,8 +96,23 @@ class Service:
         self.registry.register(self._durations)
         self.metrics = ClusterMetrics(settings, self.options, self.registry)
 
+    def start(self) -> None:
+        """Begin to look at the nodes at intervals, and connect to one, which names the others.
+
+        Otherwise the first request would do so, and could not if the only node of the URL has failed by then.
+        """
+        self.board.start()
+        self._meeting = asyncio.create_task(self._meet())
+
+    async def _meet(self) -> None:
+        with contextlib.suppress(DisqueError):  # The board logs the reason.
+            await self.logins.client.hello()
+
     async def close(self) -> None:
         """Close all connections to nodes."""
+        if self._meeting is not None:
+            self._meeting.cancel()
+            await asyncio.gather(self._meeting, return_exceptions=True)
         await self.works.close()
         self.metrics.close()
         await self.board.close()

@@ -108,6 +108,19 @@ def test_when_a_node_is_killed_jobs_go_on_and_none_is_lost(queue):
             gateway.close()
 
 
+def test_a_gateway_without_requests_knows_the_nodes_that_its_url_does_not_name(queue):
+    with testing.cluster(3) as cluster:
+        first = next(iter(cluster))
+        gateway = RunningGateway(f"disque://127.0.0.1:{first.port}")
+        try:
+            assert until(lambda: gateway.get("/readyz").status == 200)
+            cluster.kill(0)
+            reply = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b", "replicate": 2}, timeout=40)
+            assert (reply.status, reply.text) == (201, reply.text)
+        finally:
+            gateway.close()
+
+
 def test_jobs_that_a_stopped_gateway_delivered_come_back_when_their_leases_end(nodes, make_gateway, queue):
     """The caller never acknowledged the job. `test_killed.py` kills gateways."""
     first = make_gateway()
