@@ -94,7 +94,7 @@ FREED: Final = 119  # key: the grant that kept you from it is over here
 CLAIM_ENDED: Final = 120  # job id, fence: the worker of this delivery of yours is done
 ACKFENCED: Final = 121  # job id, fence, attempt, result or None: a client acknowledged the delivery under this claim
 
-CHANGED: Final = 56  # job id, its changeable part (core/changeable.py)
+CHANGED: Final = 56  # job id, its changeable part (core/changeable.py), version (not from older nodes)
 ASKCHANGED: Final = 57  # job id: tell its changeable part
 ACKATTEMPT: Final = 58  # job id, attempt: a client acknowledged this delivery
 ASKJOBS: Final = 59  # number, [job id, …]: what do you have of these jobs?

@@ -90,7 +90,7 @@ def change(broker: Broker, job: Job) -> None:
     lifecycle.mark_dirty(broker, job)
     others = broker.sets.others(job.holders)
     if others:
-        broker.send(others, CHANGED, (job.id, pack_part(broker, job, part)))
+        broker.send(others, CHANGED, (job.id, pack_part(broker, job, part), job.version))
 
 
 def measure(broker: Broker, job: Job, attributes: JobAttributes) -> None:
@@ -330,7 +330,7 @@ def tell(broker: Broker, node: Node, job: Job) -> None:
     """Send the job's part to a node."""
     part = job.part
     if part is not None:
-        broker.send(broker.sets.only(node), CHANGED, (job.id, pack_part(broker, job, part)))
+        broker.send(broker.sets.only(node), CHANGED, (job.id, pack_part(broker, job, part), job.version))
 
 
 def may_queue(broker: Broker, job: Job) -> bool:
@@ -363,9 +363,11 @@ def on_askchanged(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def on_changed(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Take over newer parts, each as a whole."""
-    for job_id, field, *_ in items:
+    for job_id, field, *more in items:
         part = changeable.unpack(field)
         job = broker.find(job_id)
+        if job is not None and more:  # Nodes of an older version don't send the version.
+            events.heard(job, more[0])
         if job is None:
             broker.stats.ignored("change of an unknown job")
         elif job.state == ACKED:

@@ -65,7 +65,7 @@ MUTATIONS = (
     Mutation("attempts are not counted", "disque_py.core.changeable:Changeable.is_spent",
              "return 0 < self.limit <= attempt - self.start", "return False", "fair"),
     Mutation("a change is told to no holder", "disque_py.core.changing:change",
-             "broker.send(others, CHANGED, (job.id, pack_part(broker, job, part)))", "pass", "fair"),
+             "broker.send(others, CHANGED, (job.id, pack_part(broker, job, part), job.version))", "pass", "fair"),
     Mutation("an errored job is queued again by its timer", "disque_py.core.requeue:is_queueable",
              "job.attributes is not None and job.is_errored", "False", "fair"),
     Mutation("canceled jobs are not collected", "disque_py.core.client_acks:cancel_here",

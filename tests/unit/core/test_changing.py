@@ -112,6 +112,18 @@ def test_the_higher_number_wins_as_a_whole():
     assert job.part.error == b"other"
 
 
+def test_a_change_carries_the_version_of_the_job():
+    """Otherwise the next change, at another node, has the same version, and readers of events may see it first."""
+    broker, _, node = start()
+    job = hold(broker, node)
+    say(broker, node, CHANGED, [job.id, changed(job, 1), 7])
+    assert job.version == 7
+    changing.change(broker, job)
+    assert [item[2] for _, item in sent_of(broker, CHANGED)] == [7]
+    say(broker, node, CHANGED, [job.id, changed(job, 9)])  # A node of an older version.
+    assert job.version == 7
+
+
 @pytest.mark.parametrize(
     ("kind", "item"),
     [(QUEUED, (QUEUED_WAITING, 0, 0, 0, 2)), (WILLQUEUE, (0,)), (LEASED, (30_000, 0, 2))],
