@@ -57,7 +57,7 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as error:
-            raise with_place(error, self) from error
+            raise _with_another_way(with_place(error, self)) from error
         except (LocalError, ConnectError, ReplyError, VoterStaysError, draining.HiddenJobsError) as error:
             raise click.ClickException(str(error)) from error
         except ConnectionLostError as error:
@@ -66,6 +66,18 @@ class Program(click.Group):
             if isinstance(error, BrokenPipeError):
                 raise
             raise click.ClickException(text_of(error)) from error
+
+
+def _with_another_way(error: click.NoSuchOption) -> click.NoSuchOption:
+    """Return the error with advice for an option that users may expect here."""
+    command = error.ctx.info_name if error.ctx is not None else ""
+    if error.option_name in ("-p", "--host"):
+        advice = "Write a node as HOST:PORT"
+    elif command == "start" and "Put it before" not in error.message:
+        advice = f"Options of the servers follow `--`: start … -- {error.option_name} …"
+    else:
+        return error
+    return click.NoSuchOption(error.option_name, f"{error.message.rstrip('.')}. {advice}", ctx=error.ctx)
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})

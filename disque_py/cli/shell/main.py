@@ -23,7 +23,7 @@ from disque_py.cli.shell import options as modes
 from disque_py.cli.shell.command_docs import builtin_docs, docs_of, help_text
 from disque_py.cli.shell.formats import FORMATTED, JSON, RAW, Style, name_shower
 from disque_py.cli.shell.lines import obey
-from disque_py.cli.shell.options import USAGE, ShellOptions, UsageError, parse_options
+from disque_py.cli.shell.options import FLAGS, USAGE, VALUES, ShellOptions, UsageError, parse_options
 from disque_py.cli.shell.session import Session
 from disque_py.cli.shell.shell_completion import ASK_VARIABLE
 from disque_py.cli.shell.suggestions import closest
@@ -87,7 +87,14 @@ def _run(options: ShellOptions) -> int:
     session = Session(options.target(), _style(options), sys.stdout.buffer)
     try:
         if options.words:
-            return _run_command(options, session)
+            try:
+                status = _run_command(options, session)
+            except ConnectError as error:
+                advice = _place_of_options(options.words)
+                raise ConnectError(f"{error}. {advice}" if advice else str(error)) from error
+            if status and (advice := _place_of_options(options.words)):
+                print(advice, file=sys.stderr)
+            return status
         if sys.stdin.isatty():
             from disque_py.cli.shell.interactive import converse  # It takes as long to load as all the rest.
 
@@ -122,6 +129,14 @@ def _run_command(options: ShellOptions, session: Session) -> int:
         words = [body if word == options.stdin_tag else word for word in words]
     repeat = 1 if options.repeat is None else options.repeat
     return 0 if session.run_repeatedly(words, repeat, options.interval_s or 0.0) else 1
+
+
+def _place_of_options(words: list[str]) -> str:
+    """Return advice for a command that failed and has an option of this program among its arguments; else nothing."""
+    word = next((word for word in words[1:] if word in FLAGS or word in VALUES), None)
+    if word is None:
+        return ""
+    return f"If {word} is an option of disque-cli, put it before the command: disque-cli {word} … {words[0]}"
 
 
 def _help(options: ShellOptions, words: list[str], *, with_colour: bool) -> str:

@@ -346,7 +346,7 @@ Modes
   --completion <shell> Script for TAB completion in bash, zsh or fish: eval "$(disque-cli --completion bash)"
   --help, -v           Print this help, or the version.
 
-Exit status: 0 after a reply, 1 after an error reply or if there was no connection or reply.
+Exit status: 0 after a reply, 1 after an error reply or if there was no connection or reply, 130 after Ctrl-C.
 
 Examples
   disque-cli ADDJOB mail '{{"to":"ann"}}' 0 RETRY 60

@@ -21,6 +21,22 @@ _KEYWORD: Final = re.compile(r"[A-Z][A-Z-]+|\b[a-z]+(?:\|[a-z]+)+")
 _FORM_ERRORS: Final = re.compile(r"syntax error|subcommand|number of arguments", re.IGNORECASE)
 
 
+# Commands of the other programs, which a user may try here (spec X5).
+_OTHER_PROGRAMS: Final = {
+    "job": "disque-admin",
+    "task": "disque-admin",
+    "start": "disque-cluster",
+    "stop": "disque-cluster",
+    "status": "disque-cluster",
+    "check": "disque-cluster",
+    "create": "disque-cluster",
+    "add-node": "disque-cluster",
+    "remove-node": "disque-cluster",
+    "backup": "disque-cluster",
+    "restore": "disque-cluster",
+}
+
+
 def closest(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate that is most like the word, or None if none is like it."""
     from difflib import get_close_matches  # Most commands are spelled correctly and don't need it.
@@ -36,6 +52,8 @@ def suggestion(docs: CommandDocs, words: Sequence[bytes], error_text: str) -> st
     texts = [word.decode("utf-8", "replace") for word in words]
     doc = docs.get(texts[0].upper())
     if doc is None:
+        if (program := _OTHER_PROGRAMS.get(texts[0].lower())) is not None:
+            return _question(f"{program} {texts[0].lower()}")
         name = closest(texts[0].upper(), docs)
         return None if name is None else _question(name)
     if not _FORM_ERRORS.search(error_text):

@@ -309,6 +309,19 @@ def test_a_node_that_the_cluster_does_not_know_is_reported(pair, name):
     assert result.exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (["status", "-p", "7711"], "No such option '-p'. Write a node as HOST:PORT"),
+        (["start", "--maxmemory", "2gb"], "Options of the servers follow `--`: start … -- --maxmemory …"),
+        (["start", "--tls"], "Put it before the command: disque-cluster --tls … start"),
+    ],
+)
+def test_an_option_in_the_wrong_place_gets_advice(words, advice):
+    result = CliRunner().invoke(main, words, prog_name="disque-cluster")
+    assert (result.exit_code, advice in result.output) == (2, True), result.output
+
+
 def test_a_bad_address_is_a_usage_error():
     assert run("status", "a:b").exit_code == 2
 

@@ -93,6 +93,19 @@ def test_a_dead_address_is_exit_status_1(capsys):
     assert capsys.readouterr().err == "Could not connect to Disque at 127.0.0.1:1: Connection refused\n"
 
 
+PLACE = "If -p is an option of disque-cli, put it before the command: disque-cli -p … QLEN\n"
+
+
+def test_an_option_behind_a_command_that_fails_gets_its_place(run):
+    assert run({}, "QLEN", "q", "-p", "7712").err.endswith(PLACE.encode())
+    assert run({"QLEN": b":1\r\n"}, "QLEN", "-p").err == b""
+
+
+def test_so_does_one_behind_a_command_without_a_server(capsys):
+    assert main(["-p", "1", "QLEN", "q", "-p", "7712"]) == 1
+    assert capsys.readouterr().err == f"Could not connect to Disque at 127.0.0.1:1: Connection refused. {PLACE}"
+
+
 def test_a_wrong_option_is_exit_status_1(capsys):
     assert main(["--nope"]) == 1
     assert capsys.readouterr().err == "Unrecognized option or bad number of args for: '--nope'\n"

@@ -18,6 +18,8 @@ DOCS = builtin_docs()
         ("cluster met a 1", "ERR Wrong CLUSTER subcommand or number of arguments", "MEET"),
         ("QSCAN 0 CUONT 5", "ERR syntax error", "COUNT"),
         ("PAUSE q stat", "ERR syntax error", "state"),
+        ("job show x", "ERR unknown command 'job'", "disque-admin job"),
+        ("status", "ERR unknown command 'status'", "disque-cluster status"),
     ],
 )
 def test_a_misspelled_word_gets_the_word_that_is_most_like_it(line, error, meant):
