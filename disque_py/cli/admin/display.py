@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from rich.table import Table
+from rich.text import Text
 
 from disque_py.cli.queue_display import age_text, console_for
 from disque_py.client import Job, JobInfo
@@ -35,14 +36,23 @@ def print_fields(fields: Mapping[str, object]) -> None:
 def print_rows(
     columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = (), *, header: bool = True
 ) -> None:
-    """Print a table. `right` names the columns of numbers, which are aligned to the right."""
+    """Print a table. `right` names the columns of numbers, which are aligned to the right.
+
+    On a narrow terminal the widest columns are cut off first, and the first column, which has the ids or names, last.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=header)
     numbers = set(right)
     for name in columns:
-        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True, overflow="ellipsis")
+        is_first = not table.columns
+        table.add_column(_one_line(name), justify="right" if name in numbers else "left", no_wrap=is_first)
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+        table.add_row(*map(_one_line, row))
     console_for().print(table)
+
+
+def _one_line(cell: object) -> Text:
+    # rich shortens a column with no_wrap only when the others can't be made narrower.
+    return Text("" if cell is None else str(cell), no_wrap=True, overflow="ellipsis")
 
 
 def body_text(body: bytes | None, limit: int | None = BODY_SHOWN) -> str:

@@ -65,9 +65,11 @@ def print_table(cluster: ClusterView) -> None:
         if row["links"] is not None:
             cells["links"] = f"{row['links']}/{row['others']}"
         table.add_row(*cells.values(), style=None if row["state"] == "ok" else "yellow")
-    # In a pipe a row must stay on one line, however narrow rich believes the terminal to be. Without markup,
-    # because rich would take `[fe80::1]` for a style and leave it out.
+    # Without markup, because rich would take `[fe80::1]` for a style and leave it out.
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    # A row stays one line. A terminal that is too narrow breaks the line, because rich would cut off addresses.
+    needed = console.measure(table, options=console.options.update(max_width=PIPE_WIDTH)).maximum
+    console.width = max(console.width, needed)
     console.print(table)
     summary = VotersView(cluster).summary()
     if summary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -77,3 +78,16 @@ def test_tables_leave_out_what_is_empty(capsys):
     out = capsys.readouterr().out
     assert [line.split() for line in out.splitlines()] == [["a", "1"], ["name", "n"], ["x"], ['{"ä":', '""}']]
     assert json.loads(out.splitlines()[-1]) == {"ä": ""}
+
+
+def test_a_narrow_terminal_cuts_off_bodies_and_not_ids(capsys, monkeypatch):
+    """People copy ids into the next command."""
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda self: True, raising=False)
+    for name, value in (("TERM", "dumb"), ("COLUMNS", "80")):
+        monkeypatch.setenv(name, value)
+    job_id = "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1"
+    print_rows(("id", "meta", "body"), [(job_id, "tenant=a", "[b] " + "x" * 56)])
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["id", "meta", "body"]
+    assert row.startswith(f"{job_id}  tenant=a  [b] xxx")
+    assert row.endswith("…")

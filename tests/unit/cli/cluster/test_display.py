@@ -39,6 +39,16 @@ def test_a_line_stays_a_line_in_a_narrow_pipe(capsys, monkeypatch):
     ]
 
 
+def test_a_narrow_terminal_cuts_off_no_address(capsys, monkeypatch):
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda self: True, raising=False)
+    for name, value in (("TERM", "xterm"), ("COLUMNS", "40"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    print_table(ClusterView([ALIVE, DEAD]))
+    text = capsys.readouterr().out
+    assert "10.0.0.1:7711" in text
+    assert "…" not in text
+
+
 def test_an_address_in_brackets_is_not_taken_for_markup(capsys):
     print_table(ClusterView([NodeView(Address("fe80::1", 7711))]))
     assert "[fe80::1]:7711" in capsys.readouterr().out
