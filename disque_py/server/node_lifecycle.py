@@ -5,7 +5,7 @@ and the node's id is written. Then other nodes may connect, and clients last. A 
 and has changed nothing but its own new nodes file.
 
 At the end no new client is let in. Clients get their written replies, within END_SECONDS; an ADDJOB that waits for
-copies may still be answered. Then the links are closed, and the nodes file is saved.
+copies may still be answered. A new journal gets all jobs. Then the links are closed, and the nodes file is saved.
 
 Our own mistake, an unexpected exception, ends the connection for which the code ran, and is logged with its traceback.
 If it happened between turns, the broker can't be trusted any more, and the node stops with status 1.
@@ -380,6 +380,7 @@ class NodeLifecycle:
                 if not turns.connections:
                     break
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            await self._fill_journal()
         turns.stop()
         for connection in list(turns.connections.values()):
             connection.close(after_replies=False)
@@ -401,6 +402,22 @@ class NodeLifecycle:
         self._saver.close()
         is_last = ending.restart_delay_ms == NO_RESTART
         tell("stopped" if is_last else "stopped-for-restart")
+
+    async def _fill_journal(self) -> None:
+        """Wait until a journal that was just switched on has all jobs, as long as the disk takes them.
+
+        The clean-shutdown mark says that all jobs are in the journal. SHUTDOWN is refused until then, but a signal
+        can't be refused.
+        """
+        service = self._journal_service
+        loop = self._turns.loop
+        place = service.place
+        moved_s = loop.time()
+        while service.is_being_filled and loop.time() < moved_s + JOURNAL_SECONDS:
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            if service.place != place:
+                place = service.place
+                moved_s = loop.time()
 
     async def _close_journal(self) -> None:
         """Close the journal with all records on disk. A disk in trouble has some seconds to recover."""

@@ -376,6 +376,23 @@ class JournalService:
 
     # -- end ---------------------------------------------------------------------------------------
 
+    @property
+    def is_being_filled(self) -> bool:
+        """Whether a journal that is wanted does not have all jobs yet, and its disk works."""
+        journal = self.journal
+        compaction = self._driver.compaction
+        if not self._broker.settings.appendonly or self._disk is None or self._driver.loading is not None:
+            return False
+        if journal is None or compaction is None:
+            return True  # Its directory is being read.
+        return (compaction.is_first or journal.is_incomplete) and not journal.level
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """How far the journal is recorded and synced."""
+        journal = self.journal
+        return (journal.position, journal.synced) if journal is not None else (0, 0)
+
     def refusal(self) -> str:
         """Return why SHUTDOWN would lose jobs; empty if it wouldn't."""
         journal = self.journal

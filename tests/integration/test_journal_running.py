@@ -115,6 +115,17 @@ def test_of_two_switches_in_one_packet_the_last_one_counts(make_server):
     assert int(server.info("jobs")["registered_jobs"]) == len(ids)
 
 
+def test_a_signal_waits_until_a_new_journal_has_all_jobs(make_server):
+    """SHUTDOWN is refused meanwhile."""
+    server = make_server().start()
+    ids = fill(server, 30_000)
+    assert server.command("CONFIG", "SET", "appendonly", "yes") == b"OK"
+    server.stop()
+    server.options += JOURNAL
+    server.start()
+    assert int(server.info("jobs")["registered_jobs"]) == len(ids)
+
+
 def test_an_unusable_journal_is_refused_and_changes_nothing(make_server):
     """Another file is in its place, or another node uses it."""
     server = make_server().start()
