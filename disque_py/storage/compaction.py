@@ -342,6 +342,13 @@ class Compaction:
             )
         self._measure()
         if not self.is_scheduled:
-            waiting, self._when_over = self._when_over, []
-            for when_over in waiting:
-                when_over(error)
+            self._end_waiting(error)
+
+    def abandon(self) -> None:
+        """End all calls that wait for a rewrite, because the journal is closed."""
+        self._end_waiting("the journal was switched off meanwhile")
+
+    def _end_waiting(self, error: str) -> None:
+        waiting, self._when_over = self._when_over, []
+        for when_over in waiting:
+            when_over(error)

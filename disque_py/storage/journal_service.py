@@ -286,9 +286,12 @@ class JournalService:
             over(str(failure))
 
         def over(error: str) -> None:
+            compaction = self._driver.compaction
             self._let_go()
             done(error)
             self._try_again()  # It may have been switched on again meanwhile.
+            if compaction is not None:
+                compaction.abandon()
 
         if journal.level:
             closed(OSError(journal.refusal_reason))
@@ -412,13 +415,17 @@ class JournalService:
             else:
                 done(error)
 
-        if self.journal is None:
+        journal, compaction = self.journal, self._driver.compaction
+        if journal is None:
             try:
                 self.enable()
             except OSError as error:
                 done(error.strerror or str(error))
                 return
-            self._when_attached(lambda compaction: compaction.when_over(over), done)
+            self._when_attached(lambda begun: begun.when_over(over), done)
+        elif journal.is_closing and not self._is_stopping and compaction is not None:
+            # CONFIG SET appendonly no came just before. A new journal is written when this one is closed.
+            compaction.when_over(lambda _: self.rewrite_for_shutdown(done))
         else:
             self.rewrite(done)
 

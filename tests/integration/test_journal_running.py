@@ -165,6 +165,17 @@ def test_shutdown_rewrite_aof_with_an_unusable_journal_leaves_the_node_running(m
     assert server.command("ADDJOB", "q", "body", 0)
 
 
+def test_shutdown_rewrite_aof_while_the_journal_is_being_closed_makes_a_new_one(make_server):
+    """The rewrite of the old journal would never end, and the client would wait for ever."""
+    server = make_server(*JOURNAL).start()
+    ids = fill(server, 100)
+    with server.connect() as client:
+        client.send_raw(b"CONFIG SET appendonly no\r\nSHUTDOWN REWRITE-AOF\r\n")
+        assert server.wait_ended() == 0
+    server.options = ("--aof-enqueue-jobs-once", "yes")
+    assert ids_in(server.restart(), "q") == ids
+
+
 # -- rewriting -------------------------------------------------------------------------------------
 
 
