@@ -407,8 +407,12 @@ def _batches(
     def ask(number: int) -> Any:
         name = token(offset, share.node, share.first + number)
         may_be_sent = is_repeated or number > 0
+        # Only a repeated task comes here with all its jobs. An earlier attempt may have got some under this token.
         if (jobs <= 0 or size <= 0) and not _ask(nodes, address, ("EXTENDTOKEN", name, options.lease_s), may_be_sent):
-            return []  # Only a repeated task comes here. No attempt has got jobs under this token.
+            # Either there are none, or half of their TTL is over, and then leases are not extended. The batch would
+            # acknowledge them unread.
+            _ask(nodes, address, ("NACKTOKEN", name), may_be_sent)
+            return []
         words: tuple[str | bytes | int, ...] = (
             "GETJOB", "NOHANG", "COUNT", max(1, min(JOBS_PER_TOKEN, jobs)), "WITHCOUNTERS", "WITHMETA",
             "LEASE", options.lease_s, "TOKEN", name, *options.where_words, "FROM", *options.queues,

@@ -36,6 +36,7 @@ class StubNode:
         self.added: list[list[bytes]] = []
         self.keys: dict[bytes, str] = {}
         self.tokens: dict[bytes, list[Any]] = {}
+        self.aged: set[bytes] = set()  # Tokens whose jobs have lived for half of their TTL.
         self.acked: list[str] = []
         self.filled = 0
         # Queues that look empty to GETJOB, and only to it.
@@ -247,7 +248,7 @@ class StubNode:
 
     def on_extendtoken(self, argv: list[bytes]) -> bytes:
         self.extended.append(argv[1])
-        return reply(len(self.tokens.get(argv[1], ())))
+        return reply(0 if argv[1] in self.aged else len(self.tokens.get(argv[1], ())))
 
 
 class StubCluster:

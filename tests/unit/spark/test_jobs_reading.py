@@ -182,6 +182,24 @@ def test_a_repeated_batch_that_is_full_still_reads_the_tokens_that_have_jobs():
         assert len(node.acked) == 5
 
 
+def test_a_repeated_batch_that_is_full_gives_back_jobs_whose_leases_are_not_extended():
+    """The next token still has a job in the second half of its TTL. The batch must not acknowledge it unread."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.fill("work", 2, 2_000_000)
+        plan = planner(cluster, minPartitions="1")
+        end = plan.latest(plan.initial())
+        rows(plan, end)
+        del node.tokens[token(end, node.id, 0)]
+        node.aged = {token(end, node.id, 1)}
+        node.fill("work", 10)
+        again = planner(cluster)
+        found = rows(again, end)
+        again.commit(end)
+        assert {row["id"] for row in found} == set(node.acked)
+        assert 2_000_000 in {len(job[1]) for job in node.jobs["work"]}
+
+
 def test_a_query_that_starts_again_acknowledges_what_it_had_committed():
     with StubCluster() as cluster:
         plan, end = planned(cluster, 10)
