@@ -109,7 +109,7 @@ class IndexWriter(DataSourceStreamArrowWriter):
         """Remove the files of a batch that failed; runs on the driver."""
         parts = [message.written for message in messages if isinstance(message, IndexMessage)]
         IndexCommit(self._store, self._columns, may_gap=True).abort(parts)
-        print(f"{FORMAT}: batch {batchId} failed; the files of {len(parts)} tasks were removed", file=sys.stderr)
+        print(f"{FORMAT}: batch {batchId} failed; its files that are in no table were removed", file=sys.stderr)
 
 
 class IndexPartition(InputPartition):
