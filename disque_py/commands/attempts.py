@@ -270,9 +270,13 @@ def _nack_one(broker: Broker, job_id: bytes, how: NackWords | None) -> int:
             return 0
     if job.nacks < COUNTER_MAX:
         job.nacks += 1
-    if job.terms.retry_ms and (how is not None or part is not None or broker.queue_settings.in_force):
-        return _give_back(broker, job, how if how is not None else NackWords())
-    if pausing.is_paused_in(broker, job):
+    is_paused = pausing.is_paused_in(broker, job)
+    is_special = how is not None or part is not None or bool(broker.queue_settings.in_force)
+    if is_paused and not is_special:  # Its change may be needed, see `_is_unheard`. A NACK works with older nodes, too.
+        is_special = versions.older_node(broker, versions.ATTEMPTS) is None
+    if is_special and job.terms.retry_ms:
+        return _give_back(broker, job, how if how is not None else NackWords(), is_paused=is_paused)
+    if is_paused:
         events.note(broker, job, event_format.NACKED_INVISIBLE)
         pausing.defer(broker, job)
         lifecycle.mark_dirty(broker, job)
@@ -296,9 +300,10 @@ def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
 def _is_unheard(broker: Broker, job: Job, part: Changeable | None, *, is_kept: bool) -> bool:
     """Whether a NACK gives back a delivery of which this node has not heard.
 
-    For a job with a limit it may, because otherwise one attempt too many is allowed. It may also if the NACK delays the
-    job or ends its attempts (`is_kept`). Otherwise the node that made the delivery takes the delay for that of an
-    earlier one and keeps its lease, and the history of a dead letter lacks the attempt.
+    For a job with a limit it may, because otherwise one attempt too many is allowed. It may also if the job is not
+    queued at once (`is_kept`), because of a delay or a pause, or because its attempts end. Otherwise the node that made
+    the delivery takes the change for the NACK of an earlier one and keeps its lease, and the history of a dead letter
+    lacks the attempt.
     """
     if job.is_leased_here:
         return False
@@ -323,7 +328,7 @@ def _may_be_delivered(broker: Broker, job: Job, part: Changeable | None) -> bool
     return broker.pauses.deferred.get(job) != job.requeue_at_ms
 
 
-def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
+def _give_back(broker: Broker, job: Job, how: NackWords, *, is_paused: bool) -> int:
     """Give a job back whose attempts, back-off or options decide about the next delivery. Spec Y4, Y6."""
     part = job.part
     broker.stats.jobs_nacked += 1
@@ -331,9 +336,10 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
     if how.delay_ms < 0:
         policy = (part.backoff if part is not None else b"") or broker.queue_settings.of(job.terms.queue).backoff
     unheard = 0
+    is_kept = how.is_final or is_paused or bool(policy) or how.delay_ms > 0
     if how.attempt:
         unheard = _learn_attempt(broker, job, how.attempt)
-    elif _is_unheard(broker, job, part, is_kept=how.is_final or bool(policy) or how.delay_ms > 0):
+    elif _is_unheard(broker, job, part, is_kept=is_kept):
         unheard = _learn_attempt(broker, job, job.attempt + 1)
     if unheard:
         # This change is later than that of a lease that ended before the delivery.
@@ -347,7 +353,6 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
     if delay_ms < 0:
         spent = job.attempt - part.start if part is not None else job.attempt
         delay_ms = backoff_ms(policy, spent, broker.rng)
-    is_paused = pausing.is_paused_in(broker, job)
     code = event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED
     events.note(broker, job, code, {"error": how.reason.decode("utf-8", "replace")} if how.reason else None)
     if part is not None or delay_ms or how.reason is not None or how.attempt:
@@ -357,6 +362,9 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
         if delay_ms:
             job.work = None
             changing.delay(broker, job, part, delay_ms)
+        elif unheard and is_paused:
+            # The news of a delay ends the lease. This node queues the job before that, when the pause ends.
+            changing.delay(broker, job, part, job.terms.retry_ms)
         changing.change(broker, job)
     if delay_ms:
         if broker.tokens.by_job:
