@@ -73,6 +73,26 @@ def test_a_task_that_fails_once_gets_the_same_jobs_again(spark, tmp_path):
         assert sorted(found) == sorted(set(found)) == sorted(node.acked)
 
 
+def test_a_task_that_fails_once_reads_all_tokens_that_its_batch_acknowledges(spark, tmp_path):
+    """The jobs of the first token are over when the task is repeated, and the second token still has jobs."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.fill("work", 1500)
+        real = node.on_getjob
+
+        def forgetting(argv):
+            token = argv[argv.index(b"TOKEN") + 1]
+            if (tmp_path / "failed").exists() and len(node.tokens.get(token, ())) == 1000:
+                del node.tokens[token]
+            return real(argv)
+
+        node.on_getjob = forgetting
+        change = partial(failing_once, marker=tmp_path / "failed")
+        found = consume(spark, cluster, tmp_path, change=change, minPartitions="1")
+        assert sorted(found) == sorted(set(found)) == sorted(node.acked)
+        assert len(found) == 500
+
+
 def test_queues_cannot_be_a_batch_source(spark):
     with pytest.raises(Exception, match="only streams read queues"):
         spark.read.format("disque").option("bootstrapServers", "a").option("subscribe", "q").load().count()
