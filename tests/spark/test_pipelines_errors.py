@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from disque_py.spark.pipelines import errors
-from made import make_index, make_moves
+from index_events import batch, index
+from made import make_index, make_moves, step
 
 
 def test_failures_are_counted_by_reason_and_worker(spark, tmp_path):
@@ -16,3 +17,9 @@ def test_failures_are_counted_by_reason_and_worker(spark, tmp_path):
 def test_a_dead_letter_is_a_failure_in_the_queue_that_it_left(spark, tmp_path):
     rows = errors.run(spark, make_moves(tmp_path)).to_pylist()
     assert [(row["queue"], row["error"]) for row in rows] == [("q", "no fuel")]
+
+
+def test_an_index_without_the_column_extra_has_failures(spark, tmp_path):
+    index(tmp_path, batch(step(1, "a", 1, "running", "errored", 0)).drop_columns(["extra"]))
+    rows = errors.run(spark, str(tmp_path)).to_pylist()
+    assert [(row["queue"], row["failures"]) for row in rows] == [("q", 1)]

@@ -147,6 +147,8 @@ def open_history(spark: Any, path: str, plan: Plan) -> str:
         before = events_before(Store(path), plan.first)
         if before is not None:
             frame = frame.unionByName(spark.createDataFrame(before).select(*frame.columns))
+    if "extra" not in frame.columns:  # A query may leave it out.
+        frame = frame.selectExpr("*", "CAST(NULL AS map<string,string>) AS extra")
     frame.createOrReplaceTempView(VIEW)
     return f"({ORDERED_SQL.format(view=VIEW, final=FINAL_RANK_SQL)})"
 

@@ -24,6 +24,8 @@ MERGED: Final = "current_merged"
 # column its value.
 ORDER: Final = "concat_ws('/', final, lpad(version::VARCHAR, 19, '0'), node, lpad(seq::VARCHAR, 19, '0'))"
 STICKY: Final = ("queue", "priority", "meta")
+# A query may leave the column `extra` out. Questions look there for the queue that a job left.
+NO_EXTRA: Final = "CAST(NULL AS MAP(VARCHAR, VARCHAR)) AS extra"
 # The day of an event, as index_writing.py computes it.
 DAY_SQL: Final = "coalesce(CAST(ts AS DATE), DATE '1970-01-01')"
 
@@ -65,11 +67,13 @@ def open_index(path: str, storage: dict[str, str] | None = None) -> Any:
 
 
 def _view(db: Any, name: str, files: list[str], table: DeltaTable) -> None:
+    lacks_extra = name == HISTORY and all(field.name != "extra" for field in table.schema().fields)
+    extra = f", {NO_EXTRA}" if lacks_extra else ""
     if not files:
         from disque_py.spark.index_schema import arrow_schema
 
         db.register(f"no_{name}", arrow_schema(table).empty_table())
-        db.execute(f"CREATE VIEW {name} AS SELECT * FROM no_{name}")
+        db.execute(f"CREATE VIEW {name} AS SELECT *{extra} FROM no_{name}")
         return
     words = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
     # Only `history` is partitioned. DuckDB would also take a folder `name=value` above the index for a column, instead
@@ -79,7 +83,7 @@ def _view(db: Any, name: str, files: list[str], table: DeltaTable) -> None:
     # Columns that were added later are null in older files. To find such files, DuckDB reads every footer.
     may_lack = ", union_by_name = true" if _may_lack_columns(table) else ""
     source = f"read_parquet([{words}], hive_partitioning = {str(is_partitioned).lower()}{may_lack})"
-    db.execute(f"CREATE VIEW {name} AS SELECT *{day} FROM {source}")
+    db.execute(f"CREATE VIEW {name} AS SELECT *{day}{extra} FROM {source}")
 
 
 def _may_lack_columns(table: DeltaTable) -> bool:

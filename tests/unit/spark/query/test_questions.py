@@ -120,6 +120,16 @@ def test_a_dead_letter_is_a_failure_in_the_queue_that_it_left_and_a_replaced_job
     assert [row[:4] for row in questions.errors(moved).rows] == [("q", "", "", 1)]
 
 
+def test_an_index_without_the_column_extra_has_answers(tmp_path):
+    index(
+        tmp_path,
+        batch(step(1, "a", 1, None, "pending", 0), step(2, "a", 2, "pending", "errored", 9)).drop_columns(["extra"]),
+    )
+    with open_index(str(tmp_path)) as connection:
+        assert len(questions.latency(connection).rows) == len(questions.errors(connection).rows) == 1
+        assert questions.depth_over_time(connection, "q", points=1).rows
+
+
 def test_a_summary_counts_events_jobs_and_nodes(db):
     assert {name: questions.summary(db)[name] for name in ("events", "jobs", "nodes")} == {
         "events": 7,
