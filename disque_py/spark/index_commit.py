@@ -22,8 +22,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
 
-from disque_py.spark.delta_store import Store, TableError, delete_files, read_staged
+from disque_py.spark.delta_store import NewFile, Store, TableError, delete_files, read_staged
 from disque_py.spark.index_changes import COMMIT_TRIES
 from disque_py.spark.index_merge import CurrentMerge
 from disque_py.spark.index_schema import DAY, HISTORY, STAGING, open_tables
@@ -74,6 +75,20 @@ class IndexCommit:
         merged = time.monotonic()
         files = [file for part in parts for file in part.history]
         if files or marks:
+            self._add(history, files, marks)
+        delete_files(self._store.under(STAGING), [file.path for part in parts for file in part.staged])
+        return Committed(
+            rows=sum(part.rows for part in parts),
+            dropped=sum(part.dropped for part in parts),
+            jobs=jobs,
+            newest_ms=max((part.newest_ms for part in parts), default=0),
+            merge_ms=round((merged - began) * 1000),
+            commit_ms=round((time.monotonic() - merged) * 1000),
+        )
+
+    def _add(self, history: DeltaTable, files: list[NewFile], marks: dict[tuple[str, str], int]) -> None:
+        """Add files and marks to `history`. Raises TableError if another query has changed the marks meanwhile."""
+        try:
             history.create_write_transaction(
                 [file.add_action() for file in files],
                 mode="append",
@@ -84,15 +99,11 @@ class IndexCommit:
                     app_transactions=[Transaction(mark_name(*log), mark) for log, mark in sorted(marks.items())],
                 ),
             )
-        delete_files(self._store.under(STAGING), [file.path for part in parts for file in part.staged])
-        return Committed(
-            rows=sum(part.rows for part in parts),
-            dropped=sum(part.dropped for part in parts),
-            jobs=jobs,
-            newest_ms=max((part.newest_ms for part in parts), default=0),
-            merge_ms=round((merged - began) * 1000),
-            commit_ms=round((time.monotonic() - merged) * 1000),
-        )
+        except CommitFailedError as error:
+            raise TableError(
+                f"disque-index: another query changed {self._store.path} while this batch was committed ({error}); "
+                "stop the other query, or wait for its end, and start this one again"
+            ) from error
 
     def abort(self, parts: Iterable[Written]) -> None:
         """Remove the files of a batch that failed, except those that `history` has.

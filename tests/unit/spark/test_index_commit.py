@@ -171,6 +171,23 @@ def test_a_batch_that_another_query_committed_meanwhile_is_refused(tmp_path):
     assert [row["seq"] for row in rows(tmp_path, "history")] == [1, 2]
 
 
+def test_a_batch_that_another_query_commits_at_the_same_time_is_refused(tmp_path, monkeypatch):
+    """On another machine, where the lock does not help."""
+    store, events = Store(str(tmp_path)), batch(event(1, "a"))
+    mine, other = IndexTask(store).write_all([events]), IndexTask(store).write_all([events])
+    merge = IndexCommit._merge
+
+    def slowly(commit, current, parts):
+        if parts == [mine]:
+            IndexCommit(store, events.schema, may_gap=False).commit([other])
+        return merge(commit, current, parts)
+
+    monkeypatch.setattr(IndexCommit, "_merge", slowly)
+    with pytest.raises(TableError, match=r"another query changed .*; stop the other query"):
+        IndexCommit(store, events.schema, may_gap=False).commit([mine])
+    assert [row["seq"] for row in rows(tmp_path, "history")] == [1]
+
+
 def test_a_path_that_the_driver_does_not_share_with_the_executors_is_one_sentence(tmp_path):
     part = IndexTask(Store(str(tmp_path))).write_all([batch(event(1, "a"))])
     for path in (tmp_path / "_staging").iterdir():
