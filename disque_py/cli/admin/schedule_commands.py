@@ -10,6 +10,7 @@ import click
 
 from disque_py.cli.admin.access import open_node
 from disque_py.cli.admin.display import body_text, print_fields, print_object, print_rows
+from disque_py.cli.admin.values import span_text
 from disque_py.client import ScheduleInfo, schedule_commands
 from disque_py.client.one_node import OneNode
 from disque_py.client.protocol import text
@@ -207,7 +208,7 @@ def _unknown(name: str) -> click.ClickException:
 
 
 def _rule(info: ScheduleInfo) -> str:
-    return info.cron if info.cron is not None else f"every {info.every}"
+    return info.cron if info.cron is not None else f"every {span_text(info.every)}" if info.every else ""
 
 
 def _time(moment: datetime | None) -> str:

@@ -23,6 +23,13 @@ def read_span(ctx: click.Context, parameter: click.Parameter, value: str | None)
     return timedelta(milliseconds=int(found[1]) * _UNITS[found[2] or "s"])
 
 
+def span_text(span: timedelta) -> str:
+    """Return a time as `read_span` reads it, in the largest unit that divides it: `90s`, `2h`."""
+    milliseconds = span // timedelta(milliseconds=1)
+    unit = next((name for name in ("d", "h", "m", "s") if milliseconds % _UNITS[name] == 0), "ms")
+    return f"{milliseconds // _UNITS[unit]}{unit}"
+
+
 def pairs_of(words: Sequence[str], option: str) -> dict[str, str]:
     """Return NAME=VALUE words as a mapping. Raises click.UsageError."""
     found: dict[str, str] = {}

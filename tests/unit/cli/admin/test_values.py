@@ -7,7 +7,7 @@ from datetime import timedelta
 import click
 import pytest
 
-from disque_py.cli.admin.values import pairs_of, read_span, settings_of_words
+from disque_py.cli.admin.values import pairs_of, read_span, settings_of_words, span_text
 
 CONTEXT, OPTION = click.Context(click.Command("x")), click.Option(["--delay"])
 
@@ -18,6 +18,13 @@ CONTEXT, OPTION = click.Context(click.Command("x")), click.Option(["--delay"])
 )
 def test_a_time_has_a_unit_or_is_in_seconds(text, span):
     assert read_span(CONTEXT, OPTION, text) == span
+
+
+@pytest.mark.parametrize("text", ["90s", "1500ms", "2h", "7d"])
+def test_a_time_is_shown_as_it_is_written(text):
+    span = read_span(CONTEXT, OPTION, text)
+    assert span is not None
+    assert span_text(span) == text
 
 
 @pytest.mark.parametrize("text", ["", "5x", "-1s", "1.5h"])
