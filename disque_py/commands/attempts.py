@@ -272,7 +272,7 @@ def _nack_one(broker: Broker, job_id: bytes, how: NackWords | None) -> int:
         job.nacks += 1
     is_paused = pausing.is_paused_in(broker, job)
     is_special = how is not None or part is not None or bool(broker.queue_settings.in_force)
-    if is_paused and not is_special:  # Its change may be needed, see `_is_unheard`. A NACK works with older nodes, too.
+    if is_paused and not is_special:  # Older nodes do not know the message that ends a lease elsewhere.
         is_special = versions.older_node(broker, versions.ATTEMPTS) is None
     if is_special and job.terms.retry_ms:
         return _give_back(broker, job, how if how is not None else NackWords(), is_paused=is_paused)
@@ -315,7 +315,7 @@ def _is_unheard(broker: Broker, job: Job, part: Changeable | None, *, is_kept: b
 
 
 def _may_be_delivered(broker: Broker, job: Job, part: Changeable | None) -> bool:
-    """Whether another node may have delivered the job just now, and this node has not heard of it yet.
+    """Whether another node may have delivered the job, also if this node has not heard of it yet.
 
     It can't while the job is delayed, or waits here for the end of a pause, or if no other node holds it.
     """
@@ -335,6 +335,7 @@ def _give_back(broker: Broker, job: Job, how: NackWords, *, is_paused: bool) -> 
     policy = b""
     if how.delay_ms < 0:
         policy = (part.backoff if part is not None else b"") or broker.queue_settings.of(job.terms.queue).backoff
+    is_elsewhere = is_paused and not job.is_leased_here and _may_be_delivered(broker, job, part)
     unheard = 0
     is_kept = how.is_final or is_paused or bool(policy) or how.delay_ms > 0
     if how.attempt:
@@ -355,16 +356,16 @@ def _give_back(broker: Broker, job: Job, how: NackWords, *, is_paused: bool) -> 
         delay_ms = backoff_ms(policy, spent, broker.rng)
     code = event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED
     events.note(broker, job, code, {"error": how.reason.decode("utf-8", "replace")} if how.reason else None)
-    if part is not None or delay_ms or how.reason is not None or how.attempt:
+    if part is not None or delay_ms or is_elsewhere or how.reason is not None or how.attempt:
         part = changing.begin(broker, job)
         part.error = how.reason
         part.ended = max(part.ended, job.attempt)
-        if delay_ms:
+        told_ms = delay_ms
+        if not delay_ms and (is_elsewhere or (unheard and is_paused)):
+            told_ms = job.terms.retry_ms  # The news of a delay ends the lease. The end of the pause ends the delay.
+        if told_ms:
             job.work = None
-            changing.delay(broker, job, part, delay_ms)
-        elif unheard and is_paused:
-            # The news of a delay ends the lease. This node queues the job before that, when the pause ends.
-            changing.delay(broker, job, part, job.terms.retry_ms)
+            changing.delay(broker, job, part, told_ms)
         changing.change(broker, job)
     if delay_ms:
         if broker.tokens.by_job:

@@ -195,6 +195,22 @@ def test_a_job_whose_delay_ends_in_a_pause_counts_once(node: str) -> None:
     assert (lengths(world)["invisible"], lengths(world)["pending"]) == (0, 1)
 
 
+@pytest.mark.parametrize("node", "abc")
+def test_a_job_that_was_given_back_in_a_pause_counts_once(node: str) -> None:
+    """Spec Z2, Y6: its lease has ended, whichever holder got the NACK."""
+    world = joined()
+    job = add(world, "a", "REPLICATE", 3)
+    assert world.ask("a", "PAUSE", "q", "in", "BCAST") == b"in"
+    assert world.ask("a", "GETJOB", "FROM", "q")
+    world.run(300)
+    assert world.ask(node, "NACK", job) == 1
+    world.run(10)
+    assert (lengths(world)["running"], lengths(world)["invisible"]) == (0, 1)
+    world.ask("a", "PAUSE", "q", "none", "BCAST")
+    world.run(10)
+    assert lengths(world)["pending"] == 1
+
+
 def test_a_node_that_does_not_answer_is_missing_after_a_second() -> None:
     """Spec Z1."""
     world = joined()
