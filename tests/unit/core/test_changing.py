@@ -412,6 +412,7 @@ def test_a_job_without_attempts_moves_to_the_dead_letter_queue():
     assert entry[4][:4] == [b"a", b"b", b"x-disque-from", b"q"]
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize(("words", "error"), [((), None), (("REASON", "broken"), "broken")])
 def test_the_event_of_a_dead_letter_has_an_error_if_there_is_one(words, error):
     """Spec Y7."""
