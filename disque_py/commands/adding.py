@@ -249,6 +249,9 @@ def addjob(
         _refuse(broker, queue, replicate, is_external, maxlen, zone_count, is_quorum)
     if queue is not None:
         name = queue.name  # One object for all its jobs.
+    if plans is not None and is_external and not retry_ms:
+        # The only copy of a topic's job would be handed over before the other jobs are there.
+        raise CommandError(NOREPL_EXTERNAL + _why_external(broker))
 
     job = Job(
         broker.ids.next(ttl_ms, retry_ms > 0),
@@ -279,25 +282,12 @@ def addjob(
                 create = _refuse_full
             if plans is not None:
                 plans.append(
-                    _plan(
-                        broker,
-                        job,
-                        timeout_ms,
-                        create,
-                        is_default,
-                        is_external,
-                        is_async,
-                        zone_count,
-                        is_quorum,
-                        maxlen,
-                    )
+                    _plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum, maxlen)
                 )
                 return None
             return keying.add(broker, client, job, timeout_ms, create)
     if plans is not None:
-        plans.append(
-            _plan(broker, job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum, maxlen)
-        )
+        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum, maxlen))
         return None
     if is_external and not retry_ms:
         handover.start_once(broker, client, job, timeout_ms)
@@ -339,7 +329,6 @@ def _added(broker: Broker, client: Client, job: Job, slot: list[bytes | None] | 
 
 
 def _plan(
-    broker: Broker,
     job: Job,
     timeout_ms: int,
     create: keying.Create | None,
@@ -350,10 +339,7 @@ def _plan(
     is_quorum: bool,
     maxlen: int = 0,
 ) -> Plan:
-    """Return the plan of a job for a topic's queue. CommandError."""
-    if is_external and not job.terms.retry_ms:
-        # Its only copy would be handed over before the other jobs are there.
-        raise CommandError(NOREPL_EXTERNAL + _why_external(broker))
+    """Return the plan of a job for a topic's queue."""
     return Plan(
         job,
         ASYNC_WAIT_MS if is_async and not timeout_ms else timeout_ms,
@@ -549,7 +535,7 @@ def _create_with_key(
         handover.start_once(broker, client, job, timeout_ms, slot)
         return None
     if slot is not None and broker.producers.fans and job in broker.producers.fans:
-        plan = _plan(broker, job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum)
+        plan = _plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum)
         plan.slot = slot
         fanout.hold(broker, client, plan)
         return None

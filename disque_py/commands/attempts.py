@@ -297,29 +297,25 @@ def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
     return unheard
 
 
-def _is_unheard(broker: Broker, job: Job, part: Changeable | None, *, is_kept: bool) -> bool:
-    """Whether a NACK gives back a delivery of which this node has not heard.
+def _is_unheard(job: Job, part: Changeable | None, *, is_kept: bool) -> bool:
+    """Whether a NACK gives back a delivery of another node of which this node has not heard.
 
     For a job with a limit it may, because otherwise one attempt too many is allowed. It may also if the job is not
     queued at once (`is_kept`), because of a delay or a pause, or because its attempts end. Otherwise the node that made
     the delivery takes the change for the NACK of an earlier one and keeps its lease, and the history of a dead letter
     lacks the attempt.
     """
-    if job.is_leased_here:
-        return False
     if part is not None and part.limit:
-        is_later = part.ended >= job.attempt
-    else:
-        is_later = is_kept and events.status_of(job) != event_format.RUNNING
-    return is_later and _may_be_delivered(broker, job, part)
+        return part.ended >= job.attempt
+    return is_kept and events.status_of(job) != event_format.RUNNING
 
 
-def _may_be_delivered(broker: Broker, job: Job, part: Changeable | None) -> bool:
+def _may_be_elsewhere(broker: Broker, job: Job, part: Changeable | None) -> bool:
     """Whether another node may have delivered the job, also if this node has not heard of it yet.
 
     It can't while the job is delayed, or waits here for the end of a pause, or if no other node holds it.
     """
-    if not job.was_queued or job.holders is broker.sets.mine:
+    if job.is_leased_here or not job.was_queued or job.holders is broker.sets.mine:
         return False
     if part is not None and part.is_delayed and part.due_ms > broker.now_ms:
         return False
@@ -335,12 +331,12 @@ def _give_back(broker: Broker, job: Job, how: NackWords, *, is_paused: bool) -> 
     policy = b""
     if how.delay_ms < 0:
         policy = (part.backoff if part is not None else b"") or broker.queue_settings.of(job.terms.queue).backoff
-    is_elsewhere = is_paused and not job.is_leased_here and _may_be_delivered(broker, job, part)
+    is_elsewhere = _may_be_elsewhere(broker, job, part)
     unheard = 0
     is_kept = how.is_final or is_paused or bool(policy) or how.delay_ms > 0
     if how.attempt:
         unheard = _learn_attempt(broker, job, how.attempt)
-    elif _is_unheard(broker, job, part, is_kept=is_kept):
+    elif is_elsewhere and _is_unheard(job, part, is_kept=is_kept):
         unheard = _learn_attempt(broker, job, job.attempt + 1)
     if unheard:
         # This change is later than that of a lease that ended before the delivery.
@@ -356,12 +352,13 @@ def _give_back(broker: Broker, job: Job, how: NackWords, *, is_paused: bool) -> 
         delay_ms = backoff_ms(policy, spent, broker.rng)
     code = event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED
     events.note(broker, job, code, {"error": how.reason.decode("utf-8", "replace")} if how.reason else None)
-    if part is not None or delay_ms or is_elsewhere or how.reason is not None or how.attempt:
+    is_told = is_paused and (is_elsewhere or unheard > 0)
+    if part is not None or delay_ms or is_told or how.reason is not None or how.attempt:
         part = changing.begin(broker, job)
         part.error = how.reason
         part.ended = max(part.ended, job.attempt)
         told_ms = delay_ms
-        if not delay_ms and (is_elsewhere or (unheard and is_paused)):
+        if is_told and not delay_ms:
             told_ms = job.terms.retry_ms  # The news of a delay ends the lease. The end of the pause ends the delay.
         if told_ms:
             job.work = None
