@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.cli.admin.main import main as admin
+from disque_py.cli.cluster.main import main as cluster
 from disque_py.cli.shell.command_docs import builtin_docs
 from disque_py.cli.shell.suggestions import closest, suggestion
 
@@ -24,6 +26,14 @@ DOCS = builtin_docs()
 )
 def test_a_misspelled_word_gets_the_word_that_is_most_like_it(line, error, meant):
     assert suggestion(DOCS, line.encode().split(), error) == f"Did you mean '{meant}'?"
+
+
+@pytest.mark.parametrize(("program", "group"), [("disque-admin", admin), ("disque-cluster", cluster)])
+def test_each_command_of_another_program_is_known(program, group):
+    """Except those whose names are commands of the node."""
+    for name in set(group.commands) - {"completion"} - {each.lower() for each in DOCS}:
+        asked = suggestion(DOCS, [name.encode()], "ERR unknown command")
+        assert asked == f"Did you mean '{program} {name}'?"
 
 
 @pytest.mark.parametrize(
