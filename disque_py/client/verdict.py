@@ -82,5 +82,5 @@ def message_of(error: BaseException) -> str:
     """Return the message of an error; "" if the error's own method raises."""
     try:
         return str(error)
-    except Exception:
+    except Exception:  # The method is the user's code.
         return ""

@@ -12,6 +12,8 @@ from cluster_bus.node import HANDSHAKE, Node
 from cluster_bus.outgoing import Outgoing
 
 STEP_MS = 50
+# A node that has met no other one.
+STRANGER = Hello(b"s" * 20, b"run-one-", "", 7999, 17999)
 
 
 class Peer:
@@ -156,3 +158,15 @@ def is_whole(nodes: list[Membership]) -> bool:
 def seen_by(node: Membership, other: Membership) -> Node:
     """Return the entry for the other node in this node's table."""
     return node.table.nodes[other.table.me.id]
+
+
+def lone() -> Membership:
+    """Return a node that knows no other one."""
+    membership = Membership(Node(b"a" * 20, port=7001, bus_port=17001), Outgoing(), Random(1), node_timeout_ms=2000)
+    membership.table.now_ms = 1_000_000
+    return membership
+
+
+def heartbeat_item(**fields: object) -> list[object]:
+    """Return the item of a MEET, PING or PONG of the stranger."""
+    return [{"host": "", "port": 7999, "bus_port": 17999, "flags": 0, "memory": 0, "version": ""} | fields, []]

@@ -384,7 +384,7 @@ def remove_node(
     cancel the removal with `disque-cli … CLUSTER LEAVING no`.
     """
     cluster, leaver = _find(access, node, via, directory)
-    if leaver.needs_login or leaver.refuses:
+    if leaver.error and leaver.answers:
         raise click.ClickException(leaver.reason)
     if dead != bool(leaver.error):
         raise click.ClickException(
@@ -424,7 +424,7 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
         found = [view for view in cluster.nodes if view.address == address]
         first = cluster.nodes[0]
         if len(cluster.nodes) == 1 and first.error:
-            advice = "" if first.needs_login or first.refuses else ". Name another node of the cluster with --via"
+            advice = "" if first.answers else ". Name another node of the cluster with --via"
             raise click.ClickException(first.reason + advice)
     if len(found) != 1:
         raise click.ClickException(f"'{node}' names {len(found)} of the {counted(len(cluster.nodes), 'node')} found")

@@ -94,6 +94,11 @@ class NodeView:
         return f"{self.address} ({self.id[:8]})" if self.id else str(self.address)
 
     @property
+    def answers(self) -> bool:
+        """Whether the node is there, even if it refuses the login or a command."""
+        return not self.error or self.needs_login or self.refuses
+
+    @property
     def reason(self) -> str:
         """The error as a line that names the node. An error of the connection names it itself."""
         return f"{self.name} refuses a command: {self.error}" if self.refuses else self.error
@@ -134,8 +139,7 @@ class ClusterView:
 
     def _problems_of(self, node: NodeView) -> list[str]:
         if node.error:
-            answers = node.needs_login or node.refuses
-            return [node.reason if answers else f"{node.name} does not answer: {node.error}"]
+            return [node.reason if node.answers else f"{node.name} does not answer: {node.error}"]
         found = []
         known = {row.id: row for row in node.table}
         for other in self.nodes:

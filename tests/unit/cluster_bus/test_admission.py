@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
 
-from bus_exchange import Exchange, is_whole, seen_by
+from bus_exchange import STRANGER, Exchange, is_whole, lone, seen_by
 from cluster_bus.admission import (
     FORGOTTEN_MAX,
     HANDSHAKES_MAX,
@@ -17,16 +16,7 @@ from cluster_bus.admission import (
 from cluster_bus.handshake import Hello
 from cluster_bus.membership import TICK_MS, Membership
 from cluster_bus.messages import FAIL_NODE, MEET
-from cluster_bus.node import FAIL, FORGOTTEN, UNKNOWN, Node
-from cluster_bus.outgoing import Outgoing
-
-STRANGER = Hello(b"s" * 20, b"run-one-", "", 7999, 17999)
-
-
-def lone() -> Membership:
-    membership = Membership(Node(b"a" * 20, port=7001, bus_port=17001), Outgoing(), Random(1), node_timeout_ms=2000)
-    membership.table.now_ms = 1_000_000
-    return membership
+from cluster_bus.node import FAIL, FORGOTTEN, UNKNOWN
 
 
 def strangers(count: int, first: int = 1) -> list[Hello]:
