@@ -8,6 +8,7 @@ commands, one for waiting GETJOBs, and one for many commands together.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
@@ -229,7 +230,7 @@ class AsyncDisque(AsyncCommands):
         until = self._now() + (request.wait_ms or 0) / 1000 if request.wait_ms else None
         while True:
             connection = pool.take_idle(request) or await pool.connection(request, patience)
-            left_ms = SLICE_MS if until is None else max(1, round((until - self._now()) * 1000))
+            left_ms = SLICE_MS if until is None else max(1, math.ceil((until - self._now()) * 1000))
             wait_ms = min(left_ms, SLICE_MS)
             slice_end = 0.0 if request.goes_on is None else self._now() + wait_ms / 1000 - EARLY_S
             if request.along is not None:

@@ -6,6 +6,7 @@ may share one client. Each running command has its own connection.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -211,7 +212,7 @@ class Disque(BlockingCommands):
         moment from which an answer counts as that of the end of the slice.
         """
         now = time.monotonic()
-        left_ms = SLICE_MS if until is None else max(1, round((until - now) * 1000))
+        left_ms = SLICE_MS if until is None else max(1, math.ceil((until - now) * 1000))
         wait_ms = min(left_ms, SLICE_MS)
         wait_s = wait_ms / 1000
         return request.payload_waiting(wait_ms), wait_s + self.options.timeout, now + wait_s - EARLY_S
