@@ -30,7 +30,7 @@ from cluster_bus.messages import (
     VOTERS,
     WILLQUEUE,
 )
-from cluster_bus.node import LEAVING, Node
+from cluster_bus.node import FORGOTTEN, LEAVING, UNKNOWN, Node
 from disque_py.core.batch_ends import LOOK_MS
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
@@ -458,6 +458,7 @@ class LivenessPhase:
         """Check that quiet nodes send only heartbeats, and keep no memory of earlier work."""
         world = self.world
         world.run(SETTLE_MS)
+        self._find_keepers()
         self._push_ids()
         heard: list[tuple[str, str, list[Any]]] = []
         world.traffic.tap = lambda sender, receiver, runs: heard.extend(
@@ -480,6 +481,15 @@ class LivenessPhase:
             for what, number in remains(machine.broker, self._told_again()).items():
                 if number:
                     raise RuleBrokenError("nothing is left over", f"{number} {what} on {machine.name}", machine.name)
+
+    def _find_keepers(self) -> None:
+        """Wait for nodes to become keepers of batches whose keepers were all reset (spec BT3), at their second look."""
+        world = self.world
+        until_ms = world.now_ms + 2 * LOOK_MS
+        if any(_has_keeperless(machine.broker) for machine in world.running()):
+            while world.now_ms < until_ms and any(_has_keeperless(machine.broker) for machine in world.running()):
+                world.run(STEP_MS)
+            world.run(SETTLE_MS)
 
     def _push_ids(self) -> None:
         """Wait for keepers to get the ids of batches. Ids that were lost with a link are sent again after LOOK_MS."""
@@ -548,6 +558,13 @@ def _is_of_lost_jobs(sender: Machine, run: list[Any]) -> bool:
         return False
     batches = [sender.broker.batches.by_name.get(name) for name, *_ in run[1:]]
     return all(batch is not None and batch.live for batch in batches)
+
+
+def _has_keeperless(broker: Broker) -> bool:
+    """Return whether the node knows a batch whose keepers have all left or were reset."""
+    gone = FORGOTTEN | UNKNOWN
+    batches = (batch for batch in broker.batches.by_name.values() if batch.is_known)
+    return any(all(node.flags & gone for node in batch.keepers) for batch in batches)
 
 
 def _named(heard: list[tuple[str, str, list[Any]]]) -> Iterator[bytes | str]:

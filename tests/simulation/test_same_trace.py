@@ -25,6 +25,7 @@ def hashes(hash_seed: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("hash_seed", ["1", "777"])
 def test_traces_are_equal_whatever_the_hash_seed(hash_seed):
     """With another hash seed, sets have another order. Nothing may depend on it."""

@@ -8,13 +8,13 @@ import pytest
 
 from cluster_bus.messages import BATCHSUM, GOTJOB, INTEREST, PAUSE
 from copies import make_id
-from disque_py.core import acks, requeue, timers
+from disque_py.core import acks, keeping, requeue, timers
 from disque_py.core.batch_ends import LOOK_MS
-from disque_py.core.batch_state import LIVE, PARTS, Push
+from disque_py.core.batch_state import KEEPERS, LIVE, PARTS, Push
 from disque_py.core.id_sets import pack_id
 from disque_py.event_format import COMPLETED
 from disque_py.node import dispatch
-from disque_py.simulator.liveness_phase import remains
+from disque_py.simulator.liveness_phase import SETTLE_MS, remains
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.simulation import IDS, Simulation
 from disque_py.simulator.trace import Trace
@@ -148,6 +148,25 @@ def test_before_the_silence_lost_ids_of_batches_are_sent_again(confirmed_ms, wai
     start_ms = world.now_ms
     simulation.liveness._push_ids()
     assert waited_ms <= world.now_ms - start_ms <= waited_ms + 100
+
+
+def test_before_the_silence_batches_get_new_keepers():
+    """Seed 18344: both nodes were reset, so each became a keeper of older batches at its second look."""
+    simulation = played()
+    world, machine = simulation.world, simulation.world.machines["a"]
+    machine.open()
+    keeping.begin(machine.broker, b"b")
+    machine.close()
+    world.run(200)
+    batch = machine.broker.batches.by_name[b"b"]
+    machine.open()
+    keeping.change(machine.broker, batch, [(KEEPERS, bytes(20))])
+    machine.close()
+    world.run(200)
+    start_ms = world.now_ms
+    simulation.liveness._find_keepers()
+    assert len(batch.keepers) == len(world.machines)
+    assert LOOK_MS <= world.now_ms - start_ms <= 2 * LOOK_MS + SETTLE_MS
 
 
 @pytest.mark.parametrize(("status", "is_wrong"), [(LIVE, False), (COMPLETED, True)])
