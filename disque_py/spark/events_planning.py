@@ -227,7 +227,8 @@ class EventPlanner:
     def ranges(self, end: Offset) -> list[tuple[EventRange, Address]]:
         """Return the ranges of a batch with their nodes' addresses.
 
-        Raises ClusterError when the cluster no longer knows a node.
+        Raises ClusterError when the cluster no longer knows a node and failOnDataLoss is true. When it is false, the
+        node's events are left out, with a warning.
         """
         pieces = ranges(positions_of(end["from"]), positions_of(end["nodes"]), self.options.piece_count_min)
         if not pieces:
@@ -235,11 +236,17 @@ class EventPlanner:
         places = self._nodes.discover()
         for piece in pieces:
             if piece.node not in places:
-                raise ClusterError(
+                what = (
                     f"{FORMAT}: node {piece.node}, which has events {piece.start} to {piece.end - 1} of this batch, is "
-                    "no longer known to the cluster; let it join again, or begin with a new checkpoint"
+                    "no longer known to the cluster"
                 )
-        return [(piece, places[piece.node].address) for piece in pieces]
+                if not self.options.may_lose:
+                    raise ClusterError(
+                        f"{what}; let it join again, set failOnDataLoss=false to go on without these events, or begin "
+                        "with a new checkpoint"
+                    )
+                warnings.warn(f"{what}; going on without them, because failOnDataLoss is false", stacklevel=2)
+        return [(piece, places[piece.node].address) for piece in pieces if piece.node in places]
 
     def batch(self) -> list[tuple[EventRange, Address]]:
         """Return everything between startingOffsets and endingOffsets as ranges, for a batch read."""
@@ -330,13 +337,16 @@ class EventPlanner:
         return self._position_at(node, state, place.since)
 
     def _change_log(self, node: str, place: Position, state: LogState) -> Position:
-        """Return the end for a node that has begun another log: the rest of the old log first, then the new one."""
+        """Return the end for a node that has begun another log: the rest of the old log first, then the new one.
+
+        The rest is planned within the limit of a batch, taken for this node alone.
+        """
         address = self._nodes.places[node].address
+        limit = self._limit({node: state})
         rest = 0
-        while True:
-            part = read_slice(
-                self._nodes, address, place.log, place.next + rest, self.options.fetch_rows, self.options.fetch_bytes
-            )
+        while rest != limit:
+            count = self.options.fetch_rows if limit is None else min(self.options.fetch_rows, limit - rest)
+            part = read_slice(self._nodes, address, place.log, place.next + rest, count, self.options.fetch_bytes)
             if not part.is_log_known or part.trimmed_to is not None:
                 self._lose(
                     f"node {node}: log {place.log} is gone; it was read up to {place.next + rest}; the node has begun "

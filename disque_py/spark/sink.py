@@ -72,6 +72,8 @@ def sink_options(given: dict[str, str], schema: StructType, *, overwrite: bool) 
     )
     on_error = options.choice("onError", FAIL, (FAIL, SKIP, ROUTE))
     errors = None
+    if on_error != ROUTE and options.has("errorsPath"):
+        raise OptionError(f"{FORMAT}: option errorsPath needs onError={ROUTE}, and onError is {on_error}")
     if on_error == ROUTE:
         errors = Store(options.required("errorsPath", "/data/refused-rows"), options.with_prefix("storage."))
         if errors.exists():

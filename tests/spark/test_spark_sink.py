@@ -114,6 +114,7 @@ def test_refused_rows_fail_the_write_or_are_skipped_or_go_to_a_table_with_their_
         (("body", "queue"), {"onErrors": "skip"}, "did you mean onError"),
         (("body", "queue"), {"bootstrapServers": "127.0.0.1:1"}, "no node of bootstrapServers can be reached"),
         (("body", "queue"), {"onError": "route"}, "needs the option errorsPath"),
+        (("body", "queue"), {"errorsPath": "/nowhere"}, "option errorsPath needs onError=route, and onError is fail"),
     ],
 )
 def test_invalid_columns_and_options_are_refused_before_a_row_is_written(spark, columns, options, text):

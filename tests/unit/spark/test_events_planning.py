@@ -128,6 +128,21 @@ def test_a_log_begun_anew_is_read_after_the_rest_of_the_old_one():
         assert drain(plan, start)[0] == [(node.id, 3), (node.id, 4), (node.id, 0), (node.id, 1)]
 
 
+def test_the_rest_of_an_old_log_is_read_within_the_limit_of_a_batch():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        plan = planner(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="2")
+        start = plan.initial()
+        node.events(5)
+        node.new_log("log1b", keep=True)
+        node.events(3)
+        sizes = []
+        while (end := plan.latest(start)) is not start:
+            sizes.append(len(rows(plan, end)))
+            start = end
+        assert (sum(sizes), max(sizes)) == (8, 2)
+
+
 def test_a_node_without_a_log_is_an_error_at_the_start_and_away_later():
     """The node's log could not be written. Another log begins when the disk works again."""
     with StubCluster(2) as cluster:
@@ -190,6 +205,21 @@ def test_losses_are_counted_in_the_offset():
         assert end["lost"] == {"events": 7, "logs": 0}
         cluster.nodes[0].events(2)
         assert plan.latest(end)["lost"] == {"events": 7, "logs": 0}
+
+
+def test_a_planned_batch_with_events_of_a_node_that_has_left_ends_the_query_or_goes_on_without_them():
+    with StubCluster(2) as cluster:
+        stays, gone = cluster.nodes
+        for node in cluster.nodes:
+            node.events(3)
+        plan = planner(cluster, startingOffsets="earliest")
+        end = plan.latest(plan.initial())
+        cluster.hidden.add(gone.id)
+        with pytest.raises(ClusterError, match=f"{gone.id}.*events 0 to 2.*let it join again, set failOnDataLoss=false"):
+            plan.ranges(end)
+        loose = planner(cluster, failOnDataLoss="false")
+        with pytest.warns(UserWarning, match=f"{gone.id}.*events 0 to 2.*going on without them"):
+            assert {piece.node for piece, _ in loose.ranges(end)} == {stays.id}
 
 
 def test_a_node_that_the_cluster_no_longer_knows_is_reported_once(capsys):
