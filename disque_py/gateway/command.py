@@ -21,6 +21,7 @@ from disque_py import __version__
 from disque_py.gateway.access_file import new_secret, token_entry
 from disque_py.gateway.settings import ENVIRONMENT, TABLE, Settings, read_settings
 from disque_py.gateway.variables import unknown_variables
+from disque_py.shell_scripts import completion_option
 
 PROGRAM: Final = "disque-gateway"
 
@@ -47,6 +48,7 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--days", type=click.IntRange(1, 36_500), help="With --new-token: days until it expires.  [default: never]"
 )
+@completion_option(PROGRAM)
 def main(conf: str | None, new_token: str | None, grant: tuple[str, ...], days: int | None, **words: Any) -> None:
     """Serve a cluster over HTTP and gRPC, with a console.
 

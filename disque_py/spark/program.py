@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
-SHELLS: Final = ("bash", "zsh", "fish")
 
 
 class FailureError(click.ClickException):
@@ -51,12 +50,3 @@ def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
-
-
-def completion_script(command: click.Command, program: str, shell: str) -> str:
-    """Return the script that makes TAB complete the program in a shell of SHELLS."""
-    from click.shell_completion import get_completion_class
-
-    complete = get_completion_class(shell)
-    assert complete is not None
-    return complete(command, {}, program, f"_{program.replace('-', '_').upper()}_COMPLETE").source()

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from click.shell_completion import get_completion_class
 
 import disque_py
 from disque_py import __version__
 from disque_py.client.errors import DisqueError
 from disque_py.client.options import settings_of_url
+from disque_py.shell_scripts import completion_option
 from disque_py.tasks.app import App
 from disque_py.tasks.source_watch import SourceWatch
 from disque_py.tasks.supervisor import PARENT_VARIABLE, TICK_S, USAGE_STATUS, Supervisor
@@ -70,14 +70,6 @@ def _check_url(url: str, source: str) -> None:
         raise ProgramError(f"{source}: {error}") from error
 
 
-def _print_completion(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value:
-        complete = get_completion_class(value)
-        assert complete is not None
-        click.echo(complete(main, {}, PROGRAM, "_DISQUE_WORKER_COMPLETE").source())
-        ctx.exit()
-
-
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.argument("target", metavar="MODULE[:APP]")
@@ -96,8 +88,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
 @click.option("--reload-dir", "folders", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder to watch; may be repeated.  [default: the working directory]")  # fmt: skip
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Lowest level to log.")
-@click.option("--completion", type=click.Choice(["bash", "zsh", "fish"]), is_eager=True, expose_value=False,
-              callback=_print_completion, help="Print a script for TAB completion, and exit.")  # fmt: skip
+@completion_option(PROGRAM)
 def main(
     target: str,
     concurrency: int,

@@ -40,6 +40,11 @@ def test_bad_usage_is_named(words, complaint):
     assert (result.exit_code, complaint in result.output) == (2, True)
 
 
+def test_a_script_for_completion_is_printed():
+    result = run("--completion", "bash")
+    assert (result.exit_code, "_DISQUE_GATEWAY_COMPLETE=bash_complete" in result.output) == (0, True)
+
+
 def test_a_new_token_comes_with_its_entry():
     text = run("--new-token", "billing", "--grant", "produce:mail-*", "--days", "3").output
     secret = text.splitlines()[0].rpartition(" ")[2]

@@ -27,6 +27,7 @@ OUTSIDE = (
     "disque_py/simulator/main.py",
     "disque_py/tasks/",
     "disque_py/loopback_ports.py",
+    "disque_py/shell_scripts.py",
     "disque_py/testing/",
     "persistence/descriptors.py",
     "persistence/file_disk.py",

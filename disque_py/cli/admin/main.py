@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from click.shell_completion import get_completion_class
 
 from disque_py import __version__
 from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT
@@ -22,6 +21,7 @@ from disque_py.cli.admin.job_commands import job
 from disque_py.cli.admin.queue_commands import queue
 from disque_py.cli.admin.schedule_commands import schedule
 from disque_py.cli.admin.task_commands import task
+from disque_py.shell_scripts import SHELLS, completion_script
 
 
 @click.group(cls=Program)
@@ -49,15 +49,13 @@ def main(ctx: click.Context, /, **words: Any) -> None:
 
 
 @main.command(short_help="Print a script for TAB completion.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print a script for TAB completion of disque-admin, including names of queues.
 
     For bash: `eval "$(disque-admin completion bash)"` in ~/.bashrc.
     """
-    complete = get_completion_class(shell)
-    assert complete is not None
-    click.echo(complete(main, {}, "disque-admin", "_DISQUE_ADMIN_COMPLETE").source())
+    click.echo(completion_script(main, "disque-admin", shell))
 
 
 main.add_command(queue)

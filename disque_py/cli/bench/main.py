@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Final
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import CompletionItem
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -31,6 +31,7 @@ from disque_py.cli.bench.load import LoadError
 from disque_py.cli.bench.measures import MEASURES, TESTS, Cell, Measure, Plan
 from disque_py.cli.bench.processes import Line, Running, ServerError, Servers
 from disque_py.cli.shell.suggestions import closest
+from disque_py.shell_scripts import completion_option
 
 RUNS: Final = 3
 LIMIT_S: Final = 3600.0
@@ -81,14 +82,6 @@ def _print_tests(ctx: click.Context, param: click.Parameter, value: bool) -> Non
         ctx.exit()
 
 
-def _print_completion(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value and not ctx.resilient_parsing:
-        complete = get_completion_class(value)
-        assert complete is not None
-        click.echo(complete(main, {}, "disque-bench", "_DISQUE_BENCH_COMPLETE").source())
-        ctx.exit()
-
-
 EXAMPLES: Final = """\b
 Examples:
   disque-bench --quick                          check that everything works
@@ -128,8 +121,7 @@ Examples:
 @click.option("--html", "html_file", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write a page with charts to this file; needs the extra [bench].")  # fmt: skip
 @click.option("--markdown", is_flag=True, help="Print Markdown instead of tables for a terminal.")
-@click.option("--completion", type=click.Choice(["bash", "zsh", "fish"]), is_eager=True, expose_value=False,
-              callback=_print_completion, help="Print a script for TAB completion, and exit.")  # fmt: skip
+@completion_option("disque-bench")
 @click.version_option(__version__, message="disque-bench %(version)s")
 def main(
     tests: tuple[str, ...],

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 import click
-from click.shell_completion import get_completion_class
 
 from disque_py import __version__
 from disque_py.cli.check_journal.importing import ImportOptions, Moved, MovingError, import_jobs, node_of_file
@@ -24,6 +23,7 @@ from disque_py.cli.check_journal.report import print_summary, record_line, summa
 from disque_py.cli.counting import counted
 from disque_py.cli.progress import Bar
 from disque_py.resp.sizes import human_bytes
+from disque_py.shell_scripts import SHELLS, completion_script
 from persistence.aof_import import AofError
 from persistence.backup import DESCRIPTION_NAME, DescriptionError, decode_description, refuse_incomplete
 from persistence.check import JobCollector, Reader, RecordFeed, Tally, read
@@ -283,15 +283,13 @@ def _tell(moved: Moved, directory: Path) -> None:
 
 
 @main.command(short_help="Print a script for TAB completion.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print a script for TAB completion of disque-check-journal.
 
     For bash: `eval "$(disque-check-journal completion bash)"` in ~/.bashrc.
     """
-    complete = get_completion_class(shell)
-    assert complete is not None
-    click.echo(complete(main, {}, "disque-check-journal", "_DISQUE_CHECK_JOURNAL_COMPLETE").source())
+    click.echo(completion_script(main, "disque-check-journal", shell))
 
 
 def journal_in(directory: Path) -> Path:

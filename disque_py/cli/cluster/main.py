@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from click.shell_completion import get_completion_class
 
 from disque_py import __version__
 from disque_py.cli.address import Place, Target, Tls, parse_place
@@ -42,6 +41,7 @@ from disque_py.cli.connection import ConnectError
 from disque_py.cli.counting import counted, counted_of
 from disque_py.cli.misplaced_options import with_place
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
+from disque_py.shell_scripts import SHELLS, completion_script
 
 JOIN_TIMEOUT_S: Final = 30.0
 # Fewer characters of an id than this may name two nodes by accident.
@@ -468,15 +468,13 @@ def _shut_down(target: Target) -> None:
 
 
 @main.command(short_help="Print a script for TAB completion.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print a script for TAB completion of disque-cluster.
 
     For bash: `eval "$(disque-cluster completion bash)"` in ~/.bashrc.
     """
-    complete = get_completion_class(shell)
-    assert complete is not None
-    click.echo(complete(main, {}, "disque-cluster", "_DISQUE_CLUSTER_COMPLETE").source())
+    click.echo(completion_script(main, "disque-cluster", shell))
 
 
 main.add_command(backup)

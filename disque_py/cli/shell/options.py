@@ -17,6 +17,7 @@ from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Target, Tls, parse
 from disque_py.cli.shell.formats import CSV, FORMATTED, JSON, RAW
 from disque_py.cli.shell.suggestions import closest
 from disque_py.client import Address
+from disque_py.shell_scripts import SHELLS
 
 PIPE_TIMEOUT_S_DEFAULT: Final = 30.0
 
@@ -47,9 +48,6 @@ MODES: Final = (
     HEALTH,
     COMPLETION,
 )
-
-# The shells for which there is a completion script.
-SHELLS: Final = ("bash", "zsh", "fish")
 
 
 class UsageError(Exception):

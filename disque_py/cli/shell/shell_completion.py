@@ -13,7 +13,8 @@ from typing import Final
 from disque_py.cli.shell.candidates import keywords_for, names_for
 from disque_py.cli.shell.command_docs import builtin_docs
 from disque_py.cli.shell.names import NodeNames
-from disque_py.cli.shell.options import FLAGS, SHELLS, VALUES, UsageError, parse_options
+from disque_py.cli.shell.options import FLAGS, VALUES, UsageError, parse_options
+from disque_py.shell_scripts import SHELLS
 
 ASK_VARIABLE: Final = "_DISQUE_CLI_COMPLETE"
 

@@ -16,7 +16,6 @@ import threading
 from typing import Any, Final
 
 import click
-from click.shell_completion import get_completion_class
 
 from disque_py import __version__
 from disque_py.client import Address, ClientOptions
@@ -26,6 +25,7 @@ from disque_py.client.tls import trusting
 from disque_py.gateway.metrics.selection import LIMIT_DEFAULT, Selection
 from disque_py.gateway.metrics.watching import Watchers
 from disque_py.gateway.variables import unknown_variables
+from disque_py.shell_scripts import completion_option
 
 PROGRAM: Final = "disque-exporter"
 ENVIRONMENT: Final = "DISQUE_EXPORTER"
@@ -49,14 +49,6 @@ def _listen(ctx: click.Context, param: click.Parameter, value: str) -> Address:
         return parse_address(value, LISTEN_PORT)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
-
-
-def _print_completion(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value:
-        complete = get_completion_class(value)
-        assert complete is not None
-        click.echo(complete(main, {}, PROGRAM, "_DISQUE_EXPORTER_COMPLETE").source())
-        ctx.exit()
 
 
 @click.command(context_settings={"auto_envvar_prefix": ENVIRONMENT, "help_option_names": ["--help"]})
@@ -123,14 +115,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
 @click.option("--cert", default="", help="File of this program's certificate.")
 @click.option("--key", default="", help="File of this program's private key.")
 @click.option("--insecure", is_flag=True, help="Don't check the nodes' certificates.")
-@click.option(
-    "--completion",
-    type=click.Choice(["bash", "zsh", "fish"]),
-    is_eager=True,
-    expose_value=False,
-    callback=_print_completion,
-    help="Print a script for TAB completion, and exit.",
-)
+@completion_option(PROGRAM)
 def main(**words: Any) -> None:
     """Serve the figures of nodes to Prometheus, on /metrics.
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from disque_py import __version__
-from disque_py.spark.program import SETTINGS, SHELLS, FailureError, completion_script, files, folders, read_pairs
+from disque_py.shell_scripts import SHELLS, completion_script
+from disque_py.spark.program import SETTINGS, FailureError, files, folders, read_pairs
 
 if TYPE_CHECKING:
     from disque_py.spark.pipelines.node_watch import NodeWatch

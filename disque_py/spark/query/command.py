@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from disque_py import __version__
-from disque_py.spark.program import SETTINGS, SHELLS, FailureError, completion_script, files, folders, read_pairs
+from disque_py.shell_scripts import completion_option
+from disque_py.spark.program import SETTINGS, FailureError, files, folders, read_pairs
 
 if TYPE_CHECKING:
     from disque_py.spark.query.questions import Answer
@@ -109,18 +110,9 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(shared, str(param.name), value)
 
 
-def _complete(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None and not ctx.resilient_parsing:
-        click.echo(completion_script(main, PROGRAM, value))
-        ctx.exit()
-
-
 @click.group(cls=Program, context_settings=SETTINGS, no_args_is_help=False, subcommand_metavar="QUESTION [ARGS]...")
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
-@click.option(
-    "--completion", type=click.Choice(SHELLS), is_eager=True, expose_value=False, callback=_complete,
-    help='Print a script for TAB completion: eval "$(disque-query --completion bash)".',
-)  # fmt: skip
+@completion_option(PROGRAM)
 @click.argument("path", shell_complete=folders)
 @shared_options
 @click.pass_context

@@ -215,7 +215,9 @@ def test_a_planned_batch_with_events_of_a_node_that_has_left_ends_the_query_or_g
         plan = planner(cluster, startingOffsets="earliest")
         end = plan.latest(plan.initial())
         cluster.hidden.add(gone.id)
-        with pytest.raises(ClusterError, match=f"{gone.id}.*events 0 to 2.*let it join again, set failOnDataLoss=false"):
+        with pytest.raises(
+            ClusterError, match=f"{gone.id}.*events 0 to 2.*let it join again, set failOnDataLoss=false"
+        ):
             plan.ranges(end)
         loose = planner(cluster, failOnDataLoss="false")
         with pytest.warns(UserWarning, match=f"{gone.id}.*events 0 to 2.*going on without them"):

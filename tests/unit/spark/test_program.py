@@ -6,7 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from disque_py.spark.program import SHELLS, FailureError, completion_script, files, folders, read_pairs
+from disque_py.shell_scripts import SHELLS, completion_script
+from disque_py.spark.program import FailureError, files, folders, read_pairs
 
 
 @click.command()
