@@ -329,15 +329,17 @@ class LivenessPhase:
         self.until(
             "tasks end", TASKS_MS, lambda: not any(m.broker.tasks.shares for m in world.running()), self._tell_tasks
         )
+        before: dict[Line, int] = {}
         for _ in range(IN_A_ROW_MAX):
-            before = {line: line.outstanding for line in self._unanswered()}
+            before = {line: line.answered for line in self._unanswered()}
             world.run(max([ANSWERED_MS, *(line.slowest_ms for line in before)]))
-            if all(line.outstanding >= before.get(line, 0) for line in self._unanswered()):
+            if all(line.answered == before.get(line, line.answered) for line in self._unanswered()):
                 break
         nodes = sum(not machine.broker.is_leaving for machine in world.running())
         for line in self._unanswered():
             queue = line.has_found()
-            if queue or (not line.forever and line.most_copies() < nodes):
+            is_stuck = line.answered == before.get(line)  # Others repeat a command, and have just sent it again.
+            if queue or (is_stuck and not line.forever and line.most_copies() < nodes):
                 raise RuleBrokenError(
                     "clients are answered",
                     f"client {line.client.id} of {line.machine.name} waits ({line.client.waiting}) for"

@@ -54,15 +54,17 @@ class Line(Connection):
     since   number of the node's next event at the consumer's last GETJOB
     forever   queues of a GETJOB under way without TIMEOUT
     is_patient   True: a request may take until jobs are over
+    answered   number of replies so far
     slowest_ms   the longest time that a request of this client may take, if it is longer than that of others
     """
 
-    __slots__ = ("_owner", "_waiting", "forever", "is_patient", "since", "slowest_ms")
+    __slots__ = ("_owner", "_waiting", "answered", "forever", "is_patient", "since", "slowest_ms")
 
     def __init__(self, world: World, owner: Actor) -> None:
         super().__init__(world)
         self._owner = owner
         self._waiting: deque[tuple[Callable[[Any, Any], None], Any]] = deque()
+        self.answered = 0
         self.since = 0
         self.forever: list[bytes] = []
         self.is_patient = False
@@ -104,6 +106,7 @@ class Line(Connection):
         if not self._waiting:
             raise RuleBrokenError("one answer", f"{reply!r} was not asked for")
         then, about = self._waiting.popleft()
+        self.answered += 1
         if isinstance(reply, Exception):
             text = str(reply)
             self._owner.oracle.failed(text)

@@ -14,6 +14,7 @@ from disque_py.core.batch_state import KEEPERS, LIVE, PARTS, Push
 from disque_py.core.id_sets import pack_id
 from disque_py.event_format import COMPLETED
 from disque_py.node import dispatch
+from disque_py.simulator.clients.connection import words
 from disque_py.simulator.liveness_phase import SETTLE_MS, remains
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.simulation import IDS, Simulation
@@ -96,6 +97,37 @@ def test_work_that_does_not_come_to_an_end_is_found(monkeypatch, module, name, r
             monkeypatch.setitem(dispatch.MESSAGES, kind, lambda *_: None)
     with pytest.raises(RuleBrokenError, match=rule):
         played().liveness.play()
+
+
+def idle_line(simulation):
+    """Return the connection of a client that asks nothing any more."""
+    for actor in simulation.actors:
+        actor.end()
+    simulation.world.run(3_000)
+    return next(actor.line for actor in simulation.actors if actor.line is not None and not actor.line.outstanding)
+
+
+def test_a_client_that_repeats_a_command_is_answered():
+    """Seed 18871: it sent the command again in the moment of the check."""
+    simulation = played()
+    world = simulation.world
+    line = idle_line(simulation)
+
+    def repeat():
+        line.ask([(words("PING"), lambda reply, about: None, "PING")], 1)
+        world.later(500, repeat)
+
+    repeat()
+    simulation.liveness._answer()
+    assert line.answered > 1
+
+
+def test_a_client_without_an_answer_is_found():
+    simulation = played()
+    line = idle_line(simulation)
+    line._waiting.append((lambda reply, about: None, "PING"))
+    with pytest.raises(RuleBrokenError, match=r"clients are answered.*first PING"):
+        simulation.liveness._answer()
 
 
 def test_a_cluster_that_talks_without_need_is_found():
