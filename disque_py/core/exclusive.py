@@ -117,10 +117,14 @@ def begin(
 
 
 def _occupy(broker: Broker, key: bytes, name: bytes, holder: bytes) -> None:
+    """Make a key busy for a delivery's claim."""
+    broker.exclusive.holders[key] = holder
+    _make_busy(broker, key, name)
+
+
+def _make_busy(broker: Broker, key: bytes, name: bytes) -> None:
     """Make a key busy. The queue offers none of its jobs until `free`."""
-    state = broker.exclusive
-    state.busy[key] = name
-    state.holders[key] = holder
+    broker.exclusive.busy[key] = name
     queue = broker.queues.get(name)
     if queue is not None and queue.parking is not None:
         queue.parking.set_room(key, 0)
@@ -221,7 +225,8 @@ def _refused(broker: Broker, pick: Pick, key: bytes, left_ms: int) -> None:
                 lifecycle.take_aside(pick.queue, pick.job)
                 lifecycle.set_aside(pick.queue, pick.job, key)
             free(broker, other, pick.holder)
-    state.busy.setdefault(key, pick.queue.name)  # The job may have moved meanwhile.
+    if key not in state.busy:  # A renewed delivery of the same value has ended here meanwhile, and freed it.
+        _make_busy(broker, key, pick.queue.name)
     state.holders.pop(key, None)
     wait(broker, key, left_ms)
     _decide(broker, pick, REFUSED)

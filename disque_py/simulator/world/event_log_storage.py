@@ -242,20 +242,23 @@ class EventLogStorage:
                         )
                     seq += 1
 
+    def forget_versions(self) -> None:
+        """Expect any version of each job next, because the journal that is loaded again lacks progress."""
+        self._versions = {}
+
     def _noted(self, seq: int, events: list[Any], end: int) -> None:
         """Note events that the node gives to its log."""
         current, log = self.current, self._watched
         assert current is not None
         assert log is not None
         current.append(seq, events, end, log.wall_ms)
-        versions = self._versions
         find = self.machine.broker.find
         has_forgotten = any(machine.forgot for machine in self.machine.world.machines.values())
         for event in events:
             job_id = job_of(event)
             if job_id:
                 version, job = version_of(event), find(job_id)
-                known, known_job = versions.get(job_id, (0, None))
+                known, known_job = self._versions.get(job_id, (0, None))
                 # If the object is another one, the job was over here and came again from a node that knows less. At
                 # the end of a job there is no object to compare; the job may have come again without an event.
                 is_again = job is not None and job is not known_job
@@ -267,11 +270,11 @@ class EventLogStorage:
                 if event[0] in GONE_CODES or (has_forgotten and event[0] == ACKED):
                     # It may come again from a node that knows less. Either it was lost here although the other node
                     # took it over, or it is done and a forgotten node, which counts as confirmed, kept it.
-                    versions.pop(job_id, None)
+                    self._versions.pop(job_id, None)
                 else:
-                    versions[job_id] = version, job or known_job
+                    self._versions[job_id] = version, job or known_job
             elif event[0] == FLUSHED:
-                versions.clear()  # Jobs that come back now come from nodes that know less.
+                self._versions.clear()  # Jobs that come back now come from nodes that know less.
 
     # -- what must hold ----------------------------------------------------------------------------
 

@@ -153,6 +153,8 @@ class JournalStorage:
         """Load all jobs again, for DEBUG LOADAOF. If the journal can't be read, the jobs in memory stay."""
         machine = self.machine
         machine.world.watcher.on_reload(machine)
+        if machine.event_logs is not None:
+            machine.event_logs.forget_versions()
         self.is_loaded = False
         run = machine.runs
 

@@ -737,6 +737,22 @@ def test_a_value_that_is_refused_again_and_again_has_one_timer():
     assert len(world["b"].exclusive.timed) == 1
 
 
+def test_a_value_that_is_freed_during_a_claim_is_busy_when_the_claim_is_refused():
+    """Spec EX4: a worker of a former delivery renewed and ended it here meanwhile (seed 19997)."""
+    world = exclusive()
+    add(world, "b", "ann", copies=1)
+    get(world, "b")
+    for _ in range(2):
+        add(world, "a", "ann", copies=1)
+    begin_get(world, "a")
+    broker = world.machines["a"].broker
+    (key,) = broker.exclusive.busy
+    exclusive_module.free(broker, key)
+    world.run(100)
+    assert key in broker.exclusive.busy
+    check_books(world.machines["a"])
+
+
 def test_a_value_is_tried_again_when_the_earlier_of_two_grants_ends():
     """Spec EX4: a later holder has the value for a shorter time than the first one."""
     world = exclusive()

@@ -112,6 +112,19 @@ def test_versions_must_rise(world, event_logs):
         ask(world, "a", "ACKJOB", job_id)
 
 
+def test_versions_may_repeat_after_the_journal_was_loaded_again():
+    """Seed 20120: progress is not in the journal, so the next change has the version of the progress again."""
+    world = World("", events=True)
+    world.add("a", journal="always")
+    world.run(200)
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    ask(world, "a", "GETJOB", "FROM", "q")
+    ask(world, "a", "PROGRESS", job_id, 50)
+    world.run(2_000)
+    assert ask(world, "a", "DEBUG", "LOADAOF") == b"OK"
+    assert ask(world, "a", "ACKJOB", job_id) == 1
+
+
 def test_a_queued_job_must_be_pending(world, event_logs):
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
     event_logs.check_states()
