@@ -56,3 +56,9 @@ def test_any_other_form_is_refused(cookies, token, headers):
 @pytest.mark.parametrize("header", ["disque-login=\xff", "a=b; =", ";;;", "disque-login=!!!"])
 def test_a_cookie_that_cannot_be_read_is_ignored(header):
     assert Session(header).authorization == ""
+
+
+@pytest.mark.parametrize("other", ['seen={"a": 1}', "a=b c", "a,b=1", "a=\xfc", "a"])
+def test_the_cookie_of_another_program_on_the_host_hides_no_login(other):
+    _, header = cookie(LOGIN, "Bearer dq_x", "/", is_secure=False)
+    assert Session(f"{other}; {header.partition(';')[0]}").authorization == "Bearer dq_x"

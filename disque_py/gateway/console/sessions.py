@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from disque_py.gateway.http.origins import source_of
@@ -31,15 +30,11 @@ class Session:
     """The cookies of one request."""
 
     def __init__(self, header: str) -> None:
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(header)
-        except CookieError:
-            cookies = SimpleCookie()
-        self.authorization = _decoded(cookies[LOGIN].value) if LOGIN in cookies else ""
-        self.said = _decoded(cookies[SAID].value) if SAID in cookies else ""
-        self.issuer_word = _decoded(cookies[ISSUER].value) if ISSUER in cookies else ""
-        self.word = cookies[WORD].value if WORD in cookies else ""
+        cookies = _cookies_of(header)
+        self.authorization = _decoded(cookies.get(LOGIN, ""))
+        self.said = _decoded(cookies.get(SAID, ""))
+        self.issuer_word = _decoded(cookies.get(ISSUER, ""))
+        self.word = cookies.get(WORD, "")
         self.is_new = not self.word
         if self.is_new:
             self.word = secrets.token_urlsafe(24)
@@ -55,6 +50,16 @@ class Session:
             raise RefusedError("NOPERM", "this form is too old, or belongs to another page; load the page again")
         if source_of(headers) != "own":
             raise RefusedError("NOPERM", "the form came from another site")
+
+
+def _cookies_of(header: str) -> dict[str, str]:
+    """Return name → value. If a name is repeated, the last value counts.
+
+    Other programs on the same host may have cookies with any characters. http.cookies would then ignore all cookies
+    after them.
+    """
+    pairs = (part.strip().partition("=") for part in header.split(";"))
+    return {name: value for name, _, value in pairs}
 
 
 def cookie(
