@@ -1,7 +1,8 @@
 """TLS of the HTTP port: version 1.2 or later, with certificates that can change while connections run.
 
-Each handshake uses the newest files. The port has one context, which passes each handshake to the current context,
-because a context can't forget an authority. Connections keep the context of their handshake.
+Each handshake uses the newest files. The port has one context, which passes each connection to the current context,
+because a context can't forget an authority, nor the sessions that it has verified. So a client that resumes a session
+after a change must show its certificate again. Connections keep the context of their handshake.
 """
 
 from __future__ import annotations
@@ -44,24 +45,29 @@ def context_of(settings: Settings) -> ssl.SSLContext:
     return context
 
 
+class _Port(ssl.SSLContext):
+    """The context of a port. Event loops make each connection's TLS by `wrap_bio`, here with `current`."""
+
+    current: ssl.SSLContext
+
+    def wrap_bio(self, *words: Any, **options: Any) -> ssl.SSLObject:
+        """Return the TLS of a connection, by the current context."""
+        return self.current.wrap_bio(*words, **options)
+
+
 class Tls:
     """The contexts of a gateway. Raises TlsError if the files can't be used at the start."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._state = self._files()
-        self._current = context_of(settings)
-        self.context = context_of(settings)
-        # OpenSSL calls this with and without a server name.
-        self.context.sni_callback = self._choose
-
-    def _choose(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
-        connection.context = self._current
+        self.context = _Port(ssl.PROTOCOL_TLS_SERVER)
+        self.context.current = context_of(settings)
 
     def reload(self) -> None:
         """Read the files again. After a TlsError the old ones stay in force."""
         self._state = self._files()
-        self._current = context_of(self._settings)
+        self.context.current = context_of(self._settings)
 
     def has_changed(self) -> bool:
         """Return whether a file has changed since it was read."""

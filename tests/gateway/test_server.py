@@ -76,6 +76,36 @@ def test_certificates_of_a_replaced_authority_are_refused(make_gateway, tmp_path
         gateway.get("/v1/queues", tls=context)
 
 
+def session_of(port, context, session=None):
+    """Return the session of a new connection after its first answer, and whether it is the given one."""
+    plain = socket.create_connection(("127.0.0.1", port), 10)
+    with plain, context.wrap_socket(plain, server_hostname="localhost", session=session) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        if not connection.recv(1000).startswith(b"HTTP/1.1 200"):
+            raise ConnectionError  # With TLS 1.3 a caller learns only here that its certificate was refused.
+        return connection.session, connection.session_reused
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_does_not_outlive_the_authority_of_its_certificate(make_gateway, tmp_path, version):
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+    cert, key = old.sign("localhost")
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_bytes(old.path.read_bytes())
+    (tmp_path / "access.toml").touch()
+    gateway = make_gateway(tls_cert=cert, tls_key=key, tls_client_ca=bundle, access_file=tmp_path / "access.toml")
+    context = ssl.create_default_context(cafile=str(old.path))
+    context.maximum_version = version
+    context.load_cert_chain(*old.sign("robot"))
+    session, _ = session_of(gateway.port, context)
+    assert session_of(gateway.port, context, session)[1]
+    bundle.write_bytes(new.path.read_bytes())
+    gateway.loop.call_soon_threadsafe(gateway.gateway.reload_certificate)
+    time.sleep(0.2)
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        session_of(gateway.port, context, session)
+
+
 def test_a_bad_certificate_is_an_error_at_the_start(make_gateway, tmp_path):
     bad = tmp_path / "bad.pem"
     bad.write_text("none")
