@@ -254,7 +254,9 @@ class Settings:
             try:
                 setattr(self, setting.field, setting.read(text))
             except ValueError as error:
-                raise ValueError(f"{setting.name} {text!r}: {error}") from None
+                # URLs of clusters have passwords, and errors are logged.
+                shown = setting.name if setting.name == "clusters" else f"{setting.name} {text!r}"
+                raise ValueError(f"{shown}: {error}") from None
         self._check()
 
     @property

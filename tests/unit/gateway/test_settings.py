@@ -52,6 +52,13 @@ def test_a_mistake_is_named(texts, complaint):
         Settings(texts)
 
 
+@pytest.mark.parametrize("text", ["eu=disque://u:secret@h us", "EU=disque://u:secret@h", "disque://u:secret@h"])
+def test_a_mistake_in_clusters_shows_no_password(text):
+    with pytest.raises(ValueError, match="clusters") as caught:
+        Settings({"clusters": text})
+    assert "secret" not in str(caught.value)
+
+
 def test_with_logins_any_address_may_be_served():
     assert Settings({"listen": "0.0.0.0:1", "grpc-listen": "", "broker-users": "yes"}).grpc_listen is None
 
