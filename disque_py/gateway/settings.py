@@ -1,6 +1,6 @@
 """The settings of disque-gateway: one table for the file, the environment, the command line and the documentation.
 
-A file has a line per setting, `name value`; `#` begins a comment. An environment variable, DISQUE_GATEWAY_ and the name
+A file has a line per setting, `name value`. As in a shell, `#` begins a comment at the start of a word. An environment variable, DISQUE_GATEWAY_ and the name
 in capitals, wins over the file. A command line option wins over both.
 """
 
@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 from disque_py.client.address import Address, parse_address
 
 ENVIRONMENT: Final = "DISQUE_GATEWAY_"
+# A line up to its comment. shlex would also find comments within words, and cut passwords.
+_CONTENT: Final = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.#*|(?<=\S)#|[^#"'\\])*""")
 HTTP_PORT: Final = 8711
 GRPC_PORT: Final = 8712
 
@@ -317,12 +319,18 @@ def read_settings(
     return Settings({**texts, **options})
 
 
+def _without_comment(line: str) -> str:
+    found = _CONTENT.match(line)
+    end = found.end() if found is not None else 0
+    return line[:end] if line.startswith("#", end) else line
+
+
 def parse_file(text: str) -> dict[str, str]:
     """Return name → value of the lines of a file. Raises ValueError."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         try:
-            words = shlex.split(line, comments=True)
+            words = shlex.split(_without_comment(line))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
         if not words:

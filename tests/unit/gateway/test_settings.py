@@ -77,6 +77,21 @@ def test_a_wrong_line_is_named(text, complaint):
         parse_file(text)
 
 
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("audit-log a#b", "a#b"),
+        ("audit-log a#b # where", "a#b"),
+        ("audit-log '# a' #", "# a"),
+        ('audit-log "a # b"#c # d', "a # b#c"),
+        ("audit-log a\\ #b", "a #b"),
+        ("audit-log #a", ""),
+    ],
+)
+def test_a_comment_begins_at_the_start_of_a_word(line, value):
+    assert parse_file(f"# first\n{line}\n  # last") == {"audit-log": value}
+
+
 def test_loopback_is_a_machines_own():
     assert [is_loopback(host) for host in ("127.0.0.9", "::1", "localhost", "10.0.0.1", "0.0.0.0", "name")] == [
         True, True, True, False, False, False,
