@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 import tomllib
 from dataclasses import dataclass, field, replace
@@ -133,10 +134,17 @@ def parse_access(text: str, cluster: str = "") -> AccessFile:
 
 
 def token_entry(name: str, secret: str, grants: list[str], expires: datetime | None) -> str:
-    """Return the lines of the file for a new token. Raises ValueError for an unknown grant."""
-    words = ", ".join(f'"{grant_of(grant)}"' for grant in grants)
+    """Return the lines of the file for a new token. Raises ValueError for no name, and for an unknown grant."""
+    if not name:
+        raise ValueError("a token needs a name")
+    words = ", ".join(_quoted(str(grant_of(grant))) for grant in grants)
     ends = f"expires = {expires.isoformat()}\n" if expires else ""
-    return f'[[token]]\nname = "{name}"\nsha256 = "{hash_of(secret)}"\n{ends}grants = [{words}]\n'
+    return f'[[token]]\nname = {_quoted(name)}\nsha256 = "{hash_of(secret)}"\n{ends}grants = [{words}]\n'
+
+
+def _quoted(text: str) -> str:
+    """Return a text of TOML. Its escapes are those of JSON, but it has no pairs of surrogates."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _name(kind: str, entry: Any, more: set[str]) -> str:

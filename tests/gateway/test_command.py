@@ -33,6 +33,7 @@ def test_help_has_every_setting():
         (["no-such.conf"], "no-such.conf"),
         (["--grant", "read"], "--new-token"),
         (["--new-token", "t", "--grant", "root"], "no role"),
+        (["--new-token", ""], "needs a name"),
     ],
 )
 def test_bad_usage_is_named(words, complaint):

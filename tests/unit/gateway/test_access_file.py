@@ -18,6 +18,12 @@ def test_a_printed_entry_can_be_read():
     assert (found.name, [str(grant) for grant in found.grants]) == ("t", ["produce:mail-*", "read:*"])
 
 
+@pytest.mark.parametrize("text", ['ann "x"', "a\\d", "a\nb", "ünï\x7f\U0001f600"])
+def test_a_printed_entry_can_have_any_name_and_pattern(text):
+    found = parse_access(entry(name=text, grants=[f"read:{text}"])).token("s", 0.0)
+    assert (found.name, [str(grant) for grant in found.grants]) == (text, [f"read:{text}"])
+
+
 def test_a_token_with_a_wrong_secret_is_refused():
     assert parse_access(entry()).token("S", 0.0) is None
 
