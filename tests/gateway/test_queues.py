@@ -73,6 +73,26 @@ def test_a_deadline_takes_no_message(rpc, queue):
     assert [each.id for each in rpc("Dequeue", queue=queue, wait_ms=5000).messages] == [message_id]
 
 
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ({"enqueue_blocked": True}, {"dequeue_blocked": True}, (True, True)),
+        ({"enqueue_blocked": True, "dequeue_blocked": True}, {"enqueue_blocked": False}, (False, True)),
+        ({"dequeue_blocked": True}, {"enqueue_blocked": False}, (False, True)),
+        ({}, {"enqueue_blocked": False}, (False, False)),
+    ],
+)
+def test_a_direction_that_is_not_given_keeps_its_pause(rpc, queue, before, change, after):
+    rpc("CreateQueue", config={"name": queue, "maxlen": 5} | before)
+    found = rpc("UpdateQueue", config={"name": queue} | change).config
+    assert (found.enqueue_blocked, found.dequeue_blocked) == after
+
+
+def test_a_queue_that_does_not_exist_is_paused_in_one_direction(rpc, queue):
+    found = rpc("CreateQueue", config={"name": queue, "dequeue_blocked": True}).config
+    assert (found.enqueue_blocked, found.dequeue_blocked) == (False, True)
+
+
 def test_a_queue_is_configured_listed_and_purged(rpc, queue):
     config = {"name": queue, "lease_ms": 90_000, "dequeues": 3, "maxlen": 0}
     found = rpc("CreateQueue", config=config).config

@@ -136,16 +136,33 @@ class Queues:
         found = await caller.ask("get_queue", queue=config.name)
         return config_of(config.name, found["settings"], paused or found.get("paused", "none"))
 
-    @staticmethod
-    async def _pause(caller: Caller, config: Any) -> str:
-        """Pause or resume, if the request asks for it. Return the state; empty if it does not."""
-        if not config.HasField("enqueue_blocked") and not config.HasField("dequeue_blocked"):
+    async def _pause(self, caller: Caller, config: Any) -> str:
+        """Pause or resume, if the request asks for it. Return the state; empty if it does not.
+
+        The broker sets both directions together, so a direction that is not given gets its present state.
+        """
+        enqueue, dequeue = given(config, "enqueue_blocked"), given(config, "dequeue_blocked")
+        if enqueue is None and dequeue is None:
             return ""
+        if enqueue is None or dequeue is None:
+            now = await self._paused(caller, config.name)
+            enqueue = now in ("in", "all") if enqueue is None else enqueue
+            dequeue = now in ("out", "all") if dequeue is None else dequeue
         words = {(True, True): "all", (True, False): "in", (False, True): "out"}
-        direction = words.get((config.enqueue_blocked, config.dequeue_blocked))
+        direction = words.get((enqueue, dequeue))
         if direction is None:
             return str((await caller.ask("resume", queue=config.name))["paused"])
         return str((await caller.ask("pause", queue=config.name, direction=direction))["paused"])
+
+    @staticmethod
+    async def _paused(caller: Caller, queue: str) -> str:
+        """Return the present state. A queue need not exist."""
+        try:
+            return str((await caller.ask("get_queue", queue=queue))["paused"])
+        except RefusedError as error:
+            if error.code != "NOTFOUND":
+                raise
+            return "none"
 
     async def get_queue(self, caller: Caller, request: Any) -> Any:
         """Describe a queue."""
