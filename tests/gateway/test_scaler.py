@@ -76,6 +76,8 @@ def test_the_first_state_is_streamed_at_once(keda, queue):
         {"queue": "a", "jobsPerReplica": "0"},
         {"queue": "a", "activation": "x"},
         {"match": "a", "where": "b:c"},
+        {"queue": "a", "where": "tenant=b"},
+        {"queue": "a", "where": ":b"},
     ],
 )
 def test_a_wrong_trigger_is_refused(words):

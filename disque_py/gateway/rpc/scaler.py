@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from disque_py.gateway.fields import Pairs
 from disque_py.gateway.operations import STATUSES
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.rpc.calls import INTERFACE, Caller
@@ -33,7 +34,7 @@ class Trigger:
     jobs_per_replica: int
     oldest_age_s: int
     activation: int
-    where: str
+    where: dict[str, str]
 
 
 def trigger_of(reference: Any) -> Trigger:
@@ -48,6 +49,7 @@ def trigger_of(reference: Any) -> Trigger:
     where = words.get("where", "")
     if where and match:
         raise RefusedError("ERR", "where needs queue")
+    pair = Pairs().read_text("where", where) if where else {}
     return Trigger(
         queue,
         match,
@@ -55,7 +57,7 @@ def trigger_of(reference: Any) -> Trigger:
         _number(words, "jobsPerReplica", JOBS_PER_REPLICA, 1),
         _number(words, OLDEST, 0, 0),
         _number(words, "activation", 0, 0),
-        where,
+        pair,
     )
 
 
@@ -71,8 +73,7 @@ async def figures(caller: Caller, trigger: Trigger) -> tuple[int, int]:
     picture = await caller.service.board.picture()
     rows = picture.queues
     if trigger.queue:
-        name, _, value = trigger.where.partition(":")
-        found = await caller.ask("depth", queue=trigger.queue, where={name: value} if trigger.where else {})
+        found = await caller.ask("depth", queue=trigger.queue, where=trigger.where)
         row = rows.get(trigger.queue)
         oldest_ms = row.oldest_ms if row is not None else None
         return sum(found[state] for state in trigger.states), (oldest_ms or 0) // 1000
