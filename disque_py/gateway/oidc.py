@@ -13,6 +13,7 @@ with PKCE (console/code_flow.py).
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import time
 import urllib.error
@@ -189,6 +190,8 @@ def fetch_json(url: str, form: Mapping[str, str] | None, headers: Mapping[str, s
     except urllib.error.HTTPError as error:
         error.close()
         raise OSError(f"HTTP status {error.code}") from None
+    except http.client.HTTPException as error:  # The answer is not HTTP, or it ends too early.
+        raise OSError(f"no answer in HTTP: {error!r}") from None
     if len(body) > FETCH_MAX:
         raise ValueError("the answer is too long")
     return json.loads(body)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
+import threading
 import time
 
 import jwt
 import pytest
 
 from disque_py.gateway import oidc
-from disque_py.gateway.oidc import keys_of
+from disque_py.gateway.oidc import fetch_json, keys_of
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings
 from issuers import Issuer
@@ -122,6 +124,23 @@ def test_an_unreachable_issuer_is_not_reported_as_a_wrong_password(ours, issuer)
     token = issuer.token()
     issuer.close()
     assert refusal(ours, token).row.http == 503
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]
+)
+def test_an_answer_that_is_not_http_is_no_answer(answer):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(10_000)
+                connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises((OSError, ValueError)):
+            fetch_json(f"http://127.0.0.1:{listener.getsockname()[1]}/", None, {})
 
 
 def test_only_public_keys_for_signatures_are_taken():
