@@ -133,7 +133,7 @@ class Service:
                 self.audit.line(time.time(), "", address, interface, "login", {}, error.code, self.cluster_shown)
             raise
         except Exception as error:
-            raise self._refusal(error, "login") from error
+            raise self.refusal(error, "login") from error
 
     def call(self, principal: Principal, args: dict[str, Any], headers: Mapping[str, str] | None = None) -> Call:
         """Return a call with these arguments. The request's `headers` may have a trace context."""
@@ -152,7 +152,7 @@ class Service:
             code = "GONE"
             raise
         except Exception as error:
-            refused = self._refusal(error, operation.name)
+            refused = self.refusal(error, operation.name)
             code = refused.code
             raise refused from error
         finally:
@@ -228,7 +228,7 @@ class Service:
         try:
             await call.client.events_info()
         except DisqueError as error:
-            refused = self._refusal(error, "watch_events")
+            refused = self.refusal(error, "watch_events")
             if refused.code == "NOPERM":
                 raise refused from error
 
@@ -256,7 +256,7 @@ class Service:
         try:
             return await self.logins.principal(login.authorization, login.address, login.certificate)
         except Exception as error:
-            refused = self._refusal(error, "login")
+            refused = self.refusal(error, "login")
             if refused.row.http == 401:
                 raise refused from error
             return principal
@@ -274,7 +274,8 @@ class Service:
         if not self._streams[principal.name]:
             del self._streams[principal.name]
 
-    def _refusal(self, error: Exception, operation: str) -> RefusedError:
+    def refusal(self, error: Exception, operation: str) -> RefusedError:
+        """Return the refusal for an error of an operation, and log an error of the gateway."""
         refused = refusal_of(error)
         if refused.code == "FAULT":
             LOG.error("%s failed", operation, exc_info=error)

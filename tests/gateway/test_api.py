@@ -287,6 +287,17 @@ def test_a_chunked_body_has_the_same_limit(make_gateway):
     caller.close()
 
 
+def test_a_caller_that_hangs_up_within_its_batch_is_no_fault(make_gateway):
+    gateway = make_gateway()
+    caller = socket.create_connection(("127.0.0.1", gateway.port))
+    head = b"POST /v1/queues/q/jobs:batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    caller.sendall(head + b'Content-Length: 100\r\n\r\n{"body"')
+    caller.close()
+    assert until(lambda: 'operation="enqueue_batch"' in gateway.get("/metrics").text)
+    figures = [line for line in gateway.get("/metrics").text.splitlines() if 'operation="enqueue_batch"' in line]
+    assert [line for line in figures if 'code="GONE"' not in line] == []
+
+
 def test_a_read_only_gateway_changes_nothing(make_gateway):
     gateway = make_gateway(read_only="yes")
     assert "(read-only)" in gateway.post("/v1/queues/q/jobs", {"body": "b"}).text

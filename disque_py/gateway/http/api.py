@@ -240,8 +240,11 @@ class Api:
             if "NOPERM" in codes:
                 self._service.audit_refused(principal, exchange.address, INTERFACE, operation.name, args)
             return Answer(200, b"".join(parts), LINES)
+        except (asyncio.CancelledError, CallerGoneError):
+            code = "GONE"
+            raise
         except Exception as error:
-            refused = refusal_of(error)
+            refused = self._service.refusal(error, operation.name)
             code = refused.code
             raise refused from error
         finally:
