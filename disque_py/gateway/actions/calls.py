@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from disque_py.client import Address, AsyncDisque, DisqueConnectionError, NoJobError
+from disque_py.client import Address, AsyncDisque, DisqueConnectionError, DisqueError, NoJobError
 from disque_py.client.request import Request
 from disque_py.gateway.board import Board
 from disque_py.gateway.event_feed import nodes_of
@@ -59,9 +60,13 @@ class Call:
         return self.principal.asks_broker or self.principal.may("read", name)
 
     async def give_back(self) -> None:
-        """Undo the operation, because its caller is gone, if it has taken jobs."""
+        """Undo the operation, because its caller is gone, if it has taken jobs.
+
+        If their node is gone as well, they are queued again when their leases are over.
+        """
         if self.put_back is not None:
-            await self.put_back()
+            with contextlib.suppress(DisqueError):
+                await self.put_back()
 
     async def run(self, request: Request[T]) -> T:
         """Execute a command."""

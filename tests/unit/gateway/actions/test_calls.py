@@ -1,12 +1,15 @@
-"""Pages of lists, and lists that the gateway refuses to build."""
+"""Pages of lists, lists that the gateway refuses to build, and jobs that go back."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra disque-py[gateway] is not installed")
 
-from disque_py.gateway.actions.calls import check_known, page_of
+from disque_py.client.errors import NotConnectedError
+from disque_py.gateway.actions.calls import Call, check_known, page_of
 from disque_py.gateway.grants import Principal, grant_of
 from disque_py.gateway.problems import RefusedError
 
@@ -31,3 +34,14 @@ def test_a_list_needs_known_rights_with_read(grants, asks_broker):
 
 def test_a_reader_may_have_lists():
     check_known(Principal("someone", (grant_of("read:a*"),), None))
+
+
+def test_jobs_whose_node_is_gone_as_well_as_their_caller_are_left_to_their_leases():
+    asked = []
+
+    async def put_back():
+        asked.append(True)
+        raise NotConnectedError("gone")
+
+    asyncio.run(Call(Principal("someone", (), None), {}, None, None, put_back=put_back).give_back())
+    assert asked == [True]
