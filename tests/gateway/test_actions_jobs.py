@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from disque_py.gateway.actions import jobs
 from gateways import until
 
 
@@ -23,6 +24,17 @@ def test_the_history_of_a_job_comes_from_all_nodes(gateway, queue):
         return found if "acked" in found else None
 
     assert until(events)[0] == "added"
+
+
+def test_a_history_that_is_cut_is_not_complete(gateway, queue, monkeypatch):
+    job = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).json["id"]
+    gateway.post(f"/v1/jobs/{job}/complete")
+    path = f"/v1/jobs/{job}/history"
+    assert until(lambda: len(gateway.get(path).json["events"]) == 2)
+    assert gateway.get(path).json["is_complete"]
+    monkeypatch.setattr(jobs, "HISTORY_EVENTS", 1)
+    found = gateway.get(path).json
+    assert (len(found["events"]), found["is_complete"]) == (1, False)
 
 
 def test_a_history_has_no_events_of_jobs_that_name_the_job(gateway, queue):

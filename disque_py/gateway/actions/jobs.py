@@ -312,7 +312,8 @@ async def job_history(call: Call) -> Any:
     parts = await asyncio.gather(*(_history_at(call, address, job_id, int(since_ms)) for _, address in nodes))
     events = [event for found, _ in parts for event in found if call.may_see_bodies(event.get("queue") or "")]
     events.sort(key=lambda event: (event["ts"], event.get("version") or 0))
-    return {"events": events[:HISTORY_EVENTS], "is_complete": all(whole for _, whole in parts)}
+    is_complete = all(whole for _, whole in parts) and len(events) <= HISTORY_EVENTS
+    return {"events": events[:HISTORY_EVENTS], "is_complete": is_complete}
 
 
 async def _history_at(call: Call, address: Address, job_id: bytes, since_ms: int) -> tuple[list[dict[str, Any]], bool]:
