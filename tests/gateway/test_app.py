@@ -136,6 +136,12 @@ def test_without_a_login_every_page_leads_to_it(guarded):
     assert "dq_" not in visitor.get("login").text
 
 
+def test_without_a_login_a_live_part_sends_the_whole_page_to_it(guarded):
+    """htmx follows a redirect, and would put the page of the login into the part."""
+    reply = guarded.get("/console/?part=live", headers={"HX-Request": "true"})
+    assert (reply.status, reply.headers["hx-redirect"], reply.body) == (401, "/console/login", b"")
+
+
 def test_a_wrong_token_is_reported_and_a_logout_ends_the_session(guarded):
     visitor = Visitor(guarded)
     reply = visitor.send("login", {"form": visitor.token("login"), "token": "dq_wrong"})

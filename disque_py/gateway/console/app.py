@@ -84,7 +84,7 @@ class Console:
             answer = await self._answer(exchange, rest, session)
         except RefusedError as error:
             if error.row.http == 401 and rest != "login":
-                answer = self._redirect("login")
+                answer = self._to_login(exchange)
             else:
                 answer = self._error(exchange, session, error)
         if session.is_new:
@@ -278,6 +278,12 @@ class Console:
         answer = self._page("error.html", error.row.http, view, session, found)
         answer.headers += refusal_headers(error)
         return answer
+
+    def _to_login(self, exchange: Exchange) -> Answer:
+        """Send the visitor to the login, with the whole page, even if only a live part was requested."""
+        if "hx-request" in exchange.headers:  # htmx would follow a redirect, and put that page into this one.
+            return Answer(401, b"", HTML, [("hx-redirect", f"{self._path}login"), CSP])
+        return self._redirect("login")
 
     def _redirect(self, page: str) -> Answer:
         """Send the browser to a page of the console, and to nowhere else."""
