@@ -107,6 +107,33 @@ def test_live_parts_update_but_not_while_rows_are_selected(browser, shop):
     page.close()
 
 
+def test_a_page_says_when_its_figures_are_old(browser, shop):
+    gateway, _ = shop
+    page = browser.new_page()
+    page.goto(f"{gateway.address}/console/")
+    assert page.is_hidden("#lost")
+    page.route("**/*part=live*", lambda route: route.abort())
+    page.wait_for_selector("#lost", state="visible", timeout=60_000)
+    assert "does not answer" in page.inner_text("#lost")
+    page.unroute("**/*part=live*")
+    page.wait_for_selector("#lost", state="hidden", timeout=60_000)
+    page.close()
+
+
+def test_a_chart_keeps_its_text_and_there_is_one_for_each_figure(browser, shop):
+    gateway, _ = shop
+    gateway.post("/v1/queues/live/jobs", {"body": "b"})
+    page = browser.new_page()
+    page.goto(f"{gateway.address}/console/queue?name=live")
+    page.wait_for_selector(".uplot[role=img]", timeout=60_000)
+    for _ in range(2):
+        page.wait_for_event("response", lambda response: "part=live" in response.url, timeout=60_000)
+    page.wait_for_timeout(400)
+    assert page.get_attribute("figure.chart .uplot", "aria-label").startswith("Pending jobs: from")
+    assert page.evaluate("charts.size") == page.locator(".uplot").count()
+    page.close()
+
+
 def test_a_job_is_canceled_with_a_few_clicks(browser, shop):
     gateway, _ = shop
     gateway.post("/v1/queues/clicks/jobs", {"body": "b"})
