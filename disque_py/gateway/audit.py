@@ -14,6 +14,8 @@ from typing import IO, Any, Final
 
 import msgspec
 
+from disque_py.gateway.shapes import as_text
+
 LOG: Final = logging.getLogger("disque-gateway")
 KEPT: Final = 500
 # Arguments that are names on which a caller needs a role.
@@ -52,14 +54,15 @@ class Audit:
     ) -> None:
         """Write a line. If the log can't be written, operations go on, and the gateway's own log says so."""
         target: dict[str, Any] = {name: args[name] for name in TARGETS if name in args}
+        # An issuer may give names that can't be encoded. They must not keep a line out of the log.
         entry: dict[str, Any] = {
             "time": round(now, 3),
-            "principal": principal,
+            "principal": as_text(principal),
             "address": address,
             "door": interface,
             "operation": operation,
             **({"cluster": cluster} if cluster else {}),
-            **target,
+            **as_text(target),
             "outcome": outcome,
         }
         self.newest.appendleft(entry)

@@ -27,6 +27,13 @@ def test_a_line_names_schedule_action_batch_and_dead_letters():
     assert {name: line.get(name) for name in words} == words | {"where": None}
 
 
+def test_a_name_that_cannot_be_encoded_is_in_the_log():
+    stream = BytesIO()
+    Audit(stream=stream).line(5.0, "oidc:\ud800", "", "http", "purge_queue", {"queue": "\udcff"}, "OK")
+    found = json.loads(stream.getvalue())
+    assert (found["principal"], found["queue"]) == ("oidc:\ufffd", "\ufffd")
+
+
 def test_a_full_disk_stops_nothing(tmp_path):
     audit = Audit(str(tmp_path / "audit.log"))
     audit.close()
