@@ -41,6 +41,7 @@ from disque_py.gateway.rates import LoginFailures
 from disque_py.gateway.settings import Settings
 from disque_py.gateway.shapes import readable
 
+# Further clients are closed, unless they may be in use.
 CLIENTS_MAX: Final = 100
 # The broker is asked again about an accepted login after this time, so a removed user loses access by then.
 CHECK_AGAIN_S: Final = 10.0
@@ -259,9 +260,12 @@ class Logins:
         ):
             found = kept[0]  # Streams are admitted again, at the cost of a request, only if something has changed.
         self._users[key] = (found, now)
+        # Later than this, a request may still wait with its client. Streams are checked more often.
+        busy_since = now - CHECK_AGAIN_S - self._settings.wait_max_ms / 1000
         while len(self._users) > CLIENTS_MAX:
             # A check that runs is about to return its client.
-            oldest = next((each for each in self._users if each not in self._asking), None)
+            idle = (each for each, kept in self._users.items() if kept[1] < busy_since and each not in self._asking)
+            oldest = next(idle, None)
             if oldest is None:
                 break
             await self._users.pop(oldest)[0].client.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -194,6 +195,24 @@ def test_the_client_of_a_login_that_is_being_checked_is_not_closed(closed_node, 
             return [kept.client is first.client for kept, _ in found._users.values()]
 
     assert asyncio.run(run()) == [True, False]
+
+
+def test_a_client_that_may_be_in_use_is_not_closed_for_another_user(closed_node, monkeypatch):
+    """A request may wait with it. Clients that are idle are closed."""
+    monkeypatch.setattr(logins, "CLIENTS_MAX", 1)
+
+    async def run():
+        async with opened(closed_node) as found:
+            first = await found.principal(basic("", "open sesame"), "a")
+            second = await found.principal(basic("default", "open sesame"), "a")
+            await first.client.hello()
+            [key, other] = found._users
+            found._users[key] = (first, time.monotonic() - 1000)
+            found._users[other] = (second, time.monotonic() - logins.CHECK_AGAIN_S)
+            await found.principal(basic("default", "open sesame"), "a")
+            return list(found._users) == [other]
+
+    assert asyncio.run(run())
 
 
 def test_broker_users_are_off_by_default(make_gateway, tmp_path):
