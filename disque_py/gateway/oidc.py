@@ -108,7 +108,9 @@ class Issuer:
         try:
             found = await asyncio.to_thread(self._fetch, url, form, {})
         except (OSError, ValueError) as error:
-            raise RefusedError("WRONGPASS", f"the issuer refused the login: {error}") from None
+            if isinstance(error, StatusError) and error.status < 500:
+                raise RefusedError("WRONGPASS", f"the issuer refused the login: {error}") from None
+            raise RefusedError("ISSUER", f"the issuer does not answer: {error}") from None
         if not isinstance(found, dict):
             raise RefusedError("ISSUER", "the issuer's answer is not an object")
         return found
@@ -179,6 +181,14 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Follow no redirect, because it may lead to an unsafe address."""
 
 
+class StatusError(OSError):
+    """An answer with another status than 200."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP status {status}")
+        self.status = status
+
+
 def fetch_json(url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]) -> Any:
     """Return the JSON of an address. A form is sent by POST. Raises OSError, ValueError."""
     data = urllib.parse.urlencode(form).encode() if form is not None else None
@@ -189,7 +199,7 @@ def fetch_json(url: str, form: Mapping[str, str] | None, headers: Mapping[str, s
             body = answer.read(FETCH_MAX + 1)
     except urllib.error.HTTPError as error:
         error.close()
-        raise OSError(f"HTTP status {error.code}") from None
+        raise StatusError(error.code) from None
     except http.client.HTTPException as error:  # The answer is not HTTP, or it ends too early.
         raise OSError(f"no answer in HTTP: {error!r}") from None
     if len(body) > FETCH_MAX:

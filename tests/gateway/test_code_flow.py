@@ -53,6 +53,13 @@ def test_a_person_logs_in_at_the_issuer(visitor, issuer):
     assert visitor.get("audit").status == 403
 
 
+def test_an_issuer_that_fails_during_a_login_is_not_reported_as_a_wrong_one(visitor, issuer):
+    address = way_back(visitor.get("oidc"))
+    issuer.close()
+    reply = visitor.get(address)
+    assert (reply.status, "does not answer" in reply.text) == (503, True)
+
+
 def test_a_login_is_completed_once_and_only_in_the_browser_that_began_it(visitor, issuer):
     address = way_back(visitor.get("oidc"))
     assert Visitor(visitor.gateway).get(address).status == 403
