@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from urllib.parse import quote, unquote
 
 import pytest
@@ -333,29 +334,44 @@ def test_a_job_is_added_again_with_its_bytes_and_its_priority(gateway, visitor, 
     assert '<input name="priority" inputmode="numeric" value="">' in visitor.get(f"add?from={quote(plain)}").text
 
 
+def settings_form(page):
+    """Return the fields of the form of settings, as a browser sends them."""
+    form = page.partition('value="put_queue">')[2].partition("</form>")[0]
+    return {name: unescape(value) for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', form)}
+
+
 def test_emptying_a_setting_switches_it_off(gateway, visitor, queue):
     visitor.do("put_queue", queue=queue, dead_letter="letters", attempts="3", require_meta="a, b")
-    page = visitor.get(f"queue?name={queue}").text
-    assert 'name="require_meta" value="a, b"' in page
-    had = re.findall('name="had" value="([a-z_]+)"', page)
-    assert [name for name in had if not name.endswith("_ms")] == ["attempts", "dead_letter", "require_meta"]
-    fields = {"dead_letter": "", "attempts": "", "require_meta": "", "maxlen": "9"}
-    visitor.do("put_queue", queue=queue, had=["attempts", "dead_letter", "require_meta"], **fields)
+    fields = settings_form(visitor.get(f"queue?name={queue}").text)
+    assert fields["require_meta"] == "a, b"
+    visitor.do("put_queue", **fields | {"dead_letter": "", "attempts": "", "require_meta": "", "maxlen": "9"})
     found = gateway.get(f"/v1/queues/{queue}").json["settings"]
     assert [found[name] for name in ("attempts", "dead_letter", "require_meta", "maxlen")] == [0, "", [], 9]
+
+
+def test_a_setting_that_another_user_has_changed_meanwhile_stays(gateway, visitor, queue):
+    path = f"/v1/queues/{queue}"
+    gateway.request("PUT", path, {"maxlen": 5, "attempts": 3})
+    fields = settings_form(visitor.get(f"queue?name={queue}").text)
+    gateway.request("PUT", path, {"maxlen": 7})
+    visitor.do("put_queue", **fields | {"attempts": "4"})
+    found = gateway.get(path).json["settings"]
+    assert (found["maxlen"], found["attempts"]) == (7, 4)
+    reply = visitor.do("put_queue", **fields)
+    assert reply.status == 303
+    assert gateway.get(path).json["settings"]["attempts"] == 4
+    assert "No setting was changed" in visitor.get(f"queue?name={queue}").text
 
 
 def test_a_user_without_the_role_on_the_dead_letters_changes_other_settings(guarded):
     settings = {"dead_letter": "letters", "maxlen": 5}
     assert guarded.request("PUT", "/v1/queues/con-dead", settings, login="Bearer dq_all").status == 200
     visitor = logged_in(guarded, "dq_operate")
-    page = visitor.get("queue?name=con-dead").text
-    names = ("maxlen", "dead_letter", "was_dead_letter")
-    fields = {name: re.search(f'name="{name}" value="([^"]*)"', page)[1] for name in names}
-    assert visitor.do("put_queue", queue="con-dead", **fields | {"maxlen": "6"}).status == 303
+    fields = settings_form(visitor.get("queue?name=con-dead").text)
+    assert visitor.do("put_queue", **fields | {"maxlen": "6"}).status == 303
     found = guarded.get("/v1/queues/con-dead", login="Bearer dq_all").json["settings"]
     assert (found["maxlen"], found["dead_letter"]) == (6, "letters")
-    assert visitor.do("put_queue", queue="con-dead", **fields | {"dead_letter": "others"}).status == 403
+    assert visitor.do("put_queue", **fields | {"dead_letter": "others"}).status == 403
 
 
 def test_a_queue_is_paused_in_the_list(gateway, visitor, queue):

@@ -161,8 +161,12 @@ class Console:
             said = await forms.execute_bulk(view, bulk)
         elif rest == "do":
             name = view.query.get("do", "")
-            found = await view.perform(name, forms.form_args(name, view.lists))
-            said = _sentence(name, found)
+            args = forms.form_args(name, view.lists)
+            if name == "put_queue" and len(args) == len(("queue",)):
+                said = "No setting was changed."
+            else:
+                found = await view.perform(name, args)
+                said = _sentence(name, found)
             if name == "enqueue":
                 back = f"job?id={found['id'].replace('+', '%2B')}"
         else:

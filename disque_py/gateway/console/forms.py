@@ -37,6 +37,9 @@ SINGLE_OPERATIONS: Final = {"move": "move_job"}
 def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
     """Return the checked arguments of an operation from the fields of a form. Empty fields are left out.
 
+    The form of settings has all of them, each with its value on the page in `was_<name>`. Settings that the user did
+    not change are left out. Another user may have changed them since, and the queue of dead letters needs its own role.
+
     Raises RefusedError.
     """
     operation = BY_NAME.get(name)
@@ -47,7 +50,10 @@ def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
     args: dict[str, Any] = {}
     for argument in operation.arguments:
         texts = [text for text in lists.get(argument.name, []) if text]
-        if not texts and argument.name in lists.get("had", []):  # The user has emptied a setting.
+        was = [text for text in lists.get(f"was_{argument.name}", []) if text]
+        if was and was == texts:
+            continue
+        if was and not texts and type(argument.kind) in _EMPTY:  # The user has emptied a setting.
             args[argument.name] = _EMPTY[type(argument.kind)]
             continue
         if not texts and not _is_empty_body(name, argument.name, lists):
@@ -56,10 +62,6 @@ def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
     for argument in operation.arguments:
         if argument.required and argument.name not in args:
             raise RefusedError("ERR", f"{argument.name} is missing")
-    # The form of settings sends all of them, and only a change of the queue of dead letters needs the role on it.
-    was = lists.get("was_dead_letter")
-    if was is not None and was == lists.get("dead_letter") and len(args) > len(("queue", "dead_letter")):
-        args.pop("dead_letter", None)
     return args
 
 
