@@ -10,6 +10,7 @@ import pytest
 
 from disque_py.gateway.rpc import queues
 from disque_py.gateway.rpc.descriptors import QUEUES, methods
+from gateways import until
 from rpc_client import RpcClient
 
 
@@ -191,3 +192,18 @@ def test_states_have_names_of_the_definition():
         "MESSAGE_STATE_UNSPECIFIED",
     ]
     assert (queues.status_of(2), queues.status_of(0)) == ("pending", None)
+
+
+def test_a_stream_of_events_that_are_not_read_ends(make_gateway, queue):
+    gateway = make_gateway(stream_idle_ms=300)
+    rpc = RpcClient(gateway)
+    events = rpc("WatchEvents", queue=queue)
+    next(events)
+    lines = b"\n".join([b'{"body": "b", "meta": {"n": "%b"}}' % (b"x" * 3000)] * 300)
+    for _ in range(10):
+        gateway.post(f"/v1/queues/{queue}/jobs:batch", body=lines, headers={"Content-Type": "application/x-ndjson"})
+    assert until(lambda: not gateway.gateway.service._streams)
+    with pytest.raises(grpc.RpcError) as error:
+        list(events)
+    assert code_of(error) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "limit")
+    rpc.close()

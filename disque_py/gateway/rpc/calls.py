@@ -7,7 +7,8 @@ The trailing metadata have the broker's code in `disque-code`, and `disque-unkno
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import grpc
@@ -28,6 +29,8 @@ from disque_py.gateway.x509_names import of_pem
 
 INTERFACE: Final = "grpc"
 CLUSTER: Final = "disque-cluster"
+# Streams that end if nothing is read for `stream-idle-ms`. A consumer may work for long before it reads again.
+IDLE_LIMITED: Final = frozenset(("WatchEvents",))
 STATUS: Final = {
     name: getattr(grpc.StatusCode, name)
     for name in (
@@ -96,7 +99,8 @@ class Methods:
             if work is None:
                 continue
             make = _HANDLERS[method.client_streaming, method.server_streaming]
-            run = self._streaming(work) if method.server_streaming else self._unary(work)
+            is_limited = method.name in IDLE_LIMITED
+            run = self._streaming(work, is_limited=is_limited) if method.server_streaming else self._unary(work)
             handlers[method.name] = make(
                 run,
                 request_deserializer=descriptors.request_class(method).FromString,
@@ -122,8 +126,8 @@ class Methods:
 
         return run
 
-    def _streaming(self, work: Callable[[Caller, Any], AsyncIterator[Any]]) -> Any:
-        async def run(request: Any, context: Any) -> AsyncIterator[Any]:
+    def _streaming(self, work: Callable[[Caller, Any], AsyncGenerator[Any]], *, is_limited: bool) -> Any:
+        async def run(request: Any, context: Any) -> None:
             try:
                 caller = await self._caller(context, request)
                 caller.service.open_stream(caller.principal)
@@ -131,21 +135,35 @@ class Methods:
                 await abort(context, error)
                 return
             principal = caller.principal
+            limit_s = caller.service.settings.stream_idle_ms / 1000 if is_limited else None
             watch = Watch(caller)
+            reason: Exception
             try:
-                async for found in work(caller, request):
-                    yield found
+                async with contextlib.aclosing(work(caller, request)) as parts:
+                    async for found in parts:
+                        await _write(context, found, limit_s)
+                return
             except asyncio.CancelledError:
                 if watch.refused is None:
                     raise
-                await abort(context, watch.refused)
+                reason = watch.refused
             except Exception as error:
-                await abort(context, error)
+                reason = error
             finally:
                 watch.close()
                 caller.service.close_stream(principal)
+            await abort(context, reason)  # Last, because it waits for a reader that reads nothing.
 
         return run
+
+
+async def _write(context: Any, found: Any, limit_s: float | None) -> None:
+    """Send a part of a stream. Raises RefusedError if the reader takes nothing for `limit_s` seconds."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await context.write(found)
+    except TimeoutError:
+        raise RefusedError("LIMIT", "nothing was read for too long (stream-idle-ms)") from None
 
 
 class Watch:

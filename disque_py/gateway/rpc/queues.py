@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
 
 import msgspec
@@ -213,7 +213,7 @@ class Queues:
         )
         return made("DequeueResponse", messages=[message_of(job, "running") for job in found["jobs"]])
 
-    async def consume(self, caller: Caller, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async def consume(self, caller: Caller, requests: AsyncIterator[Any]) -> AsyncGenerator[Any]:
         """Send messages as long as there is credit."""
         consumption, response = Consumption(caller, requests), message("ConsumeResponse")
         try:
@@ -286,7 +286,7 @@ class Queues:
             found |= {"oldest_ms": row.oldest_ms if row is not None else None}
         return made("GetDepthResponse", depth=depth_of(found))
 
-    async def watch_events(self, caller: Caller, request: Any) -> AsyncIterator[Any]:
+    async def watch_events(self, caller: Caller, request: Any) -> AsyncGenerator[Any]:
         """Follow the events of all nodes.
 
         The stream begins with a place, so a caller that is cut off before its first event can go on from there. A place

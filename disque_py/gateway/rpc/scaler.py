@@ -7,7 +7,7 @@ Metadata of a trigger: `queue` or `match`, `states` (`pending,running`), `jobsPe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -95,7 +95,7 @@ class Scaler:
         jobs, _ = await figures(caller, trigger)
         return message("externalscaler.IsActiveResponse")(result=jobs > trigger.activation)
 
-    async def stream_is_active(self, caller: Caller, request: Any) -> AsyncIterator[Any]:
+    async def stream_is_active(self, caller: Caller, request: Any) -> AsyncGenerator[Any]:
         """Send the current value of `is_active`, and each change."""
         last = None
         while True:
