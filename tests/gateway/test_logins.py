@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import pytest
 
@@ -213,6 +214,17 @@ def test_a_client_that_may_be_in_use_is_not_closed_for_another_user(closed_node,
             return list(found._users) == [other]
 
     assert asyncio.run(run())
+
+
+def test_a_user_that_may_see_no_events_sees_the_page_of_a_job(make_gateway, closed_node, make_user):
+    """The gateway's own login may not ask for the rules, so only the broker knows them."""
+    make_user("~*", "+@read", "+@connection")
+    with closed_node.client() as client:
+        client.execute("ACL", "SETUSER", "gateway", "on", ">gw", "~*", "+@all", "-acl")
+        job = client.execute("ADDJOB", "mail", "b", "5000").decode()
+    gateway = make_gateway(url=f"disque://gateway:gw@{closed_node.address}", broker_users="yes")
+    reply = gateway.get(f"/console/job?id={quote(job)}", login=basic("ann", "pw"))
+    assert (reply.status, "mail" in reply.text) == (200, True)
 
 
 def test_broker_users_are_off_by_default(make_gateway, tmp_path):
