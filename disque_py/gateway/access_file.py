@@ -44,6 +44,7 @@ from disque_py.gateway.grants import Grant, grant_of
 
 TOKEN_PREFIX: Final = "dq_"
 TOKEN_BYTES: Final = 32
+ENTRIES: Final = {"token", "user", "certificate", "claim"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,10 @@ def read_access_file(path: str, cluster: str = "") -> AccessFile:
 def parse_access(text: str, cluster: str = "") -> AccessFile:
     """Return the entries of a text that apply to a cluster. Raises ValueError."""
     found = tomllib.loads(text)
-    _check(found, {"token", "user", "certificate", "claim"}, "the file")
+    _check(found, ENTRIES, "the file")
+    for kind, entries in found.items():
+        if not isinstance(entries, list):
+            raise ValueError(f"each {kind} must begin with [[{kind}]], in two pairs of brackets")
     tokens: dict[str, Token] = {}
     for entry in found.get("token", []):
         name = _name("token", entry, {"sha256", "expires"})

@@ -24,6 +24,12 @@ def test_a_printed_entry_can_have_any_name_and_pattern(text):
     assert (found.name, [str(grant) for grant in found.grants]) == (text, [f"read:{text}"])
 
 
+@pytest.mark.parametrize("text", ["token = 3", "user = true", '[token]\nname = "t"', '[claim]\nname = "t"'])
+def test_an_entry_needs_two_pairs_of_brackets(text):
+    with pytest.raises(ValueError, match=r"\[\["):
+        parse_access(text)
+
+
 def test_a_token_with_a_wrong_secret_is_refused():
     assert parse_access(entry()).token("S", 0.0) is None
 
