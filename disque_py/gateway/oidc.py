@@ -34,6 +34,8 @@ ALGORITHMS: Final = frozenset(
 KEYS_S: Final = 3600.0
 KEYS_KEPT_S: Final = 86_400.0
 AGAIN_S: Final = 30.0
+# A token with a known key waits this long for newer keys. The issuer may hang.
+KNOWN_S: Final = 1.0
 FETCH_S: Final = 5.0
 FETCH_MAX: Final = 1 << 20
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
@@ -64,6 +66,7 @@ class Issuer:
         self._fetched = -KEYS_KEPT_S
         self._tried = -KEYS_KEPT_S
         self._lock = asyncio.Lock()
+        self._fetching: set[asyncio.Task[None]] = set()
 
     async def claims(self, token: str, audiences: tuple[str, ...], nonce: str | None = None) -> dict[str, Any]:
         """Return the claims of a token. Raises RefusedError: WRONGPASS, ISSUER."""
@@ -117,18 +120,27 @@ class Issuer:
 
     async def _key(self, kid: str, algorithm: str) -> Key:
         now = time.monotonic()
-        if now - self._fetched >= KEYS_S or self._chosen(kid, algorithm) is None:
-            async with self._lock:
-                is_old = time.monotonic() - self._fetched >= KEYS_S
-                if (is_old or self._chosen(kid, algorithm) is None) and now - self._tried >= AGAIN_S:
-                    self._tried = now
-                    await self._fetch_keys()
+        age_s = now - self._fetched
+        is_known = self._chosen(kid, algorithm) is not None and age_s < KEYS_KEPT_S
+        if not is_known or age_s >= KEYS_S:
+            fetching = asyncio.create_task(self._fetch_again(kid, algorithm, now))
+            self._fetching.add(fetching)
+            fetching.add_done_callback(self._fetching.discard)
+            await asyncio.wait((fetching,), timeout=KNOWN_S if is_known else None)
         if time.monotonic() - self._fetched >= KEYS_KEPT_S:
             raise RefusedError("ISSUER", "the keys of the issuer can't be fetched")
         found = self._chosen(kid, algorithm)
         if found is None:
             raise RefusedError("WRONGPASS", "no key of the issuer signed this token")
         return found
+
+    async def _fetch_again(self, kid: str, algorithm: str, now: float) -> None:
+        """Fetch the keys if they are old or lack this one, and if this was not tried a moment ago."""
+        async with self._lock:
+            is_old = time.monotonic() - self._fetched >= KEYS_S
+            if (is_old or self._chosen(kid, algorithm) is None) and now - self._tried >= AGAIN_S:
+                self._tried = now
+                await self._fetch_keys()
 
     def _chosen(self, kid: str, algorithm: str) -> Key | None:
         if kid:

@@ -120,6 +120,30 @@ def test_the_last_keys_stay_in_force_while_the_issuer_is_away(issuer, ours, monk
     assert refusal(ours, token).code == "ISSUER"
 
 
+def test_a_token_with_a_known_key_does_not_wait_for_an_issuer_that_hangs(issuer, monkeypatch):
+    monkeypatch.setattr(oidc, "KNOWN_S", 0.05, raising=False)
+    hangs, ends = threading.Event(), threading.Event()
+
+    def fetch(*words):
+        if hangs.is_set() and ends.wait(3):
+            raise TimeoutError
+        return fetch_json(*words)
+
+    async def run():
+        words = {"oidc-issuer": issuer.url, "oidc-audience": "disque", "access-file": "a"}
+        ours = oidc.Issuer(Settings(words), fetch)
+        await ours.claims(issuer.token(), ("disque",))
+        monkeypatch.setattr(oidc, "KEYS_S", 0)
+        monkeypatch.setattr(oidc, "AGAIN_S", 0)
+        hangs.set()
+        began = time.monotonic()
+        await ours.claims(issuer.token(), ("disque",))
+        ends.set()
+        return time.monotonic() - began
+
+    assert asyncio.run(run()) < 2
+
+
 def test_an_unreachable_issuer_is_not_reported_as_a_wrong_password(ours, issuer):
     token = issuer.token()
     issuer.close()
