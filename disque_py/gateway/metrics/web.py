@@ -4,9 +4,10 @@
     /livez     200 while the program serves
     /readyz    200 if a node answered the last scrape, else 503; it causes at most one scrape in READY_AGE_S
 
-Requests have no body and no arguments. A connection has a time limit. The number of simultaneous requests is limited,
-and others get 503. The server of the standard library is sufficient, because a scrape comes every few seconds. A scrape
-waits no longer than Prometheus, which sends its time limit in a header.
+Requests have no body and no arguments. A connection has a time limit. The numbers of connections and of simultaneous
+requests are limited. Further connections are closed, and further requests get 503. The server of the standard library
+is sufficient, because a scrape comes every few seconds. A scrape waits no longer than Prometheus, which sends its time
+limit in a header.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -29,6 +31,8 @@ LIMIT_HEADER: Final = "X-Prometheus-Scrape-Timeout-Seconds"
 # The part of Prometheus' time limit that is kept for sending the answer.
 RESERVE_S: Final = 0.2
 REQUESTS_MAX: Final = 16
+CONNECTIONS_MAX: Final = 200
+# Seconds of silence after which a connection is closed. It also ends after twice this time and that of a scrape.
 CONNECTION_S: Final = 10.0
 READY_AGE_S: Final = 60.0
 
@@ -54,6 +58,29 @@ class MetricsServer(ThreadingHTTPServer):
         self.limit_s = limit_s
         self.followers = followers
         self.room = threading.BoundedSemaphore(REQUESTS_MAX)
+        self._ends: dict[Any, float] = {}
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether there may be one more connection. Each has a thread."""
+        return len(self._ends) < CONNECTIONS_MAX
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin the time limit of a connection, and serve it in a thread."""
+        self._ends[request] = time.monotonic() + 2 * CONNECTION_S + self.limit_s
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection, and close it."""
+        self._ends.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End the connections whose time is over. Their threads then close them. Called twice in a second."""
+        now = time.monotonic()
+        for request, end in list(self._ends.items()):
+            if now >= end:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing if a client hung up. Show other errors as the standard library does."""

@@ -55,6 +55,38 @@ def test_a_scrape_waits_no_longer_than_prometheus(made, served):
     assert text.splitlines()[-1].endswith(" 0.0")
 
 
+def connected(address):
+    host, _, port = address.removeprefix("http://").partition(":")
+    return socket.create_connection((host, int(port)), 10)
+
+
+def test_the_number_of_connections_has_a_limit(down, served, monkeypatch):
+    """Each has a thread, even before it has sent a request."""
+    monkeypatch.setattr(web, "CONNECTIONS_MAX", 2, raising=False)
+    address = served(down)
+    with connected(address), connected(address) as second, connected(address) as third:
+        assert third.recv(1) == b""
+        second.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert second.recv(100).startswith(b"HTTP/1.0 200")
+
+
+def test_a_request_that_comes_byte_by_byte_ends(down, served, monkeypatch):
+    monkeypatch.setattr(web, "CONNECTION_S", 0.1)
+    with connected(served(down, limit_s=0.1)) as slow:
+        slow.settimeout(0.05)
+        for _ in range(60):
+            try:
+                slow.sendall(b"G")
+                assert slow.recv(1) == b""
+                break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("the connection is still open")
+
+
 @pytest.mark.parametrize("word", ["soon", "-1", "nan"])
 def test_an_invalid_time_limit_is_ignored(made, served, word):
     assert get(served(made()) + "/metrics", X_Prometheus_Scrape_Timeout_Seconds=word)[0] == 200
