@@ -271,6 +271,11 @@ def test_a_log_that_begins_after_the_stream_is_read_from_its_first_event(monkeyp
     assert jobs_of(change, 2, monkeypatch) == ["one", "two"]
 
 
+def test_without_an_answer_of_the_nodes_no_stream_begins(make_gateway):
+    reply = make_gateway(url="disque://127.0.0.1:1/?patience=0.2").get("/v1/events")
+    assert (reply.status, reply.json["code"]) == (503, "NONODE")
+
+
 def test_a_head_request_for_a_stream_opens_no_stream(gateway):
     assert gateway.request("HEAD", "/v1/events").status in (200, 405)
     assert until(lambda: gateway.gateway.service._streams == {})

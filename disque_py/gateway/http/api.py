@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
+from disque_py.client import DisqueError
 from disque_py.gateway.clusters import PREFIX
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
 from disque_py.gateway.grants import Principal
@@ -256,6 +257,10 @@ class Api:
         await self._service.admit_stream(operation, call, exchange.address, INTERFACE)
         await exchange.body(0, "body-max")
         place = parse_place(exchange.headers.get("last-event-id", args.get("place", "")))
+        try:
+            await call.client.hello()  # The answer begins before its stream asks a node.
+        except DisqueError as error:
+            raise self._service.refusal(error, operation.name) from error
         wanted = EventFilter(principal, args.get("queue", ""), args.get("job", ""), args.get("event", ""))
         self._service.open_stream(principal)
         login = Login(exchange.headers.get("authorization", ""), exchange.address, exchange.certificate)
