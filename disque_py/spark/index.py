@@ -106,10 +106,10 @@ class IndexWriter(DataSourceStreamArrowWriter):
         note_batch(self._store, batchId, asdict(done) | {"upkeep_ms": upkeep_ms})
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
-        """Remove the files of a batch that failed; runs on the driver."""
+        """Remove the files of a batch that failed before its commit; runs on the driver."""
         parts = [message.written for message in messages if isinstance(message, IndexMessage)]
         IndexCommit(self._store, self._columns, may_gap=True).abort(parts)
-        print(f"{FORMAT}: batch {batchId} failed; its files that are in no table were removed", file=sys.stderr)
+        print(f"{FORMAT}: batch {batchId} failed; if it was not committed, its files were removed", file=sys.stderr)
 
 
 class IndexPartition(InputPartition):

@@ -106,20 +106,20 @@ class IndexCommit:
             ) from error
 
     def abort(self, parts: Iterable[Written]) -> None:
-        """Remove the files of a batch that failed, except those that `history` has.
+        """Remove the files of a batch that failed before its commit point.
 
         Spark also aborts a batch if an error follows the commit point: upkeep fails, or the disk is full. Then the
-        files belong to the table. If the table can't be read, the files stay until upkeep.
+        files belong to the table. If they have left it again by compaction, a query may still read them. The table's
+        marks tell whether the batch was committed. If the table can't be read, the files stay, too. Upkeep removes
+        them.
         """
         parts = list(parts)
         for part in parts:
             delete_files(self._store.under(STAGING), [file.path for file in part.staged])
         with suppress(TableError):
-            table = self._store.under(HISTORY).table()
-            known = set(pa.table(table.get_add_actions(flatten=True))["path"].to_pylist())
-            for part in parts:
-                free = [file.path for file in part.history if file.path not in known]
-                delete_files(self._store.under(HISTORY), free)
+            history = self._store.under(HISTORY).table()
+            if not _is_committed(history, parts):
+                delete_files(self._store.under(HISTORY), [file.path for part in parts for file in part.history])
 
     def _new_marks(self, history: DeltaTable, seen: dict[tuple[str, str], Seen]) -> dict[tuple[str, str], int]:
         marks = {}
@@ -159,3 +159,13 @@ class IndexCommit:
                 "name storage that the driver and all executors reach"
             ) from None
         return CurrentMerge(self._store, current, self._merge_every_s).merge(staged) if staged else 0
+
+
+def _is_committed(history: DeltaTable, parts: Iterable[Written]) -> bool:
+    """Return whether the table has all events of these tasks, by its marks."""
+    for part in parts:
+        for log, found in part.seen.items():
+            mark = history.transaction_version(mark_name(*log))
+            if mark is None or mark < found.last:
+                return False
+    return True

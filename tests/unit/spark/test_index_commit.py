@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from disque_py.spark.delta_store import Store, TableError
 from disque_py.spark.index_commit import GapError, IndexCommit
-from disque_py.spark.index_schema import IndexSchemaError
+from disque_py.spark.index_compaction import compact
+from disque_py.spark.index_schema import HISTORY, IndexSchemaError, open_existing
 from disque_py.spark.index_writing import IndexTask
 from index_events import batch, event, index, rows
 
@@ -159,6 +160,18 @@ def test_an_abort_after_the_commit_leaves_the_files_that_the_table_has(tmp_path)
     commit.commit([part])
     commit.abort([part])
     assert [row["seq"] for row in rows(tmp_path, "history")] == [1]
+
+
+def test_an_abort_after_a_compaction_leaves_the_files_that_readers_may_have_listed(tmp_path):
+    """The commit and the compaction succeeded, and a later step of the upkeep failed."""
+    store, events = Store(str(tmp_path)), batch(event(2, "b"))
+    index(tmp_path, batch(event(1, "a")))
+    part = IndexTask(store).write_all([events])
+    commit = IndexCommit(store, events.schema, may_gap=False)
+    commit.commit([part])
+    compact(store, HISTORY, open_existing(store, HISTORY))
+    commit.abort([part])
+    assert [(tmp_path / HISTORY / file.path).exists() for file in part.history] == [True]
 
 
 def test_a_batch_that_another_query_committed_meanwhile_is_refused(tmp_path):
