@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from disque_py.spark.options import Options
+
 TRIGGER: Final = "2 seconds"
 
 
@@ -41,7 +43,8 @@ def run(
     writer = reader.load().writeStream.format("disque-index").option("path", path).queryName("index")
     writer = writer.option("checkpointLocation", checkpoint or f"{path.rstrip('/')}/_checkpoint")
     # Events that the source skips look like gaps to the sink, so the sink must allow gaps.
-    if str((source or {}).get("failOnDataLoss", "true")).lower() == "false":
+    given = source or {}
+    if not Options("disque-events", given, given).flag("failOnDataLoss", default=True):
         writer = writer.option("gaps", "allow")
     for name, value in (sink or {}).items():
         writer = writer.option(name, value)

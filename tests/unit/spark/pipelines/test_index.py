@@ -1,0 +1,39 @@
+"""pipelines/index.py: the options of the query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from disque_py.spark.pipelines import index
+
+
+class Session:
+    """A SparkSession that keeps the options of its query, the reader's and the writer's together."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, str] = {}
+        self.readStream = self.writeStream = self  # Spark's names
+
+    def option(self, name: str, value: str) -> Session:
+        self.options[name] = value
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self
+
+
+@pytest.mark.parametrize(
+    ("source", "gaps"),
+    [
+        ({}, None),
+        ({"failOnDataLoss": "true"}, None),
+        ({"failOnDataLoss": "false"}, "allow"),
+        ({"failondataloss": "No"}, "allow"),
+    ],
+)
+def test_the_sink_allows_gaps_where_the_source_may_skip_events(source, gaps):
+    session = Session()
+    index.run(session, "127.0.0.1:7711", "/data/index", source=source)
+    assert session.options.get("gaps") == gaps
