@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
@@ -24,10 +25,19 @@ class TableError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A path and its storage settings. They are plain values, so Spark can send them to executors."""
+    """A path and its storage settings. They are plain values, so Spark can send them to executors.
+
+    A URI of a file (`file:/a`, `file:///a`) becomes the plain path. delta-rs, Arrow and DuckDB read such URIs
+    differently, so the files and the log of one table would be in different folders.
+    """
 
     path: str
     options: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Turn the URI of a file into a path."""
+        if self.path.startswith("file:"):
+            object.__setattr__(self, "path", unquote(self.path.removeprefix("file:").removeprefix("//")))
 
     def under(self, name: str) -> Store:
         """Return the folder `name` below this path."""
@@ -36,12 +46,12 @@ class Store:
     @property
     def is_local(self) -> bool:
         """Return whether the path is a folder on this machine, or mounted on it."""
-        return "://" not in self.path or self.path.startswith("file://")
+        return "://" not in self.path
 
     @property
     def local_path(self) -> Path:
         """Return the path of a local folder."""
-        return Path(self.path.removeprefix("file://"))
+        return Path(self.path)
 
     def filesystem(self) -> pafs.FileSystem:
         """Return a file system for plain files. Its paths are relative to this store."""

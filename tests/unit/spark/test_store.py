@@ -6,7 +6,10 @@ import pytest
 
 pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
 
+from disque_py.spark.index_commit import IndexCommit
+from disque_py.spark.index_writing import IndexTask
 from disque_py.spark.store import Store, TableError
+from index_events import batch, event, rows
 
 
 def test_a_folder_that_could_be_made_is_accepted_and_not_made(tmp_path):
@@ -22,3 +25,12 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         Store(f"{file}/index").check_writable()
     with pytest.raises(TableError, match="/proc can't be written"):
         Store("/proc/index").check_writable()
+
+
+@pytest.mark.parametrize("uri", ["file:{}", "file://{}"])
+def test_a_table_under_the_uri_of_a_file_is_in_one_folder(tmp_path, uri):
+    """delta-rs decodes the URI for the log, and the files must be in the same folder."""
+    store = Store(f"{uri.format(tmp_path)}/my%20index")
+    part = IndexTask(store).write_all([batch(event(1, "a"))])
+    IndexCommit(store, batch(event(1, "a")).schema, may_gap=False).commit([part])
+    assert [row["seq"] for row in rows(tmp_path / "my index", "history")] == [1]
