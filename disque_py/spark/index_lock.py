@@ -21,10 +21,14 @@ from disque_py.spark.store import Store
 
 @contextmanager
 def write_lock(store: Store) -> Iterator[None]:
-    """Wait for the lock of the index at this path, and hold it."""
+    """Wait for the lock of the index at this path, and hold it. Raises OSError when the lock's file can't be opened."""
     name = str(store.local_path.absolute()) if store.is_local else store.path.rstrip("/")
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
     place = Path(tempfile.gettempdir()) / f"disque-index-{os.getuid()}-{digest}.lock"
-    with place.open("w") as file:
+    # Anyone may write to the folder. A link of another user must not lead to a file of this one.
+    file = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(file)

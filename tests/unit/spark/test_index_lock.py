@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 
 import pytest
@@ -35,3 +36,17 @@ def test_a_second_writer_of_a_path_waits_for_the_first(tmp_path):
 
 def test_writers_of_different_paths_do_not_wait(tmp_path):
     assert not waits(str(tmp_path), f"{tmp_path}/other")
+
+
+def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path, monkeypatch):
+    """Anyone can put one into the folder for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with write_lock(Store("/data/index")):
+        (lock,) = tmp_path.iterdir()
+    precious = tmp_path / "precious"
+    precious.write_text("text")
+    lock.unlink()
+    lock.symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic links"), write_lock(Store("/data/index")):
+        pass
+    assert precious.read_text() == "text"
