@@ -414,7 +414,7 @@ class EventPlanner:
         target = self._target.get(node)
         if target is None or target.log != state.log:
             # The node or its log appeared after the query was started. The next query reads it.
-            return LogState(state.log, state.first, 0 if target is None else state.next, 0)
+            return LogState(state.log, state.first, 0, 0)
         return LogState(state.log, state.first, min(state.next, target.next), state.bytes)
 
     def _limit(self, states: dict[str, LogState]) -> int | None:

@@ -103,6 +103,21 @@ def test_available_now_stops_where_the_logs_ended_at_the_start():
         assert sorted(drain(plan, start)[0]) == wanted
 
 
+def test_available_now_ends_before_a_log_that_was_begun_after_the_start():
+    """It would have no end while events come."""
+    with StubCluster(1) as cluster:
+        node = cluster.nodes[0]
+        node.events(5)
+        plan = planner(cluster, startingOffsets="earliest")
+        plan.freeze()
+        start, wanted = plan.initial(), all_of(node)
+        node.new_log("log1b", keep=True)
+        node.events(3)
+        found, end = drain(plan, start)
+        assert sorted(found) == wanted
+        assert end["nodes"] == {node.id: {"log": "log1b", "next": 0}}
+
+
 def test_trimmed_events_are_an_error_or_skipped():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
