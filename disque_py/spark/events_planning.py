@@ -32,7 +32,7 @@ from disque_py.spark.event_offsets import (
     ranges,
     read_json_offsets,
 )
-from disque_py.spark.nodes import AwayNodes, ClusterError, Nodes
+from disque_py.spark.nodes import AwayNodes, ClusterError, NodePlace, Nodes
 from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionError, Options, cluster_options
 
 OPTIONS: Final = (
@@ -53,6 +53,8 @@ OPTIONS: Final = (
 FORMAT: Final = "disque-events"
 # Every log begins with this number (docs/events.md).
 FIRST_SEQ: Final = 1
+# The pause between two questions for a node's new address.
+PAUSE_S: Final = 0.2
 
 # Why events may be gone, and what to do.
 TRIMMED: Final = "raise events-max-bytes or events-max-age of the node, or read more often"
@@ -227,18 +229,18 @@ class EventPlanner:
     def ranges(self, end: Offset) -> list[tuple[EventRange, Address]]:
         """Return the ranges of a batch with their nodes' addresses.
 
-        Raises ClusterError when the cluster no longer knows a node and failOnDataLoss is true. When it is false, the
-        node's events are left out, with a warning.
+        Raises ClusterError when the cluster no longer knows a node or its address, and failOnDataLoss is true. When it
+        is false, the node's events are left out, with a warning.
         """
         pieces = ranges(positions_of(end["from"]), positions_of(end["nodes"]), self.options.piece_count_min)
         if not pieces:
             return []
-        places = self._nodes.discover()
+        places = self._places_of({piece.node for piece in pieces})
         for piece in pieces:
             if piece.node not in places:
                 what = (
                     f"{FORMAT}: node {piece.node}, which has events {piece.start} to {piece.end - 1} of this batch, is "
-                    "no longer known to the cluster"
+                    "no longer known to the cluster, or has lost its address to another node"
                 )
                 if not self.options.may_lose:
                     raise ClusterError(
@@ -247,6 +249,20 @@ class EventPlanner:
                     )
                 warnings.warn(f"{what}; going on without them, because failOnDataLoss is false", stacklevel=2)
         return [(piece, places[piece.node].address) for piece in pieces if piece.node in places]
+
+    def _places_of(self, wanted: set[str]) -> dict[str, NodePlace]:
+        """Return the nodes that have an address.
+
+        A node without one has lost it to another node: its directory was emptied. A node that moves to another address
+        looks the same for a moment, so wait for the wanted nodes as long as a task waits for a node.
+        """
+        deadline = time.monotonic() + self.options.fetch_timeout_s
+        while True:
+            known = self._nodes.discover()
+            places = {node: place for node, place in known.items() if place.address.port}
+            if not (wanted & known.keys() - places.keys()) or time.monotonic() > deadline:
+                return places
+            time.sleep(PAUSE_S)
 
     def batch(self) -> list[tuple[EventRange, Address]]:
         """Return everything between startingOffsets and endingOffsets as ranges, for a batch read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not installed")
@@ -237,6 +239,30 @@ def test_a_planned_batch_with_events_of_a_node_that_has_left_ends_the_query_or_g
         loose = planner(cluster, failOnDataLoss="false")
         with pytest.warns(UserWarning, match=f"{gone.id}.*events 0 to 2.*going on without them"):
             assert {piece.node for piece, _ in loose.ranges(end)} == {stays.id}
+
+
+def test_a_planned_batch_with_events_of_an_emptied_node_goes_on_without_them():
+    """The other nodes still have the id that it had before, without an address."""
+    with StubCluster(2) as cluster:
+        stays, emptied = cluster.nodes
+        for node in cluster.nodes:
+            node.events(3)
+        plan = planner(cluster, failOnDataLoss="false", startingOffsets="earliest", fetch__timeoutMs="300")
+        end = plan.latest(plan.initial())
+        emptied.has_address = False
+        with pytest.warns(UserWarning, match=f"{emptied.id}.*events 0 to 2.*going on without them"):
+            assert {piece.node for piece, _ in plan.ranges(end)} == {stays.id}
+
+
+def test_a_planned_batch_waits_for_a_node_that_moves_to_another_address():
+    with StubCluster(2) as cluster:
+        node = cluster.nodes[1]
+        node.events(3)
+        plan = planner(cluster, startingOffsets="earliest")
+        end = plan.latest(plan.initial())
+        node.has_address = False
+        threading.Timer(0.1, setattr, (node, "has_address", True)).start()
+        assert rows(plan, end) == all_of(node)
 
 
 def test_a_node_that_the_cluster_no_longer_knows_is_reported_once(capsys):
