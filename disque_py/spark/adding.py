@@ -127,13 +127,14 @@ class Adder:
                 connection.exchange(chunks, self._silence_s, replies)
             except DisqueConnectionError as error:
                 failure = error
-            rows: Iterable[int] = range(len(commands)) if waiting is None else waiting
-            again, refused = _split_replies(list(rows), replies)
+            rows = list(range(len(commands))) if waiting is None else waiting
+            again, refused = _split_replies(rows, replies)
             refusals += refused
             if failure is not None or again:
                 self._change(failure)
-            if len(replies) > len(again):
-                deadline = time.monotonic() + PATIENCE_S  # The node accepted rows, so the patience starts again.
+            is_idle = len(again) == len(rows)
+            if not is_idle:
+                deadline = time.monotonic() + PATIENCE_S  # The node took rows, so the patience starts again.
             waiting = again
             if waiting and time.monotonic() > deadline:
                 why = failure or "every node is leaving or loading"
@@ -141,7 +142,7 @@ class Adder:
                     f"{self._format}: no node took {len(waiting)} rows within {PATIENCE_S:.0f} s ({why}); the task "
                     "may be repeated"
                 )
-            if waiting and not replies:
+            if waiting and is_idle:
                 time.sleep(PAUSE_S)
         self._count(commands, refusals)
 

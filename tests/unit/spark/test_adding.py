@@ -122,3 +122,13 @@ def test_rows_that_no_node_accepts_fail_the_task_after_a_while(monkeypatch):
         cluster.nodes[0].stop()
         with pytest.raises(ClusterError, match="no node took 10 rows"):
             add(cluster, 10)
+
+
+def test_a_cluster_of_leaving_nodes_is_asked_a_few_times_a_second(monkeypatch):
+    monkeypatch.setattr(adding, "PATIENCE_S", 0.5)
+    with StubCluster() as cluster:
+        node, asked = cluster.nodes[0], []
+        monkeypatch.setattr(node, "on_addjob", lambda argv: asked.append(argv) or b"-LEAVING this node is leaving\r\n")
+        with pytest.raises(ClusterError, match=r"no node took 10 rows .*every node is leaving or loading"):
+            add(cluster, 10)
+        assert len(asked) <= 50
