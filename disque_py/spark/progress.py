@@ -43,6 +43,9 @@ class ProgressListener(StreamingQueryListener):
         self._totals: dict[str, tuple[int, int]] = {}
         self._figures: dict[str, dict[str, float]] = {}
         self._noted: dict[str, dict[str, float]] = {}
+        # Spark's thread reports batches, and the pipeline's thread the nodes.
+        self._lock = threading.Lock()
+        self._is_old = False  # The file of metrics could not be written.
         self._server: ThreadingHTTPServer | None = None
         if metrics_port is not None:
             self._server = self._serve(metrics_port)
@@ -78,10 +81,19 @@ class ProgressListener(StreamingQueryListener):
         return prometheus_of({name: self._figures.get(name, {}) | self._noted.get(name, {}) for name in names})
 
     def _write(self) -> None:
-        if self._file is not None:
-            fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-            fresh.write_bytes(self._exposition())
-            fresh.replace(self._file)
+        """Replace the file of metrics. If it can't be written, print the reason once; the query goes on."""
+        if self._file is None:
+            return
+        fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        with self._lock:
+            try:
+                fresh.write_bytes(self._exposition())
+                fresh.replace(self._file)
+                self._is_old = False
+            except OSError as error:
+                if not self._is_old:
+                    print(f"disque: warning: the file of metrics is out of date: {error}", file=sys.stderr, flush=True)
+                self._is_old = True
 
     def close(self) -> None:
         """Stop serving metrics."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -38,6 +39,20 @@ def test_figures_that_spark_does_not_report_stand_beside_its_own(tmp_path):
     heard(listener, PROGRESS)
     assert listener.text().count("# TYPE") > 3
     assert 'disque_pipeline_nodes_away{query="index"} 1.0\n' in listener.text()
+
+
+def test_two_threads_may_report_at_the_same_time(tmp_path):
+    listener = ProgressListener(metrics_file=str(tmp_path / "m.prom"), quiet=True)
+    with ThreadPoolExecutor(2) as pool:
+        for one in [pool.submit(listener.note, "index", "disque_pipeline_nodes_away", n) for n in range(200)]:
+            one.result()
+    assert [path.name for path in tmp_path.iterdir()] == ["m.prom"]
+
+
+def test_a_file_of_metrics_that_cannot_be_written_is_reported_once_and_the_query_goes_on(tmp_path, capsys):
+    listener = ProgressListener(metrics_file=str(tmp_path / "gone" / "m.prom"), quiet=True)
+    heard(listener, PROGRESS, PROGRESS)
+    assert capsys.readouterr().err.count("warning: the file of metrics is out of date") == 1
 
 
 def test_metrics_are_served_when_asked_for():
