@@ -30,6 +30,8 @@ from disque_py.spark.pipelines.recent_list import RecentList, changed, filled
 
 LIMIT: Final = 100
 BUCKETS: Final = 16
+# DuckDB would also take a folder `name=value` above the tables for a column, instead of the column of that name.
+PLAIN: Final = "hive_partitioning = false"
 ADD, REMOVE, UPLOAD = "add", "remove", "upload"
 
 LINKS: Final = pa.schema(
@@ -240,7 +242,8 @@ def latest(path: str, key: str, count: int) -> list[tuple[str, int]]:
     if not files:
         return []
     with duckdb.connect() as db:
-        row = db.execute("SELECT members, at_ms FROM read_parquet($1) WHERE key = $2", [files, key]).fetchone()
+        found = db.execute(f"SELECT members, at_ms FROM read_parquet($1, {PLAIN}) WHERE key = $2", [files, key])
+        row = found.fetchone()
     return [] if row is None else list(zip(row[0][:count], row[1][:count], strict=True))
 
 
@@ -264,7 +267,7 @@ def _merge(table: DeltaTable, rows: pa.Table, keys: str, newer: str) -> None:
 
 def _view(db: Any, name: str, files: list[str], schema: pa.Schema) -> None:
     if files:
-        db.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet({_list(files)}, hive_partitioning = true)")
+        db.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet({_list(files)}, {PLAIN})")
     else:
         db.register(name, schema.empty_table())
 

@@ -39,8 +39,9 @@ def test_adds_removes_and_uploads_move_members(tmp_path):
     assert latest(path, "nobody", 5) == []
 
 
-def test_the_folder_may_have_any_name(tmp_path):
-    path = str(tmp_path / "ü 1")
+@pytest.mark.parametrize("name", ["ü 1", "key=v", "member=v", "at_ms=0"])
+def test_the_folder_may_have_any_name(tmp_path, name):
+    path = str(tmp_path / name)
     apply(path, changes(("add", "u", "a", 1)), 10)
     apply(path, changes(("add", "u", "b", 2)), 10)
     assert latest(path, "u", 5) == [("b", 2), ("a", 1)]
