@@ -25,10 +25,11 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, write_deltalake
 
 from disque_py.event_format import FINAL_RANK_SQL
-from disque_py.spark.delta_store import Store, read_column
+from disque_py.spark.delta_store import Store, delete_files, read_column
 from disque_py.spark.index_reading import files_of, read_rows
 from disque_py.spark.index_schema import DAY, HISTORY, arrow_schema, open_existing
 from disque_py.spark.options import OptionError
+from disque_py.spark.upkeep import VACUUM_HOURS
 
 VIEW: Final = "disque_events"
 # The key in a commit's metadata under which it records the options and days of its table.
@@ -220,7 +221,10 @@ def hourly(spark: Any, path: str, name: str, sql: str, by: Sequence[str], since:
 
 
 def save(rows: pa.Table, path: str, name: str, plan: Plan) -> pa.Table:
-    """Replace the table `name` of the index by the kept rows and these rows, and return all of them."""
+    """Replace the table `name` of the index by the kept rows and these rows, and return all of them.
+
+    Also remove the files of earlier runs that left the table an hour ago.
+    """
     if plan.kept is not None:
         rows = pa.concat_tables([plan.kept.cast(rows.schema), rows])
     store = Store(path).under(name)
@@ -233,4 +237,7 @@ def save(rows: pa.Table, path: str, name: str, plan: Plan) -> pa.Table:
         storage_options=store.options or None,
         commit_properties=CommitProperties(custom_metadata={NOTE: note}),
     )
+    # The next run looks for the note in the newest commit, and a vacuum that removes files itself makes two commits.
+    old = store.table().vacuum(VACUUM_HOURS, dry_run=True, enforce_retention_duration=False, full=True)
+    delete_files(store, old)
     return rows

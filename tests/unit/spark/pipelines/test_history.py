@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from disque_py.spark.delta_store import Store
 from disque_py.spark.options import OptionError
+from disque_py.spark.pipelines import history
 from disque_py.spark.pipelines.history import CTIMES_PER_MS, Plan, columns_of, events_before, plan_of, save
 from index_events import TS, batch, event, index
 
@@ -55,6 +56,14 @@ def test_only_days_from_the_first_changed_one_are_computed_again(tmp_path):
     index(tmp_path, batch(event(5, "late", ts=TS + DAY_MS)))
     assert plan_of(CONF, str(tmp_path), "errors", "hour", {}).since == "2023-11-15"
     assert made_of(tmp_path).is_done
+
+
+def test_the_files_of_earlier_runs_are_removed_and_the_next_run_finds_the_note(tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "VACUUM_HOURS", 0)
+    for number in range(1, 4):
+        index(tmp_path, batch(event(number, "a", number)))
+        assert made_of(tmp_path).is_done
+    assert len(list((tmp_path / "errors").glob("*.parquet"))) == 1
 
 
 def test_a_table_made_with_other_options_is_made_anew(tmp_path):
