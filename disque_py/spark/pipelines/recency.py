@@ -10,6 +10,9 @@ times a remove wins. The third table, `recency`, has a row per key with its capp
 updates the lists of its keys. A list is filled from the source when a removal leaves too few members. `latest` reads
 a key's list in milliseconds, because rows are in buckets by a hash of the key.
 
+Every batch adds files to the tables, and replaces others. So every COMPACT_EVERY batches, the small files are merged,
+and files that left the tables an hour ago are removed.
+
 A batch is first merged into the source. Then the lists are updated from the source. After a crash in between, the
 batch is repeated, which does no harm.
 """
@@ -27,6 +30,7 @@ from deltalake import DeltaTable
 from disque_py.spark.delta_store import Store, paths_of
 from disque_py.spark.pipelines.history import check_keys
 from disque_py.spark.pipelines.recent_list import RecentList, changed, filled
+from disque_py.spark.upkeep import COMPACT_EVERY, VACUUM_HOURS
 
 LIMIT: Final = 100
 BUCKETS: Final = 16
@@ -101,10 +105,14 @@ def run_on(stream: Any, path: str, *, limit: int = LIMIT, trigger: str | None = 
     trigger      time between batches; by default None: read everything that exists now, then end
     checkpoint   folder or URI of the checkpoint; by default `_checkpoint_recency` below `path`
     """
-    writer = stream.writeStream.queryName("recency").foreachBatch(
+
+    def batch(frame: Any, number: int) -> None:
         # Spark reduces the batch first, so the driver gets only the newest change of each link and member.
-        lambda frame, _: apply(path, newest_of(frame).toArrow(), limit)
-    )
+        apply(path, newest_of(frame).toArrow(), limit)
+        if number % COMPACT_EVERY == COMPACT_EVERY - 1:
+            tidy(path)
+
+    writer = stream.writeStream.queryName("recency").foreachBatch(batch)
     writer = writer.option("checkpointLocation", checkpoint or f"{path.rstrip('/')}/_checkpoint_recency")
     writer = writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=trigger)
     return writer.start()
@@ -151,6 +159,16 @@ def apply(path: str, changes: pa.Table, limit: int) -> None:
         _merge(uploads, new_uploads, "member", "s.at_ms > t.at_ms")
     files = {name: paths_of(store.under(name), table) for name, table in tables.items()}
     _update_lists(files, tables["recency"], new_links, new_uploads, limit)
+
+
+def tidy(path: str) -> None:
+    """Merge the small files of the tables, and remove files that left the tables an hour ago."""
+    for name in SCHEMAS:
+        below = Store(path).under(name)
+        if below.exists():
+            table = below.table()
+            table.optimize.compact()
+            table.vacuum(VACUUM_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def _update_lists(

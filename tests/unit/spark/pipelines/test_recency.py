@@ -11,6 +11,7 @@ pytest.importorskip("duckdb", reason="the extra disque-py[spark] is not installe
 
 import pyarrow as pa
 
+from disque_py.spark.pipelines import recency
 from disque_py.spark.pipelines.recency import apply, bucket_of, latest
 
 SCHEMA = pa.schema([("key", pa.string()), ("member", pa.string()), ("at_ms", pa.int64()), ("op", pa.string())])
@@ -45,6 +46,20 @@ def test_the_folder_may_have_any_name(tmp_path, name):
     apply(path, changes(("add", "u", "a", 1)), 10)
     apply(path, changes(("add", "u", "b", 2)), 10)
     assert latest(path, "u", 5) == [("b", 2), ("a", 1)]
+
+
+def test_upkeep_merges_small_files_and_removes_those_that_left_the_tables(tmp_path, monkeypatch):
+    path = str(tmp_path)
+    for at in range(3):
+        apply(path, changes(("add", "u", f"m{at}", at), ("upload", None, f"m{at}", at)), 10)
+    monkeypatch.setattr(recency, "VACUUM_HOURS", 0)
+    recency.tidy(path)
+    assert {name: len(list((tmp_path / name).rglob("*.parquet"))) for name in recency.SCHEMAS} == {
+        "links": 1,
+        "uploads": 1,
+        "recency": 1,
+    }
+    assert latest(path, "u", 5) == [("m2", 2), ("m1", 1), ("m0", 0)]
 
 
 def test_late_and_repeated_changes_change_nothing(tmp_path):
