@@ -153,10 +153,11 @@ class JobPlanner:
         self.options = options
         self._nodes = Nodes(options.cluster)
         self._first: Offset | None = None
-        # AvailableNow: the jobs that waited at its start, the jobs that came since, and the batches that it planned.
+        # AvailableNow: the jobs that waited at its start, the jobs that came since.
         self._target: int | None = None
         self._came = 0
-        self._own: set[int] = set()
+        # The number of the first batch that this process planned.
+        self._own_first: int | None = None
         self._away = AwayNodes(
             FORMAT, "its jobs are read when it answers again, or come from other nodes after their RETRY"
         )
@@ -192,7 +193,7 @@ class JobPlanner:
             waiting = self._waiting()
         elif self._came < self._target:
             waiting = self._fruitful(self._waiting())
-            is_open = is_due and start["n"] in self._own
+            is_open = is_due and self._is_own(start)
             left = self._target - self._came - (jobs_of(start) if is_open else 0)
             if left <= 0 and is_open and any(waiting.values()):
                 # The plan says that all jobs of the start were fetched. Batches may have given fewer jobs than
@@ -201,7 +202,8 @@ class JobPlanner:
             wanted = min(wanted, left)
         if wanted > 0 and any(waiting.values()):
             end = next_offset(start, waiting, wanted, self.options.bytes_max, self._runs(waiting))
-            self._own.add(end["n"])
+            if self._own_first is None:
+                self._own_first = end["n"]
         elif is_due:
             # Spark commits `start` only when it makes another batch.
             end = next_offset(start, {}, 0, 0)
@@ -254,7 +256,11 @@ class JobPlanner:
 
     def is_repeated(self, end: Offset) -> bool:
         """Return whether an earlier process has planned this batch, so that its jobs may have been read before."""
-        return end["n"] not in self._own
+        return not self._is_own(end)
+
+    def _is_own(self, offset: Offset) -> bool:
+        """Return whether this process planned the batch."""
+        return self._own_first is not None and int(offset["n"]) >= self._own_first
 
     def commit(self, end: Offset) -> None:
         """Acknowledge a batch, and older batches that are still open."""
@@ -275,7 +281,7 @@ class JobPlanner:
                         warnings.warn(failure, stacklevel=2)
                         continue
                     self._fruitless[node] = 0 if count else self._fruitless[node] + 1
-                    if offset["n"] in self._own:
+                    if self._is_own(offset):
                         self._came += count
                 with self._lock:
                     self._open.pop(offset["n"], None)
