@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,7 +43,7 @@ class Tally:
     """The outcome of a task's rows.
 
     refused   number of rows by the code of the refusal
-    routed    with onError=route: the refused rows, with `code` and `reason`
+    routed    with onError=route: the refused rows, with `code` and `reason`, unless the sender's `keep` takes them
     """
 
     rows: int = 0
@@ -59,10 +59,19 @@ class Adder:
 
     on_error     FAIL, SKIP or ROUTE
     key_prefix   the prefix of automatic keys (job_columns.encode)
+    keep         with ROUTE: takes the refused rows, batch by batch; None: the tally keeps all of them
     """
 
-    def __init__(self, cluster: ClusterOptions, words: AddWords, on_error: str, key_prefix: str = "") -> None:
+    def __init__(
+        self,
+        cluster: ClusterOptions,
+        words: AddWords,
+        on_error: str,
+        key_prefix: str = "",
+        keep: Callable[[pa.RecordBatch], None] | None = None,
+    ) -> None:
         self.tally = Tally()
+        self._keep = self.tally.routed.append if keep is None else keep
         self._nodes = Nodes(cluster)
         self._words = words
         self._on_error = on_error
@@ -107,10 +116,10 @@ class Adder:
         return batch.filter(pa.array(keep))
 
     def _route(self, rows: pa.RecordBatch, places: list[int], reasons: list[tuple[str, str]]) -> None:
-        """Add rows to the tally's `routed`, each with code and reason."""
+        """Keep refused rows, each with code and reason."""
         taken = rows.take(pa.array(places))
         taken = taken.append_column("code", pa.array([code for code, _ in reasons], pa.string()))
-        self.tally.routed.append(taken.append_column("reason", pa.array([why for _, why in reasons], pa.string())))
+        self._keep(taken.append_column("reason", pa.array([why for _, why in reasons], pa.string())))
 
     def _add(self, commands: Commands) -> None:
         """Send one encoded batch, and send it again until every row has its reply."""

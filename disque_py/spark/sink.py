@@ -30,6 +30,9 @@ from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionEr
 FORMAT: Final = "disque"
 OPTIONS: Final = (*CONNECTION_OPTIONS, *ADD_OPTIONS, "onError", "errorsPath")
 
+# A task holds this many bytes of refused rows in memory before it writes them to a file.
+ROUTED_BYTES: Final = 64 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
@@ -118,17 +121,45 @@ def _key_prefix(run: str, *, is_stream: bool) -> str:
     return f"{context.getLocalProperty('sql.streaming.queryId')}/{batch}/{context.partitionId()}"
 
 
+class RefusedRows:
+    """The refused rows of a task, in files of about ROUTED_BYTES: a broker may refuse all rows of a large task.
+
+    files    the files so far
+    schema   the columns of the rows
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.files: list[NewFile] = []
+        self.schema = pa.schema([])
+        self._store = store
+        self._waiting: list[pa.RecordBatch] = []
+        self._size = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows, and write a file when there are enough."""
+        self.schema = rows.schema
+        self._waiting.append(rows)
+        self._size += rows.nbytes
+        if self._size >= ROUTED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that are in no file yet."""
+        if self._waiting:
+            self.files.append(write_file(self._store, pa.Table.from_batches(self._waiting)))
+            self._waiting, self._size = [], 0
+
+
 def add_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch], *, is_stream: bool) -> SinkMessage:
     """Send a task's rows. Raises RefusedError, ClusterError."""
     prefix = _key_prefix(options.run, is_stream=is_stream) if options.words.auto_key else ""
-    tally = Adder(options.cluster, options.words, options.on_error, prefix).add_all(batches)
-    routed: list[NewFile] = []
-    schema = pa.schema([])
-    if tally.routed and options.errors is not None:
-        table = pa.Table.from_batches(tally.routed)
-        schema = table.schema
-        routed.append(write_file(options.errors, table))
-    return SinkMessage(tally.rows, tally.added, tally.refused, routed, schema)
+    if options.errors is None:
+        tally = Adder(options.cluster, options.words, options.on_error, prefix).add_all(batches)
+        return SinkMessage(tally.rows, tally.added, tally.refused, [], pa.schema([]))
+    refused = RefusedRows(options.errors)
+    tally = Adder(options.cluster, options.words, options.on_error, prefix, refused.add).add_all(batches)
+    refused.flush()
+    return SinkMessage(tally.rows, tally.added, tally.refused, refused.files, refused.schema)
 
 
 def finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], what: str) -> None:

@@ -8,10 +8,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from disque_py.spark import sink
 from disque_py.spark.adding import ROUTE
 from disque_py.spark.delta_store import Store, write_file
-from disque_py.spark.job_columns import SchemaError
-from disque_py.spark.sink import SinkMessage, SinkOptions, finish
+from disque_py.spark.job_columns import ADD_OPTIONS, SchemaError, add_words
+from disque_py.spark.options import Options, cluster_options
+from disque_py.spark.sink import SinkMessage, SinkOptions, add_rows, finish
 from runs import failing_once
 from spark_stub import StubCluster
 
@@ -141,3 +143,14 @@ def test_refused_rows_may_have_more_columns_than_those_before_and_none_of_anothe
         refused(store, body=b"\xff")
     rows = store.table().to_pyarrow_table().to_pylist()
     assert sorted((row["body"], row["delay"]) for row in rows) == [("a", None), ("b", 1), ("c", None)]
+
+
+def test_refused_rows_are_written_before_they_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(sink, "ROUTED_BYTES", 1000)
+    with StubCluster() as cluster:
+        cluster.nodes[0].refuse[b"q"] = b"PAUSED queue q is paused"
+        reach = cluster_options(Options("disque", {"bootstrapServers": cluster.servers}, ["bootstrapServers"]))
+        words = add_words(Options("disque", {"queue": "q"}, ADD_OPTIONS))
+        batches = iter([pa.record_batch({"body": ["x" * 600]})] * 5)
+        done = add_rows(SinkOptions(reach, words, ROUTE, Store(str(tmp_path)), "run"), batches, is_stream=False)
+    assert [file.rows for file in done.routed] == [2, 2, 1]
