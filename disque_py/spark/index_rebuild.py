@@ -2,7 +2,8 @@
 
 Taking the newest event per job is commutative and may be repeated (index_newest.py). So the events of `history` are
 reduced, some files at a time, and merged into the table like a batch of events. Rows that the table already has stay.
-After an interrupted run, run it again.
+A property of the table says that a rebuild has begun. Until it has ended, index queries refuse to start. After an
+interrupted run, run it again.
 
 If `historyRetention` has removed events from `history`, a job's row comes from the remaining events. Jobs that
 `currentRetention` has removed come back until the next upkeep.
@@ -23,6 +24,7 @@ from disque_py.spark.index_newest import newest, with_final
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, DAY, HISTORY, arrow_schema, make_current, open_existing
 from disque_py.spark.index_sorting import sort_by_job
+from disque_py.spark.index_tables import REBUILDING
 
 # This many events are held in memory before they are merged, at about 200 bytes each.
 ROWS: Final = 1_000_000
@@ -34,6 +36,7 @@ def rebuild(store: Store) -> tuple[int, int]:
     columns = arrow_schema(history)
     columns = columns.remove(columns.get_field_index(DAY))
     make_current(store, columns)
+    _note(store, is_rebuilding=True)
     count = waiting = 0
     staged: list[pa.Table] = []
     for events in _events(store, history, columns):
@@ -47,7 +50,13 @@ def rebuild(store: Store) -> tuple[int, int]:
             staged, waiting = [], 0
     if staged:
         _merge(store, staged)
+    _note(store, is_rebuilding=False)
     return count, sum(file.rows for file in span_files(store.under(CURRENT).table()))
+
+
+def _note(store: Store, *, is_rebuilding: bool) -> None:
+    table = store.under(CURRENT).table()
+    table.alter.set_table_properties({REBUILDING: str(int(is_rebuilding))}, raise_if_not_exists=False)
 
 
 def _merge(store: Store, staged: list[pa.Table]) -> None:

@@ -22,7 +22,15 @@ from deltalake.exceptions import DeltaError
 from disque_py.spark.event_schema import ARROW_SCHEMA
 from disque_py.spark.index_tables import CHANGES as CHANGES
 from disque_py.spark.index_tables import CURRENT as CURRENT
-from disque_py.spark.index_tables import DESCRIPTION, FORMAT, WIDENED, check_format, check_not_lost, no_storage
+from disque_py.spark.index_tables import (
+    DESCRIPTION,
+    FORMAT,
+    WIDENED,
+    check_complete,
+    check_format,
+    check_not_lost,
+    no_storage,
+)
 from disque_py.spark.index_tables import HISTORY as HISTORY
 from disque_py.spark.index_tables import STAGING as STAGING
 from disque_py.spark.index_tables import open_existing as open_existing
@@ -83,13 +91,15 @@ def check_columns(columns: pa.Schema) -> None:
 def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTable]:
     """Return (history, current). The tables are made or widened so that rows with these columns fit.
 
-    Raises TableError if a newer version wrote a table or if `current` is lost. Raises IndexSchemaError if a column has
-    another type in the table.
+    Raises TableError if a newer version wrote a table, or if `current` is lost or its rebuild has not ended. Raises
+    IndexSchemaError if a column has another type in the table.
     """
     check_columns(columns)
     history = _open(store.under(HISTORY), history_schema(columns), [DAY])
     check_not_lost(store)
-    return history, make_current(store, columns)
+    current = make_current(store, columns)
+    check_complete(store, current)
+    return history, current
 
 
 def make_current(store: Store, columns: pa.Schema) -> DeltaTable:

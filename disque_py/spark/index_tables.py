@@ -23,6 +23,8 @@ STAGING: Final = "_staging"
 DESCRIPTION: Final = "disque-py index, format {}"
 # Our own table property: Unix ms at which the table got its last column; 0: never. Older files lack that column.
 WIDENED: Final = "disque.widened"
+# Our own property of `current`: 1 while it is rebuilt.
+REBUILDING: Final = "disque.rebuilding"
 
 # Messages of object stores contain colour codes and arrows.
 TERMINAL: Final = re.compile(r"\x1b\[\d+m|↳")
@@ -42,6 +44,15 @@ def check_not_lost(store: Store) -> None:
         raise TableError(
             f"{store.path} has events in its table {HISTORY} and no table {CURRENT}; a new table would lack the jobs "
             f"of these events; make it from {HISTORY} with: disque-pipeline rebuild --path {store.path}"
+        )
+
+
+def check_complete(store: Store, current: DeltaTable) -> None:
+    """Raise TableError if `current` lacks jobs, because a rebuild has begun and has not ended."""
+    if current.metadata().configuration.get(REBUILDING) == "1":
+        raise TableError(
+            f"the table {CURRENT} of {store.path} lacks jobs, because its rebuild was interrupted or still runs; run "
+            f"it again: disque-pipeline rebuild --path {store.path}"
         )
 
 

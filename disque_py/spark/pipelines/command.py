@@ -163,10 +163,12 @@ def index_command(sink: dict[str, str], **words: Any) -> None:
 
     def check() -> None:
         from disque_py.spark.index import writer_options
-        from disque_py.spark.index_tables import check_not_lost
+        from disque_py.spark.index_tables import CURRENT, check_complete, check_not_lost
 
         store, _, _ = writer_options({"path": options.path, **sink})
         check_not_lost(store)
+        if store.under(CURRENT).exists():
+            check_complete(store, store.under(CURRENT).table())
 
     def start(spark: Any, source: dict[str, str]) -> Any:
         from disque_py.spark.pipelines import index

@@ -11,6 +11,7 @@ pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not insta
 
 from disque_py.spark import index_rebuild
 from disque_py.spark.delta_store import Store, TableError
+from disque_py.spark.index_merge import CurrentMerge
 from disque_py.spark.index_rebuild import rebuild
 from disque_py.spark.index_schema import open_existing
 from index_events import batch, event, index, rows
@@ -33,6 +34,13 @@ def make(path, seed: int = 0) -> None:
         index(path, batch(*made))
 
 
+def failing(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_lost_table_is_rebuilt_as_it_was(tmp_path, seed, monkeypatch):
     monkeypatch.setattr(index_rebuild, "ROWS", 10)
@@ -43,6 +51,21 @@ def test_a_lost_table_is_rebuilt_as_it_was(tmp_path, seed, monkeypatch):
     assert rows(tmp_path, "current") == before
     assert rebuild(Store(str(tmp_path))) == (40, 7)  # A second rebuild does no harm.
     assert rows(tmp_path, "current") == before
+
+
+def test_batches_wait_for_the_end_of_a_rebuild_that_was_interrupted(tmp_path, monkeypatch):
+    """The table has some of its jobs, so it is not missing."""
+    make(tmp_path)
+    shutil.rmtree(tmp_path / "current")
+    with monkeypatch.context() as broken:
+        broken.setattr(CurrentMerge, "merge", failing(OSError("no space")))
+        with pytest.raises(OSError, match="no space"):
+            rebuild(Store(str(tmp_path)))
+    with pytest.raises(TableError, match=r"rebuild was interrupted or still runs.*disque-pipeline rebuild"):
+        index(tmp_path, batch(event(41, "D-0", 9)))
+    rebuild(Store(str(tmp_path)))
+    index(tmp_path, batch(event(41, "D-0", 9)))
+    assert len(rows(tmp_path, "current")) == 7
 
 
 def test_a_batch_never_begins_a_lost_table_anew(tmp_path):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from disque_py.spark.options import OptionError
-from disque_py.spark.pipelines.command import PROGRAM, main, merge_waiting, sentence_of
+from disque_py.spark.pipelines.command import INTERRUPTED, PROGRAM, main, merge_waiting, sentence_of
 from spark_stub import StubCluster
 
 
@@ -183,7 +184,8 @@ def test_a_pipeline_says_that_it_waits_for_spark(started, tmp_path, capsys):
         assert "Spark is starting" not in capsys.readouterr().err
 
 
-def test_a_lost_table_is_reported_before_spark_starts_and_a_command_rebuilds_it(started, tmp_path, capsys):
+def test_a_lost_table_is_reported_before_spark_starts_and_a_command_rebuilds_it(started, tmp_path, capsys, monkeypatch):
+    from disque_py.spark import index_rebuild
     from made import make_index
 
     make_index(tmp_path)
@@ -191,6 +193,10 @@ def test_a_lost_table_is_reported_before_spark_starts_and_a_command_rebuilds_it(
     with StubCluster() as cluster:
         words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path))
         assert f"disque-pipeline rebuild --path {tmp_path}" in sentence(capsys, *words)
+        with monkeypatch.context() as broken:
+            broken.setattr(index_rebuild, "_merge", lambda *_: sys.exit(INTERRUPTED))
+            assert run("rebuild", "--path", str(tmp_path)) == INTERRUPTED
+        assert "its rebuild was interrupted" in sentence(capsys, *words)
         assert run("rebuild", "--path", str(tmp_path)) == 0
         assert capsys.readouterr().out == "current: 2 jobs from 7 events of history\n"
         assert sentence(capsys, *words) == "as far as Spark"
