@@ -27,7 +27,8 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     text = " ".join(f"{key}={item}" for key, item in value.items()) if isinstance(value, Mapping) else str(value)
-    # Queue names and meta may contain control characters. They must not move the terminal's cursor.
+    # Queue names and meta may contain control characters, and PIVOT makes columns of them. They must not move the
+    # terminal's cursor.
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
@@ -42,7 +43,7 @@ def table(answer: Answer, *, rows_max: int = 1_000) -> str:
     used = [at for at in range(len(answer.columns)) if any(row[at] not in (None, "", {}, []) for row in rows)]
     if not rows:
         return "nothing\n"
-    head = [answer.columns[at] for at in used]
+    head = [cell(answer.columns[at]) for at in used]
     body = [[cell(row[at])[:CELL_MAX] for at in used] for row in rows]
     widths = [max(len(line[at]) for line in [head, *body]) for at in range(len(used))]
     right = [all(row[at] is None or is_number(row[at]) for row in rows) for at in used]

@@ -47,3 +47,8 @@ def test_a_terminal_that_is_too_narrow_gets_one_column():
 def test_bars_are_as_long_as_their_share():
     text = bars(Answer(["error", "failures"], [("x", 4), ("", 2)]), "error", "failures", width=4)
     assert text == "x  ████ 4\n–  ██   2\n"
+
+
+def test_the_names_of_columns_do_not_move_the_cursor():
+    """PIVOT makes columns of queue names."""
+    assert "\x1b" not in table(Answer(["q\x1b[2J"], [(1,)]))
