@@ -58,10 +58,15 @@ _NO_LOG: Final = (
 
 
 def log_state(nodes: Nodes, address: Address) -> LogState:
-    """Send EVENTS INFO. Raises DisqueConnectionError, and NoLogError when the node has no log."""
+    """Send EVENTS INFO. Raises DisqueConnectionError, NoLogError when the node has no log, and ClusterError."""
     try:
         reply = nodes.ask(address, b"EVENTS", b"INFO")
     except ReplyError as error:
+        if error.code == "NOPERM":
+            raise ClusterError(
+                f"disque-events: node {address} refuses its event log to this user ({error.text}); give the user the "
+                "right to EVENTS, or set disque.username"
+            ) from None
         raise NoLogError(f"{_NO_LOG.format(address)} ({error})") from None
     if len(reply) == 4 and isinstance(reply[1], int):
         return LogState(text(reply[0]), reply[1], reply[2], int(reply[3]))

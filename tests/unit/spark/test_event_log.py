@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("numpy", reason="the extra disque-py[spark] is not installed")
 
 from disque_py.client import Address, ReplyError
-from disque_py.spark.event_log import LogState, Slice, log_state, read_slice, seek
+from disque_py.spark.event_log import LogState, NoLogError, Slice, log_state, read_slice, seek
 from disque_py.spark.nodes import ClusterError, Nodes
 from disque_py.spark.options import Options, cluster_options
 from spark_stub import StubCluster
@@ -61,3 +61,11 @@ def test_a_node_without_a_log_says_what_to_configure(asked):
         log_state(known, address)
     with pytest.raises(ReplyError):
         seek(known, address, 1)
+
+
+def test_a_user_without_the_right_to_events_is_not_sent_to_the_configuration_of_the_node(asked):
+    node, known, address = asked
+    node.on_events = lambda _: b"-NOPERM this user has no permissions to run the 'events' command\r\n"
+    with pytest.raises(ClusterError, match="give the user the right to EVENTS") as refused:
+        log_state(known, address)
+    assert not isinstance(refused.value, NoLogError)  # A node without a log counts as away.
