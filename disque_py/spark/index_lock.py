@@ -1,9 +1,9 @@
 """One writer of an index at a time on this machine.
 
 Only one query writes to a path (docs/spark.md). Its batches are committed in a process that Spark starts. When no
-batch comes, the program that started the query merges waiting changes. Each takes this lock before it writes. The
-lock is a file in the folder for temporary files, so it works for object stores, too. The operating system releases
-it when its process ends.
+batch comes, the program that started the query merges waiting changes. `disque-pipeline upkeep` and `rebuild` write,
+too. Each takes this lock before it writes. The lock is a file in the folder for temporary files, so it works for object
+stores, too. The operating system releases it when its process ends.
 """
 
 from __future__ import annotations

@@ -286,6 +286,7 @@ def upkeep_command(path: str, current_retention: str, history_retention: str) ->
     import time
 
     from disque_py.spark.delta_store import Store
+    from disque_py.spark.index_lock import write_lock
     from disque_py.spark.index_schema import HISTORY, open_existing
     from disque_py.spark.options import Options
     from disque_py.spark.upkeep import retention_of, settle, tidy
@@ -294,8 +295,9 @@ def upkeep_command(path: str, current_retention: str, history_retention: str) ->
     options = Options("upkeep", {name: value for name, value in given.items() if value}, given)
     retention = retention_of(options)
     open_existing(Store(path), HISTORY)  # A wrong path is an error, not an empty index.
-    settle(Store(path), 0)
-    done = tidy(Store(path), retention, time.time())
+    with write_lock(Store(path)):
+        settle(Store(path), 0)
+        done = tidy(Store(path), retention, time.time())
     click.echo(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in done.items()))
 
 
@@ -307,9 +309,11 @@ def rebuild_command(path: str) -> None:
     Stop pipelines that write the index first.
     """
     from disque_py.spark.delta_store import Store
+    from disque_py.spark.index_lock import write_lock
     from disque_py.spark.index_rebuild import rebuild
 
-    events, jobs = rebuild(Store(path))
+    with write_lock(Store(path)):
+        events, jobs = rebuild(Store(path))
     click.echo(f"current: {jobs} jobs from {events} events of history")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -235,6 +237,20 @@ def test_changes_are_merged_between_batches_when_they_are_due_and_at_the_end(tmp
 
 def test_upkeep_merges_all_changes_that_wait(tmp_path, waiting, capsys):
     assert run("upkeep", "--path", str(tmp_path)) == 0
+    assert waiting() == 0
+
+
+@pytest.mark.parametrize("name", ["upkeep", "rebuild"])
+def test_a_command_that_writes_an_index_waits_for_a_batch_on_the_same_machine(tmp_path, waiting, name):
+    from disque_py.spark.index_lock import write_lock
+    from disque_py.spark.store import Store
+
+    with ThreadPoolExecutor(1) as beside:
+        with write_lock(Store(str(tmp_path))):
+            command = beside.submit(run, name, "--path", str(tmp_path))
+            time.sleep(0.3)
+            assert waiting() == 1
+        assert command.result() == 0
     assert waiting() == 0
 
 
