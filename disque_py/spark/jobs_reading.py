@@ -60,8 +60,10 @@ BYTES_MAX: Final = 256 << 20
 LEASE_MS: Final = 120_000
 # Tokens in one ACKTOKEN. While a node acknowledges their jobs, some ms per token, it serves no other client.
 ACK_TOKENS: Final = 4
-# AvailableNow skips a node that gave none of its jobs in this many batches in a row.
+# After this many batches in a row in which a node gave none of its jobs, AvailableNow skips the node. Other queries ask
+# it again after a rest: every batch costs Spark half a second, and the queue may be paused for long.
 FRUITLESS_MAX: Final = 2
+FRUITLESS_REST_S: Final = 5.0
 # After a connection has broken, the request is repeated for LOST_S, with pauses of PAUSE_S.
 LOST_S: Final = 10.0
 PAUSE_S: Final = 0.2
@@ -161,8 +163,9 @@ class JobPlanner:
         self._away = AwayNodes(
             FORMAT, "its jobs are read when it answers again, or come from other nodes after their RETRY"
         )
-        # Batches in a row in which a node gave nothing.
+        # Batches in a row in which a node gave nothing, and until when it rests for that reason.
         self._fruitless: Counter[str] = Counter()
+        self._rests_until: dict[str, float] = {}
         # Batches that were planned and not acknowledged, oldest first; shared with the thread that extends leases.
         self._open: dict[int, Offset] = {}
         self._acked = -1
@@ -190,7 +193,9 @@ class JobPlanner:
         is_due = bool(start["shares"]) and start["n"] > self._acked
         waiting: dict[str, int] = {}
         if self._target is None:
-            waiting = self._waiting()
+            now = time.monotonic()
+            rests = self._rests_until
+            waiting = {node: count for node, count in self._waiting().items() if rests.get(node, now) <= now}
         elif self._came < self._target:
             waiting = self._fruitful(self._waiting())
             is_open = is_due and self._is_own(start)
@@ -281,6 +286,8 @@ class JobPlanner:
                         warnings.warn(failure, stacklevel=2)
                         continue
                     self._fruitless[node] = 0 if count else self._fruitless[node] + 1
+                    if self._fruitless[node] >= FRUITLESS_MAX:
+                        self._rests_until[node] = time.monotonic() + FRUITLESS_REST_S
                     if self._is_own(offset):
                         self._came += count
                 with self._lock:

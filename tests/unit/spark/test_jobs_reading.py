@@ -277,6 +277,19 @@ def test_available_now_ends_with_a_warning_when_a_node_hands_out_nothing():
         assert len(found) == 10
 
 
+def test_a_stream_makes_no_batch_after_batch_for_a_queue_that_gives_nothing(monkeypatch):
+    monkeypatch.setattr(jobs_reading, "FRUITLESS_REST_S", 0.2)
+    with StubCluster() as cluster:
+        cluster.nodes[0].fill("work", 3)
+        cluster.nodes[0].paused.add(b"work")
+        plan = planner(cluster)
+        found, end = drain(plan, plan.initial())
+        assert (found, end["n"]) == ([], 4)
+        cluster.nodes[0].paused.clear()
+        time.sleep(0.3)
+        assert len(drain(plan, end)[0]) == 3
+
+
 def test_a_node_that_is_gone_gives_no_rows_and_a_warning(monkeypatch):
     monkeypatch.setattr(jobs_reading, "LOST_S", 0.1)
     with StubCluster(2) as cluster:
