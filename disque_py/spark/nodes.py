@@ -77,10 +77,15 @@ class Nodes:
         self._resting: dict[Address, tuple[float, str]] = {}
 
     def discover(self) -> dict[str, NodePlace]:
-        """Ask the first node that answers for all nodes of the cluster, by id. Raises ClusterError when none does."""
+        """Ask the first node that answers for all nodes of the cluster, by id. Raises ClusterError when none does.
+
+        A node that knows no other node may have left the cluster, or lost its directory and not joined again. So if a
+        node that doesn't know it answers too, that one's cluster counts.
+        """
         # Ask nodes that were found earlier, too: the list of bootstrap servers may be years old.
-        known = [place.address for place in self.places.values()]
+        known = [place.address for place in self.places.values() if place.address.port]
         reasons = []
+        alone: dict[str, NodePlace] = {}
         for address in dict.fromkeys([*self._options.nodes, *known]):
             try:
                 answer = hello(self.ask(address, b"HELLO"))
@@ -90,8 +95,13 @@ class Nodes:
             found = {node.id: NodePlace(node.id, Address(host=node.host, port=node.port)) for node in answer.nodes}
             # A node may not know the address at which others reach it. The address that worked is better.
             found[answer.id] = NodePlace(answer.id, address)
-            self.places = found
-            return found
+            if len(found) > 1 and not alone.keys() & found.keys():
+                self.places = found
+                return found
+            alone = alone or found
+        if alone:
+            self.places = alone
+            return alone
         self._resting.clear()
         raise ClusterError(
             f"{self._options.format}: no node of bootstrapServers can be reached ({'; '.join(reasons)}); "

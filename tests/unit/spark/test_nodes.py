@@ -34,6 +34,19 @@ def test_any_node_names_all_nodes():
         }
 
 
+def test_a_node_that_knows_no_other_node_is_not_taken_for_the_cluster():
+    """It has left, or lost its directory. The list of bootstrap servers still begins with it."""
+    with StubCluster(3) as cluster, StubCluster(1) as left:
+        left.nodes[0].id = "f" * 40
+        known = nodes(f"{left.servers},{cluster.servers}")
+        assert set(known.discover()) == {node.id for node in cluster.nodes}
+        for node in cluster.nodes:
+            node.stop()
+        known.close()
+        assert set(known.discover()) == {left.nodes[0].id}
+        known.close()
+
+
 def test_a_dead_bootstrap_server_is_skipped_and_if_all_are_dead_the_error_names_them():
     with StubCluster(2) as cluster:
         cluster.nodes[0].stop()
