@@ -63,11 +63,26 @@ def lag_seconds(progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: in
 def rows_of(progress: Mapping[str, Any], note: Mapping[str, Any]) -> int:
     """Return the number of rows of the batch.
 
-    The sink's number comes first, because one row of Spark's may carry many events. Without it, Spark's number counts.
+    The sink's number comes first, because one row of Spark's may carry many events. There is no note in an object
+    store. Then the offsets of the event logs count, and for other sources Spark's number.
     """
     if note.get("batch") == progress.get("batchId") and "rows" in note:
         return int(note["rows"]) + int(note.get("dropped", 0))
-    return int(progress.get("numInputRows", 0))
+    rows = int(progress.get("numInputRows", 0))
+    offsets = [_offset(source.get("endOffset")) for source in progress.get("sources", ())]
+    if not rows or not offsets or not all("nodes" in offset and "from" in offset for offset in offsets):
+        return rows
+    return sum(map(_event_count, offsets))
+
+
+def _event_count(offset: Mapping[str, Any]) -> int:
+    """Return the number of events of the batch that ends at this offset."""
+    ends, starts = offset["nodes"], offset["from"]
+    return sum(
+        int(end.get("next", 0)) - int(starts[node].get("next", 0))
+        for node, end in ends.items()
+        if node in starts and starts[node].get("log") == end.get("log")
+    )
 
 
 def line_of(name: str, progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: int) -> str:

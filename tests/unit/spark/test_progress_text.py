@@ -40,6 +40,14 @@ def test_rows_are_what_the_sink_counted_because_a_row_may_carry_many_events():
     assert rows_of(PROGRESS, note | {"batch": 3}) == 500
 
 
+def test_without_a_note_rows_are_the_events_between_the_offsets():
+    """The tables are in an object store, and Spark counts slices."""
+    start = {"a": {"log": "x", "next": 40}, "b": {"since": 1}}
+    progress = PROGRESS | {"sources": [{"endOffset": json.dumps(END | {"from": start})}], "numInputRows": 1}
+    assert rows_of(progress, {}) == 50
+    assert rows_of(progress | {"numInputRows": 0}, {}) == 0  # A report without a batch repeats the last offset.
+
+
 def test_losses_are_reported_with_every_batch():
     progress = PROGRESS | {"sources": [{"endOffset": json.dumps(END | {"lost": {"events": 3, "logs": 1}})}]}
     assert "lost 3 events and the ends of 1 logs" in line_of("index", progress, NOTE, 12_500)
