@@ -28,6 +28,8 @@ MERGE_EVERY_S: Final = 60
 # Readers hold a list of files for as long as their query runs.
 VACUUM_HOURS: Final = 1
 STAGING_AGE_S: Final = 86_400.0
+# A hundred years. Python knows no days before the year 1, so a retention must not lead there.
+SPAN_MAX_S: Final = 36_500 * 86_400
 
 _UNITS: Final = {
     "s": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60,
@@ -71,7 +73,12 @@ def read_span(options: Options, name: str) -> int | None:
         raise OptionError(
             f"{options.format}: option {name} must be a span such as 7 days or 12h, not {options.text(name)!r}"
         )
-    return int(found[1]) * _UNITS[found[2]]
+    span_s = int(found[1]) * _UNITS[found[2]]
+    if span_s > SPAN_MAX_S:
+        raise OptionError(
+            f"{options.format}: option {name} is at most {SPAN_MAX_S // 86_400} days, not {options.text(name)!r}"
+        )
+    return span_s
 
 
 def maintain(store: Store, retention: Retention, batch: int) -> int:

@@ -57,6 +57,9 @@ def test_spans_are_read_and_refused():
     assert retention_of(options) == Retention(50, 7 * DAY_S, 43_200)
     with pytest.raises(OptionError, match="currentRetention must be a span such as 7 days or 12h, not 'soon'"):
         retention_of(Options("disque-index", {"currentRetention": "soon"}, known))
+    # The first round of upkeep would end the query: there is no such day.
+    with pytest.raises(OptionError, match="historyRetention is at most 36500 days, not '1000000 days'"):
+        retention_of(Options("disque-index", {"historyRetention": "1000000 days"}, known))
 
 
 def test_changes_wait_for_a_minute_unless_merge_every_says_otherwise():
