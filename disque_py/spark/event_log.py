@@ -57,16 +57,21 @@ _NO_LOG: Final = (
 )
 
 
+def refused(address: Address, why: str) -> ClusterError:
+    """Return the error for a user that may not read the log, or not all of it."""
+    return ClusterError(
+        f"disque-events: node {address} refuses its event log to this user ({why}); give the user the right to EVENTS "
+        "and to all names, or set disque.username"
+    )
+
+
 def log_state(nodes: Nodes, address: Address) -> LogState:
     """Send EVENTS INFO. Raises DisqueConnectionError, NoLogError when the node has no log, and ClusterError."""
     try:
         reply = nodes.ask(address, b"EVENTS", b"INFO")
     except ReplyError as error:
         if error.code == "NOPERM":
-            raise ClusterError(
-                f"disque-events: node {address} refuses its event log to this user ({error.text}); give the user the "
-                "right to EVENTS, or set disque.username"
-            ) from None
+            raise refused(address, error.text) from None
         raise NoLogError(f"{_NO_LOG.format(address)} ({error})") from None
     if len(reply) == 4 and isinstance(reply[1], int):
         return LogState(text(reply[0]), reply[1], reply[2], int(reply[3]))
@@ -88,8 +93,9 @@ def read_slice(
     *,
     is_packed: bool = False,
 ) -> Slice:
-    """Send EVENTS READ for at most `count` events from `seq` on. Raises DisqueConnectionError, ReplyError, ValueError.
+    """Send EVENTS READ for at most `count` events from `seq` on.
 
+    Raises DisqueConnectionError, ReplyError, ValueError, and ClusterError for a user that may not read all events.
     Packed events may begin before `seq`. `end` does not count those beyond `count`.
     """
     words: list[bytes | str | int] = ["EVENTS", "READ", log, seq, "COUNT", count, "MAXBYTES", max_bytes]
@@ -99,6 +105,8 @@ def read_slice(
         try:
             data = bytes(nodes.ask(address, *words, *((b"FORMAT", b"PACKED") if is_packed else ())) or b"")
         except ReplyError as error:
+            if error.code == "NOPERM":
+                raise refused(address, error.text) from None
             # A node of an older version refuses FORMAT PACKED. Ask it for lines.
             if not is_packed or error.code != "ERR":
                 raise

@@ -12,8 +12,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from disque_py.client import Address, DisqueConnectionError
 from disque_py.spark.event_lines import LineReader
@@ -22,6 +24,10 @@ from disque_py.spark.event_offsets import EventRange
 from disque_py.spark.event_slices import slice_of
 from disque_py.spark.events_planning import FORMAT, REPLACED, TRIMMED, EventOptions
 from disque_py.spark.nodes import ClusterError, Nodes
+
+# A user whose names are restricted gets the events of these names alone, and this one at the end (docs/users.md).
+HIDDEN: Final = "hidden"
+ALL_NAMES: Final = "if the names of the user are restricted, give it all names"
 
 
 def read_range(options: EventOptions, piece: EventRange, address: Address) -> Iterator[pa.RecordBatch]:
@@ -109,13 +115,16 @@ def _skip(options: EventOptions, piece: EventRange, at: int, trimmed_to: int | N
 
 def _check(piece: EventRange, at: int, batch: pa.RecordBatch) -> None:
     """Check that these are exactly the requested events: numbers without gaps, inside the range."""
+    if pc.any(pc.equal(batch.column("event"), HIDDEN)).as_py():
+        raise ClusterError(f"{FORMAT}: node {piece.node} hides events of log {piece.log}; {ALL_NAMES}")
     numbers = batch.column("seq").to_numpy(zero_copy_only=False)
     count = len(numbers)
     if not count or numbers[0] != at or numbers[-1] != at + count - 1 or numbers[-1] >= piece.end:
         raise ClusterError(
-            f"{FORMAT}: node {piece.node} was asked for events from {at} of log {piece.log} on and sent other ones"
+            f"{FORMAT}: node {piece.node} was asked for events from {at} of log {piece.log} on and sent other "
+            f"ones; {ALL_NAMES}"
         )
     if count > 1 and not (numbers[1:] - numbers[:-1] == 1).all():
         raise ClusterError(
-            f"{FORMAT}: node {piece.node}, log {piece.log}: the numbers from {at} on are not consecutive"
+            f"{FORMAT}: node {piece.node}, log {piece.log}: the numbers from {at} on are not consecutive; {ALL_NAMES}"
         )

@@ -11,7 +11,7 @@ from disque_py.spark.event_slices import events_of
 from disque_py.spark.events_reading import read_range
 from disque_py.spark.nodes import ClusterError
 from event_plans import all_of, close_all, planner, rows
-from spark_stub import StubCluster
+from spark_stub import StubCluster, reply
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +82,32 @@ def test_slices_hold_the_same_events_as_rows():
         assert {len(one) for one in slices} == {1}
         found = [(row["node"], row["seq"]) for batch in events_of(slices) for row in batch.to_pylist()]
         assert found == all_of(*cluster.nodes)
+
+
+@pytest.mark.parametrize("hidden", [range(5, 10), range(3, 7)])
+def test_a_user_who_may_not_see_all_names_gets_an_error_and_no_part_of_the_events(hidden, monkeypatch):
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(10)
+        plan = planner(cluster, startingOffsets="earliest")
+        end = plan.latest(plan.initial())
+        seen = {seq: line for seq, line in enumerate(node.lines) if seq not in hidden}
+        if 9 in hidden:  # The end of a reply says how far the log was read.
+            node.event("", 1, seq=9, event="hidden", queue=None)
+            seen[9] = node.lines[-1]
+        monkeypatch.setattr(
+            node, "on_events", lambda argv: reply(b"".join(seen[seq] for seq in seen if seq >= int(argv[3])))
+        )
+        with pytest.raises(ClusterError, match="if the names of the user are restricted, give it all names"):
+            rows(plan, end)
+
+
+def test_a_user_who_may_not_read_packed_events_gets_a_sentence(monkeypatch):
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(10)
+        plan = planner(cluster, startingOffsets="earliest", rows="slices")
+        end = plan.latest(plan.initial())
+        monkeypatch.setattr(node, "on_events", lambda _: b"-NOPERM this user reads FORMAT LINES\r\n")
+        with pytest.raises(ClusterError, match="give the user the right to EVENTS and to all names"):
+            rows(plan, end)
