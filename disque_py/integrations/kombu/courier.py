@@ -298,7 +298,7 @@ class Courier:
     def close(self) -> None:
         """Give back the jobs that kombu has not got, send acknowledgements, and end the thread.
 
-        Each of these waits takes CLOSE_S at most.
+        Each of these waits takes CLOSE_S at most. In the courier's own thread there is no wait.
         """
         if not self.is_ours:
             return
@@ -307,14 +307,19 @@ class Courier:
                 return
             self._is_closed = True
         loop, thread = self._loop, self._thread
-        if loop is not None and thread is not None:
-            finish = asyncio.run_coroutine_threadsafe(self._finish(), loop)
-            with suppress(FutureTimeoutError, DisqueError):
-                finish.result(CLOSE_S)
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(CLOSE_S)
-            if thread.is_alive():  # It may still write to the pipe, whose number must not become another file's.
-                return
+        if loop is None or thread is None:
+            self._close_pipe()
+            return
+        finish = asyncio.run_coroutine_threadsafe(self._finish(), loop)
+        if thread is threading.current_thread():  # A garbage collection there found the connection forgotten.
+            finish.add_done_callback(lambda _: loop.call_soon_threadsafe(loop.stop))
+            return
+        with suppress(FutureTimeoutError, DisqueError):
+            finish.result(CLOSE_S)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(CLOSE_S)
+
+    def _close_pipe(self) -> None:
         os.close(self.wake_fd)
         os.close(self._wake_end)
 
@@ -366,6 +371,7 @@ class Courier:
                 task.cancel()
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             loop.close()
+            self._close_pipe()  # Not before: this thread writes to it, and its number may become another file's.
 
     def _linger(self) -> None:
         """Execute the calls after LINGER_S."""

@@ -475,3 +475,16 @@ def test_an_acknowledgement_under_a_claim_names_it(client, courier, monkeypatch)
         courier.ack(1, delivery.tag)
     eventually(lambda: client.qstat("claimed").running == 0)
     assert along == []
+
+
+def test_a_courier_that_a_garbage_collection_closes_in_its_own_thread_ends(client, courier):
+    client.add_job("forgotten", "a")
+    courier.consume(1, ["forgotten"], 1)
+    courier.ack(1, next_of(courier).tag)
+    thread, began = courier._thread, time.monotonic()
+    courier._loop.call_soon_threadsafe(courier.close)
+    thread.join(60)
+    assert time.monotonic() - began < 3
+    assert client.qstat("forgotten", cluster=True).running == 0
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(courier.wake_fd)
