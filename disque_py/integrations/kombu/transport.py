@@ -180,7 +180,10 @@ class Channel(virtual.Channel):
         return next((queue for queue, names in self._read_as.items() if name in names), name)
 
     def _message(self, queue: str, tag: str, job: Any, *, no_ack: bool) -> Any:
-        message = self.Message(wire.message_of(job, tag), channel=self)
+        try:
+            message = self.Message(wire.message_of(job, tag), channel=self)
+        except Exception:  # Any program can add any body. An error here would end the worker, once per delivery.
+            message = self.Message(wire.raw_message_of(job, tag), channel=self)
         if no_ack:
             self.courier.ack(self.number, tag)
         else:

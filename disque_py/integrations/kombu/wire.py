@@ -224,20 +224,33 @@ def _number(value: object, unit: float) -> float | None:
 
 
 def message_of(job: Job, tag: str) -> dict[str, Any]:
-    """Return the message of a job, with its delivery tag. Another body becomes a message of raw bytes."""
+    """Return the message of a job, with its delivery tag. A body without properties becomes a message of raw bytes.
+
+    Raises any error for a body whose parts have other types than those of a message.
+    """
     payload: dict[str, Any] | None
     try:
         payload = load(job.body)
-    except (ValueError, UnicodeDecodeError, json.JSONDecodeError):
+    except ValueError:
         payload = None
     if not isinstance(payload, dict) or not isinstance(payload.get("properties"), dict):
-        payload = {
-            "body": base64.b64encode(job.body).decode(),
-            "content-type": "application/data",
-            "content-encoding": "binary",
-            "headers": {},
-            "properties": {"body_encoding": "base64"},
-        }
+        return raw_message_of(job, tag)
+    return _delivered(payload, job, tag)
+
+
+def raw_message_of(job: Job, tag: str) -> dict[str, Any]:
+    """Return a message of raw bytes, the body of a job, with its delivery tag."""
+    payload = {
+        "body": base64.b64encode(job.body).decode(),
+        "content-type": "application/data",
+        "content-encoding": "binary",
+        "headers": {},
+        "properties": {"body_encoding": "base64"},
+    }
+    return _delivered(payload, job, tag)
+
+
+def _delivered(payload: dict[str, Any], job: Job, tag: str) -> dict[str, Any]:
     properties = payload["properties"]
     info = properties.setdefault("delivery_info", {})
     info.setdefault("exchange", "")

@@ -201,3 +201,23 @@ def test_a_program_with_many_open_files_receives_messages(shared_node):
         for file in opened:
             os.close(file)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"body":"y","properties":{"body_encoding":"rot13"}}',
+        b'{"body":5,"properties":{"body_encoding":"base64"}}',
+        b'{"body":"y","properties":{"delivery_info":[]}}',
+        b'{"body":"y","properties":{"at":{"__type__":"datetime","__value__":5}}}',
+        b"[" * 100_000,
+    ],
+    ids=lambda body: body[-30:].decode(),
+)
+def test_a_body_that_only_looks_like_a_message_arrives_as_bytes(shared_node, connection, queue, body):
+    """An error would end the worker that gets the job, and then the next one."""
+    with shared_node.client() as client:
+        client.add_job(queue.queue.name, body)
+    message = queue.get(timeout=60)
+    assert (message.body, message.content_type) == (body, "application/data")
+    message.reject()
