@@ -406,7 +406,7 @@ class _DisqueConsumer(Consumer):
     def ack(self, message: DisqueMessage) -> None:
         """Acknowledge a message, immediately or together with the next ones. Raises ConnectionClosed."""
         job, acks = message.job, self._broker.acks
-        with _outages():
+        with self._settling(job):
             if job.fence:
                 with suppress(FencedError):  # A later worker has the job, so this ack is void.
                     self._broker.client.ack(job)
@@ -416,7 +416,6 @@ class _DisqueConsumer(Consumer):
                 # `add` comes before this check, because a consumer that stops being busy flushes.
                 if not self._is_busy or self._out <= {job.id}:
                     acks.flush()
-        self._make_room(job)
 
     def nack(self, message: DisqueMessage) -> None:
         """Set aside a message that failed for good. Raises ConnectionClosed."""
@@ -425,7 +424,7 @@ class _DisqueConsumer(Consumer):
     def _set_aside(self, job: Job, error: BaseException | None) -> None:
         client = self._broker.client
         reason = None if error is None else f"{type(error).__name__}: {error}"
-        with _outages():
+        with self._settling(job):
             try:
                 with suppress(FencedError):  # See ack.
                     client.nack(job, final=True, reason=reason, attempt=job.attempt)
@@ -434,7 +433,24 @@ class _DisqueConsumer(Consumer):
                     raise
                 client.add_job(f"{job.queue}.XQ", job.body, ttl=DEAD_S, retry_unsafe=True)
                 client.ack(job)
-        self._settled(job)
+            self._broker.leases.remove(job)
+
+    @contextmanager
+    def _settling(self, job: Job) -> Iterator[None]:
+        """Make room for another message when this one is settled. Raises ConnectionClosed in an outage.
+
+        After ConnectionClosed, Dramatiq calls again. After the refusal of a node it does not, so the message comes
+        again after its lease.
+        """
+        try:
+            with _outages():
+                yield
+        except ConnectionClosed:
+            raise
+        except BaseException:
+            self._settled(job)
+            raise
+        self._make_room(job)
 
     def requeue(self, messages: Iterable[DisqueMessage]) -> None:
         """Put back messages that were not started."""

@@ -10,6 +10,7 @@ import pytest
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 
 from disque_py import testing
+from disque_py.client import OutOfMemoryError
 from disque_py.integrations.dramatiq import DisqueBroker
 from waits import eventually
 
@@ -61,6 +62,22 @@ def test_a_message_that_fails_is_tried_again_and_then_errored(broker, start, cli
     assert len(tries) == 2
     job = client.qpeek(f"{name}.default", 1, status="errored")[0]
     assert client.show(job.id).error == "RuntimeError: no ink"
+
+
+def test_a_failed_message_that_a_node_refuses_to_set_aside_comes_again(broker, client):
+    """Dramatiq does not try again. If the worker kept the message, it would soon have no room for others."""
+    broker.declare_queue("default")
+    broker.enqueue(dramatiq.Message("default", "unknown", (), {}, {}))
+    consumer = broker.consume("default", prefetch=1, timeout=60_000)
+    message = next(consumer)
+    client.execute("CONFIG", "SET", "maxmemory", "1")
+    try:
+        with pytest.raises(OutOfMemoryError):
+            consumer.nack(message)
+    finally:
+        client.execute("CONFIG", "SET", "maxmemory", "0")
+    assert not broker.leases.holds(message.job)
+    assert next(consumer).redelivered
 
 
 def test_failed_messages_go_to_the_dead_letter_queue_that_the_queue_names(broker, start, client, name):
