@@ -51,7 +51,7 @@ class DisqueWorker:
     queues    Django's names of the queues; the first queue is served before the next. By default all queues of the
               backend
     threads   number of tasks that run at a time, 4 by default
-    burst     True: stop when no task is waiting. False by default: run until `stop`
+    burst     True: stop when no task comes for a second. False by default: run until `stop`
     """
 
     def __init__(
@@ -88,8 +88,7 @@ class DisqueWorker:
                 job = self._backend.client().get_job(
                     *self._queues,
                     match=self._patterns,
-                    timeout_ms=WAIT_MS,
-                    nohang=self._burst,
+                    timeout_ms=WAIT_MS,  # Without a wait, no node would be asked for tasks that only it has.
                     withlease=True,
                     lease=self.leases.lease,
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py import testing
 from waits import eventually
 
 
@@ -36,6 +37,22 @@ def test_a_burst_ends_when_no_task_waits(tasks, backend):
     tasks.note.enqueue(1)
     DisqueWorker(backend, burst=True).run()
     assert tasks.ran == [1]
+
+
+def test_a_burst_runs_tasks_that_only_another_node_has(tasks):
+    from disque_py.integrations.django.backend import DisqueBackend
+    from disque_py.integrations.django.worker import DisqueWorker
+
+    with testing.cluster(2) as cluster:
+        producer, consumer = (
+            DisqueBackend("default", {"QUEUES": ["default"], "OPTIONS": {"url": node.url, "replicate": 1}})
+            for node in cluster
+        )
+        producer.enqueue(tasks.note, [1], {})
+        DisqueWorker(consumer, threads=1, burst=True).run()
+        assert tasks.ran == [1]
+        producer.client.close()
+        consumer.client.close()
 
 
 def test_the_nodes_keep_results_for_the_time_of_the_options(backend, client):

@@ -25,7 +25,7 @@ class Command(BaseCommand):
             "--queues", default="", help="names of queues, separated by commas; by default all queues of the backend"
         )
         parser.add_argument("--threads", type=int, default=4, help="number of tasks that run at a time")
-        parser.add_argument("--burst", action="store_true", help="stop when no task is waiting")
+        parser.add_argument("--burst", action="store_true", help="stop when no task comes for a second")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the worker."""
