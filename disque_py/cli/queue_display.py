@@ -12,6 +12,7 @@ from rich.text import Text
 
 from disque_py.cli.counting import counted
 from disque_py.cli.queue_view import Look, QueueRow
+from disque_py.cli.visible import visible
 
 COLUMNS: Final = (
     "queue",
@@ -38,9 +39,12 @@ FRAME_LINES: Final = 4
 
 
 def console_for(stream: Any = None) -> Console:
-    """Return a console for an output stream; standard output by default."""
+    """Return a console for an output stream; standard output by default.
+
+    It shows text as it is. rich would take `[x]` for a style, and `:key:` in the name of a queue for a picture.
+    """
     out = stream or sys.stdout
-    return Console(file=out, highlight=False, markup=False, width=None if out.isatty() else PIPE_WIDTH)
+    return Console(file=out, highlight=False, markup=False, emoji=False, width=None if out.isatty() else PIPE_WIDTH)
 
 
 def queue_table(look: Look, rows_max: int | None = None, width: int | None = None) -> Table:
@@ -86,13 +90,13 @@ def cells_of(row: QueueRow) -> list[str]:
     numbers = [f"{value:,}" for value in (row.pending, row.running, row.invisible, row.errored)]
     paused = "" if row.paused == "none" else row.paused
     return [
-        row.queue,
+        visible(row.queue),
         *numbers,
         "-" if row.oldest_ms is None else age_text(row.oldest_ms),
         _rate(row.rate_in),
         _rate(row.rate_out),
         paused,
-        settings_text(row.settings),
+        visible(settings_text(row.settings)),
     ]
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disque_py.cli.queue_display import age_text, console_for
+from disque_py.cli.visible import visible
 from disque_py.client import Job, JobInfo
 
 # Bytes of a body that are shown in a table.
@@ -29,7 +30,7 @@ def print_fields(fields: Mapping[str, object]) -> None:
     table.add_column(overflow="fold")
     for name, value in fields.items():
         if value is not None and value != "":
-            table.add_row(name, str(value))
+            table.add_row(name, visible(str(value)))
     console_for().print(table)
 
 
@@ -52,14 +53,15 @@ def print_rows(
 
 def _one_line(cell: object) -> Text:
     # rich shortens a column with no_wrap only when the others can't be made narrower.
-    return Text("" if cell is None else str(cell), no_wrap=True, overflow="ellipsis")
+    return Text("" if cell is None else visible(str(cell)), no_wrap=True, overflow="ellipsis")
 
 
 def body_text(body: bytes | None, limit: int | None = BODY_SHOWN) -> str:
-    r"""Return a body as text on one line, cut to a length, with bytes that are not UTF-8 as `\xNN`."""
+    r"""Return a body as text on one line, cut to a length, with bytes that can't be printed as `\xNN`."""
     if body is None:
         return ""
-    text = body.decode("utf-8", "backslashreplace").replace("\n", "\\n").replace("\r", "\\r")
+    text = body.decode("utf-8", "backslashreplace")
+    text = visible(text if limit is None else text[: limit + 1])
     return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
 
 

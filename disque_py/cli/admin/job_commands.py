@@ -22,6 +22,7 @@ from disque_py.cli.admin.display import (
 from disque_py.cli.admin.queue_commands import JSON, WHERE
 from disque_py.cli.admin.values import pairs_of, read_span
 from disque_py.cli.counting import counted_of
+from disque_py.cli.visible import visible
 from disque_py.client import Outcome, ReplyError, commands
 from disque_py.client.one_node import OneNode
 from disque_py.client.waiting import Waiting, is_older, outcome_of
@@ -229,7 +230,7 @@ def wait(ctx: click.Context, job_id: str, timeout: timedelta | None) -> None:
             found = _outcome(node, job_id, timeout)
     except TimeoutError as error:
         raise click.ClickException(str(error)) from error
-    detail = found.error or body_text(found.result, None)
+    detail = visible(found.error or "") or body_text(found.result, None)
     click.echo(found.status + (f": {detail}" if detail else ""))
     if found.status not in ("completed", "gone"):
         ctx.exit(1)

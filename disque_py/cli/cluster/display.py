@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from disque_py.cli.cluster.draining import DrainProgress
 from disque_py.cli.cluster.view import ClusterView, NodeView
@@ -65,8 +66,8 @@ def print_table(cluster: ClusterView) -> None:
         if row["links"] is not None:
             cells["links"] = f"{row['links']}/{row['others']}"
         table.add_row(*cells.values(), style=None if row["state"] == "ok" else "yellow")
-    # Without markup, because rich would take `[fe80::1]` for a style and leave it out.
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    # rich would take `[fe80::1]` for a style and leave it out, and the `:a:` of an address for a picture.
+    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
     # A row stays one line. A terminal that is too narrow breaks the line, because rich would cut off addresses.
     needed = console.measure(table, options=console.options.update(max_width=PIPE_WIDTH)).maximum
     console.width = max(console.width, needed)
@@ -113,7 +114,7 @@ class DrainDisplay:
             )
             # A reason is a sentence. Beside the bar it would push the number of jobs off the line.
             if progress.reasons and (self._last is None or progress.reasons != self._last.reasons):
-                self._console.print("\n".join(progress.reasons), style="yellow", markup=False, highlight=False)
+                self._console.print(Text("\n".join(progress.reasons), style="yellow"))
         elif progress != self._last:
             click.echo("; ".join((f"{progress.jobs} left", *progress.reasons)))
         self._last = progress

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from disque_py.cli.address import Target
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.cli.visible import visible
 
 BLOCK_MS: Final = 1_000
 AGAIN_S: Final = 1.0
@@ -96,11 +97,4 @@ def short(event: dict[str, Any]) -> str:
         more.append(event["error"])
     return visible(
         f"{when}  {event['job_id']}  {event['queue']}  {event['event']:<9}  {states}  {', '.join(more)}".rstrip()
-    )
-
-
-def visible(text: str) -> str:
-    """Escape everything that can't be printed, because producers may put any bytes into queue names."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
     )

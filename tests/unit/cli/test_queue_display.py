@@ -31,6 +31,13 @@ def test_a_row_has_these_cells():
     assert cells_of(row(paused="in", rate_in=1200.4, oldest_ms=5))[5:9] == ["5ms", "1,200", "2.5", "in"]
 
 
+def test_the_name_of_a_queue_is_shown_as_it_is():
+    out = io.StringIO()
+    console_for(out).print(queue_table(Look(0, [row(queue="user:key:1"), row(queue="[b]\x1b[2J")])))
+    assert "user:key:1" in out.getvalue()
+    assert "[b]\\x1b[2J" in out.getvalue()
+
+
 def test_a_narrow_terminal_has_fewer_columns():
     """The name of the queue, its jobs and their age stay."""
     assert columns_for(None)[-1] == "settings"

@@ -65,10 +65,19 @@ def test_an_object_has_the_body_as_text():
 
 
 @pytest.mark.parametrize(
-    ("body", "text"), [(None, ""), (b"a\nb", "a\\nb"), (b"x" * 80, "x" * 59 + "…"), (b"\xff", "\\xff")]
+    ("body", "text"),
+    [(None, ""), (b"a\nb", "a\\nb"), (b"x" * 80, "x" * 59 + "…"), (b"\xff", "\\xff"), (b"\x1b]0;", "\\x1b]0;")],
 )
 def test_a_body_takes_one_line(body, text):
     assert body_text(body) == text
+
+
+def test_no_text_of_a_producer_is_a_command_to_the_terminal(capsys):
+    print_fields({"queue": "mail\x1b[2J", "meta": "a=\x9b2J"})
+    print_rows(("id", "meta"), [("x", "a=\x1b[2J")])
+    out = capsys.readouterr().out
+    assert "mail\\x1b[2J" in out
+    assert set(out) & {"\x1b", "\x9b"} == set()
 
 
 def test_tables_leave_out_what_is_empty(capsys):
