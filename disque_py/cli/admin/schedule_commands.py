@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from disque_py.cli.admin.access import open_node
-from disque_py.cli.admin.display import body_text, print_fields, print_object, print_rows
+from disque_py.cli.admin.display import body_text, body_text_whole, print_fields, print_object, print_rows
 from disque_py.cli.admin.values import span_text
 from disque_py.client import ScheduleInfo, schedule_commands
 from disque_py.client.one_node import OneNode
@@ -136,7 +136,7 @@ def set_schedule(
     words = ["SCHEDULE", "SET", name, *when, "TZ", tz, "CATCHUP", catchup, "OVERLAP", overlap, "QUEUE", queue]
     words += ["BODY", body, *(word for option in options for word in option.split())]
     with open_node(ctx) as node:
-        node.run(Request(tuple(word.encode() for word in words), text))
+        node.run(Request(tuple(word.encode("utf-8", "surrogateescape") for word in words), text))
         ticks = node.run(schedule_commands.next_ticks(name, 3))
     click.echo(f"'{name}' is set. Next (UTC): {', '.join(map(_time, ticks)) or 'never'}")
 
@@ -218,7 +218,7 @@ def _time(moment: datetime | None) -> str:
 def _object(info: ScheduleInfo) -> dict[str, Any]:
     values: dict[str, Any] = asdict(info)
     more: dict[str, Any] = values.pop("more")
-    values["body"] = body_text(info.body, None)
+    values["body"] = body_text_whole(info.body)
     values["every"] = None if info.every is None else info.every.total_seconds()
     for name in ("next", "last"):
         values[name] = None if values[name] is None else values[name].isoformat()

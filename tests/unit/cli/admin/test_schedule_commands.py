@@ -30,6 +30,16 @@ def test_show_has_a_line_per_field(admin):
     assert json.loads(shown.output)["next"] == "2023-11-14T22:13:20+00:00"
 
 
+def test_an_object_has_the_body_as_it_is(admin):
+    answers = {"SCHEDULE_GET": reply({**INFO, "body": "a\nb"}), "SCHEDULE_NEXT": NEXT}
+    assert json.loads(admin("schedule show nightly --json", **answers).output)["body"] == "a\nb"
+
+
+def test_set_takes_any_bytes(admin):
+    result = admin("schedule set s reports \udcff --every 30s", SCHEDULE_SET=b"+OK\r\n", SCHEDULE_NEXT=NEXT)
+    assert any(words[-1] == b"\xff" for words in result.node.requests)
+
+
 def test_set_sends_all_words(admin):
     result = admin(
         "schedule set s reports body --every 30s --option RETRY --option 60",
