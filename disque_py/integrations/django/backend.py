@@ -37,7 +37,7 @@ from disque_py.integrations.result_slots import ELSEWHERE, INLINE, INLINE_BYTES,
 
 URL: Final = "disque://127.0.0.1:7711"
 OPTIONS: Final = ("url", "namespace", "lease", "replicate", "publish_once", "result_ttl")
-# The TTL of a task. Its lease can be extended for half of this time.
+# The TTL of a task without `run_after`. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
 RESULT_TTL_S: Final = 86_400
 # One step of `priority` weighs more than any creation time in milliseconds.
@@ -120,7 +120,7 @@ class DisqueBackend(BaseTaskBackend):
         words: dict[str, Any] = {
             "delay": delay,
             "retry": timedelta(seconds=self.lease_s),
-            "ttl": TTL_S + int(delay_s),
+            "ttl": TTL_S + 2 * int(delay_s),  # A lease can be extended in the first half of a TTL only.
             "replicate": self.options.get("replicate"),
             "priority": int(1000 * time.time()) - int(task.priority) * PRIORITY_STEP if task.priority else None,
         }

@@ -37,7 +37,7 @@ from disque_py.client.templates import AddTemplate, template_of
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
 from disque_py.integrations.patience import is_outage, once, persist
 
-# The TTL of a message without an age limit. Its lease can be extended for half of this time.
+# The TTL of a message without an age limit or delay. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
 # Dramatiq checks age limits, and fails messages that are too old. So the job exists for this time beyond the limit.
 BEYOND_AGE_S: Final = 86_400
@@ -186,7 +186,8 @@ class DisqueBroker(Broker):
     def _ttl_s(self, message: Message, delay_ms: int) -> int:
         max_age = message.options.get("max_age") or self._actor_option(message, "max_age")
         rest_s: int = TTL_S if max_age is None else int(max_age) // 1000 + BEYOND_AGE_S
-        return -(-delay_ms // 1000) + rest_s
+        # A lease can be extended in the first half of a TTL only, so the delay counts twice.
+        return 2 * -(-delay_ms // 1000) + rest_s
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30_000) -> _DisqueConsumer:
         """Return an iterator over the messages of a queue.

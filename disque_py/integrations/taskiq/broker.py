@@ -38,7 +38,7 @@ from disque_py.integrations.leases import LEASE_S, LeaseKeeper
 from disque_py.integrations.pace import COUNT_MAX, Pace
 from disque_py.integrations.patience import apersist, is_outage, once
 
-# The TTL of a message. Its lease can be extended for half of this time.
+# The TTL of a message without a delay. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
 # One step of the label `priority` weighs more than any creation time in milliseconds.
 PRIORITY_STEP: Final = 10**13
@@ -68,7 +68,8 @@ _log = logging.getLogger(__name__)
 def add_options(labels: dict[str, Any], lease: timedelta) -> dict[str, Any]:
     """Return the options of ADDJOB for these labels."""
     delay_ms = round(1000 * float(labels.get("delay") or 0))
-    options: dict[str, Any] = {"retry": lease, "ttl": TTL_S - (-delay_ms // 1000)}
+    # A lease can be extended in the first half of a TTL only, so the delay counts twice.
+    options: dict[str, Any] = {"retry": lease, "ttl": TTL_S - 2 * (-delay_ms // 1000)}
     if delay_ms > 0:
         options["delay"] = timedelta(milliseconds=delay_ms)
     if labels.get("priority") is not None:

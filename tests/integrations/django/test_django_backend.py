@@ -57,6 +57,15 @@ def test_a_task_runs_not_before_its_time(tasks, backend, start, client):
     assert ended(backend, result).started_at >= at
 
 
+def test_the_lease_of_a_task_that_runs_after_months_can_be_extended(tasks, client):
+    """Nodes extend leases in the first half of a TTL only."""
+    from django.utils import timezone
+
+    result = tasks.add.using(run_after=timezone.now() + timedelta(days=100)).enqueue(1, 2)
+    job = client.show(result.id)
+    assert job.ttl / 2 >= job.delay + 14 * 86_400
+
+
 def test_a_larger_priority_runs_first(tasks, start):
     for priority in (-100, 0, 100):
         tasks.note.using(priority=priority).enqueue(priority)

@@ -38,6 +38,13 @@ def test_a_delay_is_the_jobs_own(broker, start, client):
     assert ran[0] - sent_at >= 0.7
 
 
+def test_the_lease_of_a_message_with_a_long_delay_can_be_extended(broker, client):
+    """Nodes extend leases in the first half of a TTL only."""
+    message = dramatiq.actor(print).send_with_options(delay=100 * 86_400_000)
+    job = client.show(message.options["disque_job_id"])
+    assert job.ttl / 2 >= job.delay + 14 * 86_400
+
+
 def test_a_higher_broker_priority_runs_first(broker, start):
     ran = []
     actor = dramatiq.actor(ran.append, actor_name="append")

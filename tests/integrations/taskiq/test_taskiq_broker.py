@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 from taskiq import Context, SendTaskError, SimpleRetryMiddleware, TaskiqDepends
@@ -51,6 +52,12 @@ def test_a_delay_is_the_jobs_own(broker, work, client, name):
         assert ran[0] - sent_at >= 0.6
 
     asyncio.run(main())
+
+
+def test_the_lease_of_a_message_with_a_long_delay_can_be_extended():
+    """Nodes extend leases in the first half of a TTL only."""
+    options = broker_module.add_options({"delay": 100 * 86_400}, timedelta(seconds=60))
+    assert options["ttl"] / 2 >= 114 * 86_400
 
 
 def test_a_larger_priority_runs_first(broker, work):
