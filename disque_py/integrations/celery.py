@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 from celery import states
@@ -75,9 +76,16 @@ class DisqueBackend(SyncBackendMixin, Backend):
     def _job(self, key: str) -> str:
         """Return the id of the job that has, or will have, the result of this key."""
         if not self._has_settings:
-            self.client.set_queue(RESULTS, result_retention=self.ttl_s)
+            self._keep_results()
             self._has_settings = True
         return persist(lambda: self.client.add_job(RESULTS, key, key=key, ttl=self.ttl_s, retry=self.ttl_s))
+
+    def _keep_results(self) -> None:
+        """Make the nodes keep results for `result_expires`, or for longer if another program has asked for that."""
+        settings = self.client.queue_settings(RESULTS)
+        kept = settings.result_retention if settings is not None else None
+        if kept is None or kept < timedelta(seconds=self.ttl_s):
+            self.client.set_queue(RESULTS, result_retention=self.ttl_s)
 
     def _store(self, key: str, payload: bytes) -> None:
         result = SHORT + payload
