@@ -118,7 +118,7 @@ class DisqueBackend(SyncBackendMixin, Backend):
         queue = f"{STATE}{task_id}"
         if state in states.READY_STATES:
             self._store(task_id, payload)
-            if self.client.qlen(queue):
+            if self.client.qlen(queue, cluster=_has_run_before(request)):
                 self.client.purge(queue, wait=False)
         else:
             ttl_s = self.ttl_s
@@ -208,3 +208,8 @@ class DisqueBackend(SyncBackendMixin, Backend):
 
     def _forget(self, task_id: str) -> None:
         """Do nothing, because the result expires by itself."""
+
+
+def _has_run_before(request: Any) -> bool:
+    """Return whether another worker, which may use another node, may have stored states of this task."""
+    return bool(request is not None and (request.retries or (request.delivery_info or {}).get("redelivered")))

@@ -9,8 +9,11 @@ import pytest
 pytest.importorskip("celery", reason="the extra celery is not installed")
 
 from celery import Celery
+from celery.app.task import Context
 
-from disque_py.integrations.celery import RESULTS
+from disque_py import testing
+from disque_py.integrations.celery import RESULTS, STATE
+from waits import eventually
 
 
 def backend_of(url, **settings):
@@ -23,3 +26,11 @@ def test_a_program_with_a_short_result_expires_does_not_shorten_that_of_others(c
     backend_of(shared_node.url, result_expires=7 * 86_400).store_result(name, 1, "SUCCESS")
     assert backend_of(shared_node.url, result_expires=60).get_result(name) == 1
     assert client.queue_settings(RESULTS).result_retention == timedelta(days=7)
+
+
+def test_the_end_of_a_task_removes_states_that_another_worker_stored_on_another_node(name):
+    with testing.cluster(2) as cluster, cluster[0].client() as client:
+        first, second = (backend_of(node.url) for node in cluster)
+        first.store_result(name, None, "RETRY")
+        second.store_result(name, 5, "SUCCESS", request=Context(retries=1))
+        eventually(lambda: client.qlen(f"{STATE}{name}", cluster=True) == 0)
