@@ -58,7 +58,8 @@ TEXT: Final = "utf-8"
 TOPIC: Final = virtual.exchange.TopicExchange(None)
 
 
-_transports: weakref.WeakSet[Transport] = weakref.WeakSet()
+# All transports of the program, by id(). Unlike a WeakSet, it can be read while another thread makes a transport.
+_transports: weakref.WeakValueDictionary[int, Transport] = weakref.WeakValueDictionary()
 
 
 def _is_readable(fd: int, limit_s: float | None) -> bool:
@@ -382,7 +383,7 @@ class Transport(virtual.Transport):
         self.bindings = Bindings(self.commands)
         self.publications = wire.Publications(self.options)
         self._hub: Any = None
-        _transports.add(self)
+        _transports[id(self)] = self
         # kombu may drop a connection without closing it.
         weakref.finalize(self, self.commands.close)
         weakref.finalize(self, self.courier.close)
@@ -443,7 +444,8 @@ class Transport(virtual.Transport):
 
     def siblings(self) -> list[Transport]:
         """Return this program's transports of the same URLs, this one included."""
-        return [each for each in list(_transports) if each.urls == self.urls and each.courier.is_ours]
+        known = [ref() for ref in _transports.valuerefs()]
+        return [each for each in known if each is not None and each.urls == self.urls and each.courier.is_ours]
 
     def _deliver(self, most: int) -> int:
         """Hand over what is in the inbox now, and return the number of messages."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import sys
+import threading
 import time
 
 import pytest
@@ -221,3 +223,26 @@ def test_a_body_that_only_looks_like_a_message_arrives_as_bytes(shared_node, con
     message = queue.get(timeout=60)
     assert (message.body, message.content_type) == (body, "application/data")
     message.reject()
+
+
+def test_transports_can_be_looked_up_while_another_thread_makes_some(shared_node):
+    first = kombu.Connection(shared_node.url).transport
+    others = [kombu.Connection(shared_node.url).transport for _ in range(50)]
+    is_over = threading.Event()
+
+    def make():
+        while not is_over.is_set():
+            kombu.Connection(shared_node.url).transport.courier.close()
+
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        sys.setswitchinterval(1e-5)
+        assert all(len(first.siblings()) > len(others) for _ in range(2_000))
+    finally:
+        sys.setswitchinterval(interval)
+        is_over.set()
+        thread.join()
+        for each in (first, *others):
+            each.courier.close()
