@@ -120,8 +120,6 @@ def _next_value(parts: list[str]) -> int | None:
             return index
         if not part.startswith("["):
             return None
-        if not part.startswith("["):
-            return None
     return None
 
 
