@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import signal
@@ -14,6 +15,7 @@ import zipfile
 
 import pytest
 
+from disque_py.cli.demo.nodes import Nodes
 from pauses import LongestPause
 
 FLIGHTS = 4000
@@ -84,6 +86,16 @@ def test_an_interrupted_demonstration_leaves_nothing_running(sdist):
     assert demo.returncode == 130, rest
     assert nodes_of(first)
     assert not any(listening(port) for port in nodes_of(first))
+
+
+def test_settings_of_servers_in_the_environment_do_not_reach_the_nodes(monkeypatch):
+    monkeypatch.setenv("DISQUE_REQUIREPASS", "secret")
+
+    async def start():
+        with Nodes() as nodes:
+            await nodes.wait_answering(nodes.all[0])
+
+    asyncio.run(start())
 
 
 def test_a_wrong_archive_is_refused_with_one_line(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from disque_py.cli.cluster.local_nodes import without_settings
 from disque_py.cli.demo.link import LinkLostError, ask
 from disque_py.client import ReplyError, results
 from disque_py.loopback_ports import free_port
@@ -52,18 +54,20 @@ class NodeProcess:
     def start(self) -> None:
         """Start the process. It takes a moment until the node answers."""
         self.folder.mkdir(exist_ok=True)
-        self._process = subprocess.Popen(
-            [
-                *server_command(),
-                *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
-                *("--cluster-config-file", "nodes.conf", "--logfile", str(self.log)),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "stderr").open("ab"),
-            # Ctrl-C in a terminal is for this program, which stops the nodes in order.
-            start_new_session=True,
-        )
+        with (self.folder / "stderr").open("ab") as errors:
+            self._process = subprocess.Popen(
+                [
+                    *server_command(),
+                    *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
+                    *("--cluster-config-file", "nodes.conf", "--logfile", str(self.log)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=without_settings(os.environ),
+                # Ctrl-C in a terminal is for this program, which stops the nodes in order.
+                start_new_session=True,
+            )
 
     @property
     def log(self) -> Path:
