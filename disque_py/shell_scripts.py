@@ -6,14 +6,25 @@ completes words of the broker, so it has scripts of its own (cli/shell/shell_com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
 
 SHELLS: Final = ("bash", "zsh", "fish")
+_PLAIN: Final = re.compile(r"[\w%+,./:@-]+")
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def is_plain(name: str) -> bool:
+    """Return whether a name is an ordinary word for every shell.
+
+    Names of queues are chosen by producers, and bash inserts a completion into the line as it is. A queue named
+    `$(reboot)` would be a command there.
+    """
+    return _PLAIN.fullmatch(name) is not None
 
 
 def completion_script(command: click.Command, program: str, shell: str) -> str:

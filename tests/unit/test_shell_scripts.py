@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from disque_py.shell_scripts import SHELLS, completion_option, completion_script
+from disque_py.shell_scripts import SHELLS, completion_option, completion_script, is_plain
 
 
 @click.command()
@@ -34,3 +34,13 @@ def test_tab_after_the_option_prints_no_script():
     words = {"COMP_WORDS": "disque-x --completion bash ", "COMP_CWORD": "3", "_DISQUE_X_COMPLETE": "bash_complete"}
     result = CliRunner().invoke(program, [], prog_name="disque-x", env=words)
     assert "_complete" not in result.output
+
+
+@pytest.mark.parametrize("name", ["mail", "user:key:1", "a.b/c@d", "größe"])
+def test_an_ordinary_name_is_plain(name):
+    assert is_plain(name)
+
+
+@pytest.mark.parametrize("name", ["$(reboot)", "a b", "a;b", "`x`", "*", "~", "{a,b}", "=ls", "a\n", "\x1b[2J", ""])
+def test_a_name_that_a_shell_would_change_or_execute_is_not(name):
+    assert not is_plain(name)

@@ -21,6 +21,7 @@ from disque_py.cli.misplaced_options import with_place
 from disque_py.cli.queue_view import ANSWER_S
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 from disque_py.client.one_node import OneNode
+from disque_py.shell_scripts import is_plain
 
 # Completion with TAB waits at most this long for a node.
 COMPLETION_S: Final = 0.5
@@ -112,8 +113,11 @@ def open_node(ctx: click.Context, answer_s: float = ANSWER_S) -> OneNode:
 
 
 def complete_queue(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Return the node's queues whose names begin with the text; none if the node does not answer in time."""
-    return [CompletionItem(name) for name in sorted(_names(ctx)) if name.startswith(begun)]
+    """Return the node's queues whose names begin with the text; none if the node does not answer in time.
+
+    Names that a shell would not take as they are are left out.
+    """
+    return [CompletionItem(name) for name in sorted(_names(ctx)) if name.startswith(begun) and is_plain(name)]
 
 
 def _names(ctx: click.Context) -> Iterable[str]:

@@ -14,7 +14,7 @@ from disque_py.cli.shell.candidates import keywords_for, names_for
 from disque_py.cli.shell.command_docs import builtin_docs
 from disque_py.cli.shell.names import NodeNames
 from disque_py.cli.shell.options import FLAGS, VALUES, UsageError, parse_options
-from disque_py.shell_scripts import SHELLS
+from disque_py.shell_scripts import SHELLS, is_plain
 
 ASK_VARIABLE: Final = "_DISQUE_CLI_COMPLETE"
 
@@ -78,5 +78,4 @@ def _command_words(options: list[str], complete: list[str], begun: str, environm
     except UsageError:
         return found
     names = names_for(docs, complete, begun, NodeNames(lambda: target))
-    # A quoted name would need quotes of the shell around it.
-    return found + [name for name in names if not name.startswith('"')]
+    return found + [name for name in names if is_plain(name)]

@@ -27,7 +27,7 @@ def test_the_word_under_the_cursor_is_completed(words, found):
 
 
 def test_queue_names_come_from_the_node_that_the_line_names(scripted):
-    node = scripted({"QSCAN": b"*2\r\n$1\r\n0\r\n*2\r\n$4\r\nmail\r\n$3\r\na b\r\n"})
+    node = scripted({"QSCAN": b"*2\r\n$1\r\n0\r\n*3\r\n$4\r\nmail\r\n$3\r\na b\r\n$5\r\nm$(x)\r\n"})
     assert answers(["-p", str(node.port), "QLEN", "m"], {}) == ["mail"]
 
 
