@@ -30,14 +30,14 @@ from celery.backends.base import Backend, SyncBackendMixin
 from celery.exceptions import TimeoutError as CeleryTimeoutError
 from kombu.utils.encoding import bytes_to_str, str_to_bytes
 
-from disque_py.client import Disque, DisqueConnectionError, JobEnd
+from disque_py.client import Disque, DisqueConnectionError, JobEnd, ReplyError
 from disque_py.client.waiting import is_told
 from disque_py.integrations.kombu.urls import DAY_S, masked, read_options, split_urls
 from disque_py.integrations.patience import persist
 
 RESULTS: Final = "celery-results"
 STATE: Final = "celery-state:"
-# Below the node's limit for results, `result-max-bytes`.
+# Below the default of the nodes' limit for results, `result-max-bytes`.
 LONG_BYTES: Final = 60_000
 SHORT: Final = b"0"
 LONG: Final = b"1"
@@ -88,11 +88,16 @@ class DisqueBackend(SyncBackendMixin, Backend):
             self.client.set_queue(RESULTS, result_retention=self.ttl_s)
 
     def _store(self, key: str, payload: bytes) -> None:
-        result = SHORT + payload
-        if len(payload) > LONG_BYTES:
-            added = persist(lambda: self.client.add_job(RESULTS, payload, ttl=self.ttl_s, retry_unsafe=True))
-            result = LONG + added.encode()
-        self.client.ack(self._job(key), result=result)
+        job = self._job(key)
+        if len(payload) <= LONG_BYTES:
+            try:
+                self.client.ack(job, result=SHORT + payload)
+                return
+            except ReplyError as error:
+                if error.code != "ERR":  # The limit of the nodes is lower than its default.
+                    raise
+        added = persist(lambda: self.client.add_job(RESULTS, payload, ttl=self.ttl_s, retry_unsafe=True))
+        self.client.ack(job, result=LONG + added.encode())
 
     def _payload(self, end: JobEnd) -> bytes | None:
         """Return the stored bytes; None if there are none yet."""

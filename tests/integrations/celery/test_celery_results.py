@@ -28,6 +28,17 @@ def test_a_program_with_a_short_result_expires_does_not_shorten_that_of_others(c
     assert client.queue_settings(RESULTS).result_retention == timedelta(days=7)
 
 
+def test_results_may_be_longer_than_the_nodes_allow(client, shared_node, name):
+    backend = backend_of(shared_node.url)
+    before = client.config_get("result-max-bytes")["result-max-bytes"]
+    client.config_set("result-max-bytes", "100")
+    try:
+        backend.store_result(name, "x" * 1000, "SUCCESS")
+    finally:
+        client.config_set("result-max-bytes", before)
+    assert backend.get_result(name) == "x" * 1000
+
+
 def test_the_end_of_a_task_removes_states_that_another_worker_stored_on_another_node(name):
     with testing.cluster(2) as cluster, cluster[0].client() as client:
         first, second = (backend_of(node.url) for node in cluster)
