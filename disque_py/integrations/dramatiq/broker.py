@@ -467,6 +467,8 @@ class _DisqueConsumer(Consumer):
                 self._broker.acks.flush()
             self._put_back(jobs)
         except (BrokerConnectionError, DisqueError):
+            for job in jobs:
+                self._settled(job)
             self._broker.logger.warning("%d messages come back when their lease is over", len(jobs))
 
     def _put_back(self, jobs: list[Job]) -> None:

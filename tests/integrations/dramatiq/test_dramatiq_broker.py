@@ -287,6 +287,22 @@ def unused_port():
     return free_port()
 
 
+def test_a_consumer_that_closes_in_an_outage_keeps_no_message(name):
+    """Otherwise their leases would be extended when a node is back, and no worker would get them."""
+    with testing.node() as node:
+        broker = DisqueBroker(url=node.url, namespace=name)
+        broker.declare_queue("default")
+        for number in range(2):
+            broker.enqueue(dramatiq.Message("default", "actor", (number,), {}, {}))
+        consumer = broker.consume("default", prefetch=2, timeout=60_000)
+        broker.acks.add(next(consumer).job)
+        fetched = consumer._fetched[0]
+        node.kill()
+        consumer.close()
+        assert not broker.leases.holds(fetched)
+        broker.close()
+
+
 @pytest.mark.parametrize("settle", ["ack", "nack"])
 def test_a_message_that_a_later_worker_has_leaves_its_place(broker, client, name, settle):
     """The queue gives each delivery a claim, and the first worker stood still for longer than its lease."""
