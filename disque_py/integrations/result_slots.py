@@ -18,7 +18,7 @@ import time
 from datetime import timedelta
 from typing import Final
 
-from disque_py.client import AsyncDisque, Disque, ReplyError
+from disque_py.client import AsyncDisque, Disque, ReplyError, UnreachableError
 from disque_py.integrations.patience import apersist, persist
 
 # The time for which nodes keep results without a setting.
@@ -88,12 +88,19 @@ class ResultSlots:
 
     def get(self, key: str) -> bytes | None:
         """Return the result of this name; None without one."""
-        slot = persist(lambda: self.client.job_ids(self._queue, [key]))[0]
+        slot = persist(lambda: self._found(key))
         return None if slot is None else self._read(slot, 0.001)
 
     def wait(self, key: str, timeout_s: float | None) -> bytes | None:
         """Return the result of this name as soon as there is one; None after `timeout_s` seconds."""
         return self._read(self._slot(key, READERS_SLOT_S), timeout_s)
+
+    def _found(self, key: str) -> str | None:
+        """Return the slot of this name. A slot that only unreachable nodes know counts as none: callers ask again."""
+        try:
+            return self.client.job_ids(self._queue, [key])[0]
+        except UnreachableError:
+            return None
 
     def _slot(self, key: str, seconds: int) -> str:
         return persist(lambda: self.client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1))
@@ -141,12 +148,18 @@ class AsyncResultSlots:
 
     async def get(self, key: str) -> bytes | None:
         """Return the result of this name; None without one."""
-        slot = (await apersist(lambda: self._client.job_ids(self._queue, [key])))[0]
+        slot = await apersist(lambda: self._found(key))
         return None if slot is None else await self._read(slot, 0.001)
 
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
         """Return the result of this name as soon as there is one; None after `timeout_s` seconds."""
         return await self._read(await self._slot(key, READERS_SLOT_S), timeout_s)
+
+    async def _found(self, key: str) -> str | None:
+        try:
+            return (await self._client.job_ids(self._queue, [key]))[0]
+        except UnreachableError:
+            return None
 
     async def _slot(self, key: str, seconds: int) -> str:
         return await apersist(lambda: self._client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1))

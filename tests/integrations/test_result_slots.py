@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from disque_py import testing
 from disque_py.integrations.result_slots import INLINE, AsyncResultSlots, ResultSlots, pack, unpack
 
 
@@ -80,3 +81,19 @@ def test_asyncio_has_the_same_slots(shared_node, name):
             return await waiting, await slots.get("task"), await slots.get("other")
 
     assert asyncio.run(main()) == (b"x" * 100_000, b"x" * 100_000, None)
+
+
+def test_while_a_node_is_dead_a_missing_result_is_missing_at_once(name):
+    """The dead node might know it, so JOBID is an error. Callers that poll must not get it."""
+
+    async def ask(node):
+        async with node.async_client(discover=False) as client:
+            return await AsyncResultSlots(client, name).get("task")
+
+    with testing.cluster(2, cluster_node_timeout=1000) as cluster:
+        cluster.kill(1)
+        with cluster[0].client(discover=False) as client:
+            began = time.monotonic()
+            assert ResultSlots(client, name).get("task") is None
+            assert asyncio.run(ask(cluster[0])) is None
+        assert time.monotonic() - began < 20
