@@ -63,7 +63,7 @@ ACK_TOKENS: Final = 4
 # After this many batches in a row in which a node gave none of its jobs, AvailableNow skips the node. Other queries ask
 # it again after a rest: every batch costs Spark half a second, and the queue may be paused for long.
 FRUITLESS_MAX: Final = 2
-FRUITLESS_REST_S: Final = 5.0
+FRUITLESS_REST_S: Final = 2.0
 # After a connection has broken, the request is repeated for LOST_S, with pauses of PAUSE_S.
 LOST_S: Final = 10.0
 PAUSE_S: Final = 0.2
