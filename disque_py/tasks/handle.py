@@ -149,28 +149,34 @@ class Handle(Generic[R]):
         """Return an iterator over the task's progress, until the task is over. It skips repeated reports.
 
         every   seconds between two queries, 1 by default, which is how often nodes exchange progress. The iterator
-                ends as soon as the task is over
+                ends as soon as the task is over, or with the next query if the task is a dead letter
 
         Raises the errors of the client library, but no error of the task. Call `wait` afterwards for the result.
         """
         broker, last, span_s = self._home.broker, None, float_seconds("every", every)
         while True:
-            told = progress_of(broker.run(Show(self.id)))
+            shown = broker.run(Show(self.id))
+            if _is_dead_letter(shown):
+                return
+            told = progress_of(shown)
             if told is not None and told != last:
                 yield told
                 last = told
-            if self._end(span_s)[1]:
+            if self._end(span_s)[1] or not broker.is_live:
                 return
 
     async def updates_async(self, every: Span = 1.0) -> AsyncIterator[Progress]:
         """Return an asynchronous iterator over the task's progress, as `updates` does."""
         broker, last, span_s = self._home.broker, None, float_seconds("every", every)
         while True:
-            told = progress_of(await broker.run_async(Show(self.id)))
+            shown = await broker.run_async(Show(self.id))
+            if _is_dead_letter(shown):
+                return
+            told = progress_of(shown)
             if told is not None and told != last:
                 yield told
                 last = told
-            if (await self._end_async(span_s))[1]:
+            if (await self._end_async(span_s))[1] or not broker.is_live:
                 return
 
     def cancel(self) -> bool:
@@ -225,11 +231,15 @@ def pieces(timeout: Span | None, *, is_live: bool) -> Iterator[float]:
         piece_s = min(PIECE_S_MAX, 2 * piece_s)
 
 
+def _is_dead_letter(shown: JobInfo | None) -> bool:
+    """Return whether a task is a dead letter. It is not over for the node, but it is for the program."""
+    return shown is not None and DEAD_FROM in (shown.meta or {})
+
+
 def _check_alive(shown: JobInfo | None) -> None:
-    """Raise the failure of a dead letter. It is not over for the node, but it is for the program."""
-    meta = (shown.meta if shown is not None else None) or {}
-    if DEAD_FROM in meta:
-        raise read_failure(meta.get(DEAD_ERROR))
+    """Raise the failure of a dead letter."""
+    if shown is not None and _is_dead_letter(shown):
+        raise read_failure((shown.meta or {}).get(DEAD_ERROR))
 
 
 def progress_of(shown: JobInfo | None) -> Progress | None:

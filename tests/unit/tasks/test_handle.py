@@ -151,6 +151,26 @@ def test_updates_report_each_progress_once_until_the_end(shown):
     assert asyncio.run(story()) == [Progress(10), Progress(60)]
 
 
+def test_updates_end_if_the_task_is_a_dead_letter(shown):
+    """No answer to WAITJOB tells this end, because the job waits in another queue."""
+    dead = dataclasses.replace(shown, meta={"x-disque-from": "q"})
+    going = [JobEnd("D-1", "running", None, None)]
+    first = dataclasses.replace(shown, progress=10)
+    assert [told.percent for told in Handle(Asked(first, going, dead), "D-1").updates()] == [10]
+
+    async def story():
+        return [told async for told in Handle(Asked(dead), "D-1").updates_async()]
+
+    assert asyncio.run(story()) == []
+
+
+def test_updates_in_memory_end_for_a_task_that_still_waits():
+    app = App()
+    task = app.task(name="t")(lambda: None)
+    with app.in_memory(at_once=False):
+        assert list(task.add().updates()) == []
+
+
 def test_a_running_task_shows_its_progress():
     app, seen = App(), []
 
