@@ -188,6 +188,10 @@ class Memory(Broker):
         if holder is not None and not (holder.is_over and "window" in options):
             if not (options.get("replace") and not holder.is_over):
                 return holder.id
+        group = self._groups.setdefault(options["batch"], Counted()) if options.get("batch") else None
+        if group is not None and group.is_closed:
+            raise BatchClosedError("CLOSED The batch is closed")
+        if holder is not None and not holder.is_over:
             holder.status = "canceled"
         kept = Kept(f"M-{next(self._ids)}", message)
         self.tasks.append(kept)
@@ -195,10 +199,7 @@ class Memory(Broker):
         self._by_id[kept.id] = kept
         if place[1]:
             self._keys[place] = kept
-        if options.get("batch"):
-            group = self._groups.setdefault(options["batch"], Counted())
-            if group.is_closed:
-                raise BatchClosedError("CLOSED The batch is closed")
+        if group is not None:
             group.job_ids.append(kept.id)
         return kept.id
 
@@ -225,7 +226,7 @@ class Memory(Broker):
             )
             try:
                 kept.result = await self._inline.run(kept.message.body, context)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # As in a worker (runner.py).
                 kept.error = error
                 task = self._program.tasks.get(kept.message.task)
                 verdict = error if isinstance(error, (Retry, Fail)) else self._inline.verdict(task, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -44,6 +45,11 @@ def fail(error: str, until: int = 99) -> int:
 @app.task
 def report(text: str) -> str:
     return text
+
+
+@app.task(attempts=2)
+def leave() -> None:
+    sys.exit(3)
 
 
 @app.task
@@ -118,6 +124,13 @@ def test_some_failures_are_not_retried(memory, error):
     assert ran == [1]
 
 
+def test_a_task_that_exits_has_failed(memory):
+    """In a worker, too, it ends neither the process nor the other tasks."""
+    handle = leave.add()
+    with pytest.raises(TaskFailedError, match="SystemExit: 3"):
+        handle.wait()
+
+
 def test_arguments_pass_through_the_serializer(memory):
     assert report.add((1, 2)).wait() == [1, 2]
     with pytest.raises(SerializerError):
@@ -166,6 +179,7 @@ def test_a_closed_group_takes_no_task(queued):
         group.add(add, 1, 2)
     with pytest.raises(TimeoutError):
         group.wait(timeout=1)
+    assert queued.run_all() == len(queued.calls()) == 1
 
 
 def test_an_id_of_no_task_is_gone(memory):
