@@ -1,14 +1,13 @@
 """A cluster of nodes as the broker of an app: one client for threads, and one for each event loop.
 
 The clients are made when they are first used. A forked child gets new clients. Tests run many event loops one after the
-other, so each loop has a client, which exists as long as the loop or until `close_async`.
+other, so each loop has a client. It exists until `close_async`, or until another loop begins after its own is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 from disque_py.client.aio import AsyncDisque
 from disque_py.client.errors import BatchError, DisqueError
@@ -27,7 +26,7 @@ class ClusterBroker:
         self.url = url
         self._name = name
         self._client = ProcessClient(url, name)
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncDisque] = WeakKeyDictionary()
+        self._clients: dict[asyncio.AbstractEventLoop, AsyncDisque] = {}
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation, and wait for it."""
@@ -56,6 +55,10 @@ class ClusterBroker:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
+            # A client refers to its loop, so weak references would keep both. Other threads may add theirs meanwhile.
+            for other in list(self._clients):
+                if other.is_closed():
+                    self._clients.pop(other, None)
             client = self._clients[loop] = AsyncDisque.from_url(self.url, name=self._name)
         return client
 
