@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.client import commands, schedule_commands
 from disque_py.client.aio import AsyncDisque
+from disque_py.client.dialect import NOT_WHILE, is_misunderstood
+from disque_py.client.errors import AuthError, NoPermissionError, ReplyError
 from disque_py.client.protocol import text
 from disque_py.client.request import Request
 from disque_py.client.schedule_commands import Catchup, Overlap, ScheduleInfo
@@ -55,6 +57,7 @@ class Plan:
         refused = [name for name in REFUSED if name in self._options()[2]]
         if refused:
             raise ValueError(f"a schedule does not support {', '.join(refused)}")
+        self.request()  # A span that no command takes is an error of the declaration, too.
 
     def _options(self) -> tuple[str, bytes, dict[str, Any]]:
         """Return queue, body and options of its jobs."""
@@ -103,11 +106,20 @@ class Installed:
     changed    schedules that were set
     leftover   schedules of the app that it does not declare
     removed    leftover schedules that were removed
+    refused    schedules that the cluster refuses, and the reason of each
     """
 
     changed: list[str]
     leftover: list[str]
     removed: list[str]
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+def is_final(error: ReplyError) -> bool:
+    """Return whether a refusal does not pass by itself."""
+    if isinstance(error, (AuthError, NoPermissionError)):
+        return True
+    return is_misunderstood(error) and not str(error).startswith(NOT_WHILE)
 
 
 async def install(client: AsyncDisque, app_name: str, plans: Mapping[str, Plan], *, prune: bool = False) -> Installed:
@@ -115,13 +127,19 @@ async def install(client: AsyncDisque, app_name: str, plans: Mapping[str, Plan],
 
     prune   remove schedules of the app that it does not declare
 
-    Raises ReplyError for a schedule that the cluster refuses, and the errors of every command.
+    A schedule that is refused for good does not keep the others out. Raises ReplyError for a refusal that may pass, and
+    the errors of every command.
     """
     outcome = Installed([], [], [])
     for name, plan in plans.items():
-        if not plan.is_installed(await client.schedule_info(name)):
-            await client.run(plan.request())
-            outcome.changed.append(name)
+        try:
+            if not plan.is_installed(await client.schedule_info(name)):
+                await client.run(plan.request())
+                outcome.changed.append(name)
+        except ReplyError as error:
+            if not is_final(error):
+                raise
+            outcome.refused[name] = str(error)
     for name in await client.schedules(f"{glob_of(app_name)}:*"):
         if name not in plans:
             if prune and await client.delete_schedule(name):

@@ -28,7 +28,7 @@ from disque_py.client.verdict import Retry
 from disque_py.client.worker import Worker, WorkerHooks
 from disque_py.tasks.app import App
 from disque_py.tasks.runner import Runner
-from disque_py.tasks.schedules import install
+from disque_py.tasks.schedules import install, is_final
 
 # The default number of calls that run at a time.
 CONCURRENCY: Final = 10
@@ -171,16 +171,21 @@ class AppWorker:
         """Install the schedules, as soon as a node answers."""
         if not self._installs or not (self._app.schedules or self._prunes):
             return
+        told = ""
         while True:
             try:
                 outcome = await install(client, self._app.name, self._app.schedules, prune=self._prunes)
-            except ReplyError as error:
-                _log.error("the schedules can't be installed: %s", error)
-                return
             except DisqueError as error:
-                _log.warning("the schedules are not installed yet: %s", error)
+                if isinstance(error, ReplyError) and is_final(error):
+                    _log.error("the schedules can't be installed: %s", error)
+                    return
+                if str(error) != told:
+                    told = str(error)
+                    _log.warning("the schedules are not installed yet: %s", error)
                 await asyncio.sleep(AGAIN_S)
                 continue
+            for name, reason in outcome.refused.items():
+                _log.error("schedule %s can't be installed: %s", name, reason)
             for name in outcome.changed:
                 _log.info("schedule %s is installed", name)
             for name in outcome.leftover:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from client_node import Node
+from disque_py.client import AsyncDisque, ReplyError
 from disque_py.client.schedule_commands import ScheduleInfo
 from disque_py.tasks import App, tick_of
-from disque_py.tasks.schedules import Plan, glob_of
+from disque_py.tasks.schedules import Installed, Plan, glob_of, install
 
 app = App(queue="q")
 
@@ -79,3 +82,37 @@ def test_a_pattern_matches_the_name_only():
 def test_the_planned_moment_is_in_the_metadata():
     assert tick_of({"x-disque-tick": "1796088600000"}) == datetime.fromtimestamp(1796088600, UTC)
     assert tick_of({}) is None
+
+
+def test_a_span_that_no_command_takes_is_an_error_of_the_declaration():
+    with pytest.raises(ValueError, match="every must be a whole number of seconds"):
+        plan(cron=None, every=0.5)
+
+
+def installed(refusal):
+    """Install two schedules at a node that refuses the first."""
+
+    def answer(words):
+        is_bad = words[1:3] == [b"SET", b"tasks:bad"]
+        return refusal if is_bad else {b"GET": b"*-1\r\n", b"SET": b"+OK\r\n", b"LIST": b"*0\r\n"}[words[1]]
+
+    async def run():
+        async with AsyncDisque(node.address) as client:
+            return await install(client, "tasks", {"tasks:bad": plan(name="tasks:bad"), "tasks:good": plan()})
+
+    def plan(name="tasks:good"):
+        return Plan(name, report, "30 2 * * *")
+
+    with Node(answers={"SCHEDULE": answer}) as node:
+        return asyncio.run(run())
+
+
+def test_a_schedule_that_the_cluster_refuses_keeps_no_other_out():
+    assert installed(b"-ERR invalid\r\n") == Installed(["tasks:good"], [], [], {"tasks:bad": "ERR invalid"})
+
+
+@pytest.mark.parametrize("text", ["MISCONF the disk is full", "ERR not while node ab runs an older version"])
+def test_a_refusal_that_passes_is_an_error(text):
+    """Then the worker tries again."""
+    with pytest.raises(ReplyError, match=text):
+        installed(f"-{text}\r\n".encode())
