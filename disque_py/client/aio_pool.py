@@ -228,12 +228,21 @@ class AsyncPool:
         connection.close()
 
     def broke(self, connection: AsyncConnection, error: DisqueConnectionError) -> None:
-        """Handle a connection that failed during a command. If it owed an answer, its node counts as failed."""
+        """Handle a connection that failed during a command. If it owed an answer, its node counts as failed.
+
+        The connections to this node that owe no answer are closed then. On each of them, the next command might wait
+        for a time-out.
+        """
         self._own.discard(connection)
         owed = not isinstance(error, ConnectionLostError) or error.sent
         if owed and not connection.is_blamed and not self._is_closed:
             connection.is_blamed = True
-            self.cluster.failed(connection.address, asyncio.get_running_loop().time())
+            address = connection.address
+            self.cluster.failed(address, asyncio.get_running_loop().time())
+            plain = self._plain.get(address)
+            for other in (*(() if plain is None else (plain,)), *self._adds.get(address, ()), *self._idle_to(address)):
+                if other.pending == 0:
+                    self.drop(other)
 
     def move_consumers(self, address: Address) -> None:
         """Consume at another node from the next GETJOB on. If it can't be reached, `Cluster` undoes the move."""

@@ -153,6 +153,23 @@ def test_a_broken_connection_counts_once_against_its_node():
         with_pool(node, scenario)
 
 
+def test_the_unused_connections_to_a_node_that_failed_are_closed():
+    """If its machine is gone, the next command on each of them would wait for a time-out, too."""
+    with Node(answers={"PING": SILENCE}) as node:
+
+        async def scenario(pool, take):
+            plain, adds, other, busy = [await take(request) for request in (PING, ADD, GET, GET)]
+            pool.give_back(other)
+            waiting = busy.submit(PING.payload(), 1, None)
+            pool.broke(adds, ConnectionLostError("silent", sent=True))
+            assert [each.is_closed for each in (plain, adds, other, busy)] == [True, True, True, False]
+            busy.close()
+            with pytest.raises(ConnectionLostError):
+                await waiting.future
+
+        with_pool(node, scenario)
+
+
 def test_a_pinned_request_goes_nowhere_else():
     """A cursor means nothing on another node."""
     with Node() as node:
