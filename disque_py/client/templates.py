@@ -19,8 +19,11 @@ from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
 from disque_py.client.spans import Milliseconds, milliseconds
 
-# Bodies encoded at a time. A generator of millions must not be in memory as a whole.
+# Commands and bytes that are encoded at a time. A generator of millions must not be in memory as a whole, nor one of
+# large bodies. Bytes are counted after so many commands.
 SLAB: Final = 8_192
+SLAB_BYTES: Final = 16 << 20
+PIECE: Final = 16
 
 Key: TypeAlias = "str | bytes"
 
@@ -93,17 +96,16 @@ class Adding:
     ) -> None:
         self.template = template
         self._words_of = words_of
-        self._slabs = slabs(bodies)
+        self._bodies = iter(bodies)
 
     def bulks(self, *, retry_unsafe: bool) -> Iterator[Bulk]:
         """Yield the commands in parts. `retry_unsafe` is the client's setting."""
         template, words_of = self.template, self._words_of
-        for slab in self._slabs:
-            if words_of is None:
-                payloads = [template.payload(body) for body in slab]
-            else:
-                payloads = [template.payload(body, words_of(body)) for body in slab]
-            yield template.bulk(payloads, retry_unsafe=retry_unsafe)
+        payloads: Iterator[bytes] = map(template.payload, self._bodies)
+        if words_of is not None:
+            payloads = (template.payload(body, words_of(body)) for body in self._bodies)
+        for slab in slabs(payloads):
+            yield template.bulk(slab, retry_unsafe=retry_unsafe)
 
     def extend(self, more: Callable[[Sequence[bytes]], Sequence[bytes]]) -> None:
         """Add words to every command that is not encoded yet. `more` gets the words of the command's own options."""
@@ -124,7 +126,7 @@ class Adding:
         """Return errors in place of the ids of all remaining bodies, if `bulk` could not be sent in time."""
         reason = next(reply for reply in bulk.replies if isinstance(reply, Exception))
         error = NotConnectedError(f"not sent: {reason}")
-        return [error for slab in self._slabs for _ in slab]
+        return [error for _ in self._bodies]
 
 
 def add_jobs(
@@ -228,8 +230,16 @@ def _bulk(value: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(value), value)
 
 
-def slabs(bodies: Iterable[Body]) -> Iterator[list[Body]]:
-    """Yield bodies in parts of SLAB."""
-    rest = iter(bodies)
-    while part := list(islice(rest, SLAB)):
+def slabs(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield commands in parts of SLAB, or of about SLAB_BYTES if that is less."""
+    rest = iter(payloads)
+    part: list[bytes] = []
+    size = 0
+    while piece := list(islice(rest, PIECE)):
+        part += piece
+        size += sum(map(len, piece))
+        if len(part) >= SLAB or size >= SLAB_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
         yield part

@@ -53,6 +53,7 @@ def test_bodies_are_taken_in_parts():
     """A generator of millions of bodies must not be held in memory."""
     assert [len(part) for part in slabs(b"x" for _ in range(SLAB + 1))] == [SLAB, 1]
     assert list(slabs([])) == []
+    assert [len(part) for part in slabs(bytes(1 << 20) for _ in range(40))] == [16, 16, 8]
 
 
 def adding(bodies, **options):
