@@ -169,7 +169,10 @@ class _Facts:
 
     @property
     def owner(self) -> str | bytes:
-        """The name of this object as an owner: as given, or made from host, process and a random number."""
+        """The name of this object as an owner: as given, or made from host, process and a random number.
+
+        After a release without an answer it is another one.
+        """
         return self._grip.name()
 
     @property
@@ -335,6 +338,9 @@ class Lock(_Facts):
         self._inbox.put(STOP)
         try:
             return client.run(self._grip.ending(lease))
+        except BaseException:
+            self._grip.owner.forget()  # The release may still arrive, and would end the next lock of the same owner.
+            raise
         finally:
             self._end(client)
 
@@ -480,6 +486,7 @@ class AsyncLock(_Facts):
             async with asyncio.timeout(LOOK_S):
                 info = await client.run(commands.show_lock(name))
                 if info is not None and info.owner == owner:
+                    self._grip.owner.forget()  # As in `release`: the time may be over before the answer.
                     await client.run(commands.release_lock(name, owner, info.fence))
 
     def _watch(self, client: AsyncRunner, lease: LockLease) -> None:
@@ -531,6 +538,9 @@ class AsyncLock(_Facts):
         self._stop()
         try:
             return await client.run(self._grip.ending(lease))
+        except BaseException:
+            self._grip.owner.forget()  # The release may still arrive, and would end the next lock of the same owner.
+            raise
         finally:
             await self._end(client)
 

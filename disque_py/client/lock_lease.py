@@ -161,3 +161,7 @@ class OwnerName:
         if self._made is None or self._made[0] != pid:
             self._made = (pid, self._make())
         return self._made[1]
+
+    def forget(self) -> None:
+        """Use another name from now on, unless the user gave one."""
+        self._made = None

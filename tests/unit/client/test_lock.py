@@ -145,6 +145,42 @@ def test_a_lock_that_is_not_given_back_ends_with_its_lease():
         pass
 
 
+def refuses_the_first_owner():
+    """Return the answer to RELEASE of a node that reaches the voters only later."""
+    owners = []
+
+    def release(words):
+        owners.append(words[3])
+        return NO_MAJORITY if words[3] == owners[0] else b":1\r\n"
+
+    return release
+
+
+def test_a_release_without_an_answer_ends_no_later_lock():
+    """It may arrive late. So the next lock of the object has another owner."""
+    with lock_node(release=refuses_the_first_owner()) as node, Disque(node.address) as client:
+        lock = client.lock("l", lease=0.1)
+        for _ in range(3):
+            with lock:
+                pass
+        first, second, third = (words[3] for words in sent(node, "ACQUIRE"))
+        assert first != second == third
+
+
+def test_a_release_without_an_answer_ends_no_later_lock_under_asyncio():
+    async def run():
+        async with AsyncDisque(node.address) as client:
+            lock = client.lock("l", lease=0.1)
+            for _ in range(3):
+                async with lock:
+                    pass
+
+    with lock_node(release=refuses_the_first_owner()) as node:
+        asyncio.run(run())
+        first, second, third = (words[3] for words in sent(node, "ACQUIRE"))
+        assert first != second == third
+
+
 def test_the_reasons_for_no_lock():
     answers = [HELD, b"-LOCKDONE The work under this lock is done\r\n", GRANTED]
     with lock_node(acquire=answers) as node, Disque(node.address) as client:
