@@ -16,6 +16,7 @@ import socket
 import ssl
 from collections import deque
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import cast
 
 from disque_py.client.address import Address
@@ -279,22 +280,14 @@ def _unasked(address: Address, reply: Reply) -> DisqueConnectionError:
 
 async def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -> AsyncConnection:
     """Connect and greet. Raises NotConnectedError, or the node's ReplyError if it refuses the client."""
-    loop = asyncio.get_running_loop()
-    connection = AsyncConnection(address)
+    connection: AsyncConnection | None = None
     try:
         async with asyncio.timeout(options.connect_timeout):
-            if address.path:
-                if not hasattr(socket, "AF_UNIX"):
-                    raise OSError("this system has no unix sockets")
-                await loop.create_unix_connection(lambda: connection, address.path)
-            else:
-                name = address.host if tls is not None else None
-                await loop.create_connection(
-                    lambda: connection, address.host, address.port, ssl=tls, server_hostname=name
-                )
+            connection = await _connect(address, options.connect_timeout, tls)
             await connection.greet(options)
     except BaseException as error:  # Also when the caller is cancelled.
-        connection.close()
+        if connection is not None:
+            connection.close()
         if isinstance(error, TimeoutError):
             raise NotConnectedError(f"{address}: no connection in {options.connect_timeout:g} s") from error
         if isinstance(
@@ -303,3 +296,36 @@ async def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | N
             raise NotConnectedError(str(error) if isinstance(error, DisqueError) else f"{address}: {error}") from error
         raise
     return connection
+
+
+async def _connect(address: Address, limit_s: float, tls: ssl.SSLContext | None) -> AsyncConnection:
+    """Connect to a node. Of a name with several addresses, each gets an equal part of the time that is left."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + limit_s
+    if address.path:
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError("this system has no unix sockets")
+        return (await loop.create_unix_connection(lambda: AsyncConnection(address), address.path))[1]
+    name = address.host if tls is not None else None
+    hosts = await _hosts_of(address)
+    for count, host in zip(range(len(hosts), 0, -1), hosts, strict=True):
+        try:
+            async with asyncio.timeout((until - loop.time()) / count):
+                _, connection = await loop.create_connection(
+                    lambda: AsyncConnection(address), host, address.port, ssl=tls, server_hostname=name
+                )
+                return connection
+        except OSError:
+            if count == 1:
+                raise
+    raise OSError("the name has no address")
+
+
+async def _hosts_of(address: Address) -> list[str]:
+    """Return the IP addresses of a node's host. Raises OSError, UnicodeError."""
+    with suppress(ValueError):
+        ip_address(address.host.partition("%")[0])
+        return [address.host]  # Without a thread, which a name may need.
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(place[0]) for *_, place in found))

@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from disque_py.client.address import Address
 from disque_py.client.errors import (
@@ -215,16 +215,12 @@ def _connect(address: Address, options: ClientOptions, tls: ssl.SSLContext | Non
     if address.path:
         if not hasattr(socket, "AF_UNIX"):
             raise OSError("this system has no unix sockets")
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.settimeout(options.connect_timeout)
-            sock.connect(address.path)
-        except BaseException:  # An interrupt, too, must leave no socket open.
-            sock.close()
-            raise
+        sock = _connect_to(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), address.path, options.connect_timeout)
     else:
-        sock = socket.create_connection((address.host, address.port), options.connect_timeout)
+        until = time.monotonic() + options.connect_timeout
+        sock = _connect_name(address, until)
         try:
+            sock.settimeout(_left_s(until))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if tls is not None:
@@ -234,3 +230,34 @@ def _connect(address: Address, options: ClientOptions, tls: ssl.SSLContext | Non
             raise
     sock.setblocking(False)
     return sock
+
+
+def _connect_name(address: Address, until: float) -> socket.socket:
+    """Connect to a node by TCP. Of a name with several addresses, each gets an equal part of the time that is left."""
+    trouble: OSError | None = None
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    for count, (family, kind, protocol, _, place) in zip(range(len(found), 0, -1), found, strict=True):
+        try:
+            limit_s = _left_s(until) / count
+            return _connect_to(socket.socket(family, kind, protocol), place, limit_s)
+        except OSError as error:
+            trouble = error
+    raise trouble or OSError("the name has no address")
+
+
+def _connect_to(sock: socket.socket, place: Any, limit_s: float) -> socket.socket:
+    try:
+        sock.settimeout(limit_s)
+        sock.connect(place)
+    except BaseException:  # An interrupt, too, must leave no socket open.
+        sock.close()
+        raise
+    return sock
+
+
+def _left_s(until: float) -> float:
+    """Return the seconds until a moment. Raises TimeoutError if it is over."""
+    left_s = until - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("timed out")
+    return left_s

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import hiredis
+import pytest
 
 from disque_py.client.put_back import REASON
 
@@ -155,6 +156,28 @@ def closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port: int = sock.getsockname()[1]
     return port
+
+
+@contextlib.contextmanager
+def name_of(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield an address whose name has two IP addresses. The first is silent, and the node listens on the second."""
+    places = [("127.0.0.2", node.port), ("127.0.0.1", node.port)]
+    found = [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place) for place in places]
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *a, **k: found if host == "two.test" else resolve(host, *a, **k)
+    )
+    with contextlib.ExitStack() as open_, socket.socket() as silent:
+        try:
+            silent.bind(places[0])
+        except OSError:
+            pytest.skip("this system has no second loopback address")
+        silent.listen(0)
+        for _ in range(4):  # Nothing accepts these, so the system answers no further connection.
+            waiting = open_.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(places[0])
+        yield f"two.test:{node.port}"
 
 
 def wait_until(is_true: Callable[[], bool], limit_s: float = 5.0) -> None:

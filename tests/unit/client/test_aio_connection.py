@@ -7,8 +7,8 @@ import ssl
 
 import pytest
 
-from client_node import HANG_UP, SILENCE, Node, bulk, closed_port
-from disque_py.client.address import Address
+from client_node import HANG_UP, SILENCE, Node, bulk, closed_port, name_of
+from disque_py.client.address import Address, parse_address
 from disque_py.client.aio_connection import dial
 from disque_py.client.errors import AuthError, ConnectionLostError, NotConnectedError, ProtocolError, ReplyTimeoutError
 from disque_py.client.options import make_options
@@ -199,6 +199,18 @@ def test_an_impossible_host_name_is_a_not_connected_error():
     """The client may then try another node. Python itself raises a UnicodeError."""
     with pytest.raises(NotConnectedError, match=r"a\.\.b:1: .*label"):
         asyncio.run(dial(Address("a..b", 1), make_options((), {}), None))
+
+
+def test_each_address_of_a_name_is_tried(monkeypatch):
+    """A silent one does not take all the time."""
+
+    async def run():
+        connection = await dial(parse_address(name), make_options((), {"connect_timeout": 0.4}), None)
+        assert await connection.ask(PING, 5) == b"PONG"
+        connection.close()
+
+    with Node() as node, name_of(node, monkeypatch) as name:
+        asyncio.run(run())
 
 
 def test_an_address_without_a_listener_is_a_not_connected_error():

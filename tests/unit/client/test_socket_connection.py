@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from client_node import HANG_UP, SILENCE, Node, bulk, closed_port, wait_until
-from disque_py.client.address import Address
+from client_node import HANG_UP, SILENCE, Node, bulk, closed_port, name_of, wait_until
+from disque_py.client.address import Address, parse_address
 from disque_py.client.errors import AuthError, ConnectionLostError, NotConnectedError, ProtocolError, ReplyTimeoutError
 from disque_py.client.options import make_options
 from disque_py.client.protocol import encode
@@ -140,6 +140,14 @@ def test_an_impossible_host_name_is_a_not_connected_error():
     """The client may then try another node. Python itself raises a UnicodeError."""
     with pytest.raises(NotConnectedError, match=r"a\.\.b:1: .*label"):
         dial(Address("a..b", 1), make_options((), {}), None)
+
+
+def test_each_address_of_a_name_is_tried(monkeypatch):
+    """A silent one does not take all the time."""
+    with Node() as node, name_of(node, monkeypatch) as name:
+        connection = dial(parse_address(name), make_options((), {"connect_timeout": 0.4}), None)
+        assert connection.ask(PING, 5) == b"PONG"
+        connection.close()
 
 
 def test_an_address_without_a_listener_is_a_not_connected_error():
