@@ -162,7 +162,7 @@ def _worker_command(
 
 def _end_with_parent(worker: AppWorker) -> None:
     """Stop when the supervisor of this worker is gone."""
-    parent = os.environ.get(PARENT_VARIABLE)
+    parent = os.environ.pop(PARENT_VARIABLE, None)  # A task may start another worker, whose parent is this process.
     if parent is None:
         return
 

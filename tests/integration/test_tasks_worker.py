@@ -251,6 +251,15 @@ def test_workers_end_when_their_supervisor_is_killed(start, notes, node, shop):
     until(is_gone)
 
 
+def test_a_process_that_a_task_starts_inherits_no_supervisor(start, notes, node, shop, folder):
+    """It may be another worker, which would end because its parent is no supervisor."""
+    with open(folder / "shop.py", "a") as file:
+        file.write('@app.task\ndef inherited(): write(os.environ.get("DISQUE_WORKER_PARENT"))\n')
+    start(node.url, "--processes", "2")
+    shop.task(name="inherited")(lambda: None).add()
+    assert until(notes) == ["None"]
+
+
 def test_each_tick_of_a_schedule_runs_once(start, notes, node, folder):
     """The number of workers that install it does not matter."""
     with open(folder / "shop.py", "a") as file:
