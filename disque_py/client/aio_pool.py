@@ -208,10 +208,10 @@ class AsyncPool:
             raise ClientClosedError("the client is closed")
 
     def give_back(self, connection: AsyncConnection) -> None:
-        """Keep the connection of a finished GETJOB for the next one, if consumers still use this node."""
-        here = self.cluster.consumer_home
+        """Keep the connection of a command that waited for the next one, if this client still uses the node."""
+        used = (self.cluster.home, self.cluster.feeder)
         idle = self._idle.setdefault(connection.address, [])
-        if connection.is_closed or connection.address != here or len(idle) >= self._options.pool_size:
+        if connection.is_closed or connection.address not in used or len(idle) >= self._options.pool_size:
             self._own.discard(connection)
             connection.close()
         else:

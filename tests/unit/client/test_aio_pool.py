@@ -9,12 +9,14 @@ import pytest
 
 from client_node import SILENCE, Node, closed_port
 from disque_py.client import commands
+from disque_py.client.address import parse_address
 from disque_py.client.aio_pool import LANE_BUSY, AsyncPool
 from disque_py.client.errors import ClientClosedError, ConnectionLostError, NotConnectedError
 from disque_py.client.options import make_options
 from disque_py.client.retry import Patience
 
 ADD, GET, PING = commands.add_job("q", ""), commands.get_jobs("q"), commands.ping()
+WAIT = commands.wait_jobs("D-1")
 
 
 def with_pool(node, scenario, **settings):
@@ -118,6 +120,21 @@ def test_moving_consumers_leaves_no_idle_connections_behind():
             assert old.is_closed
             assert (await take(GET)).address.port == there.port
             assert (await take(PING)).address.port == here.port
+
+        with_pool(here, scenario)
+
+
+def test_a_wait_at_home_keeps_its_connection_when_consumers_have_moved():
+    """A wait for the end of a job does not follow them."""
+    with Node("a") as here, Node("b") as there:
+        here.peers, there.peers = [there], [here]
+
+        async def scenario(pool, take):
+            waiting = await take(WAIT)
+            pool.move_consumers(parse_address(there.address))
+            pool.give_back(waiting)
+            assert await take(WAIT) is waiting
+            assert await take(GET) is not waiting
 
         with_pool(here, scenario)
 
