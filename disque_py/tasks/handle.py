@@ -232,8 +232,12 @@ def pieces(timeout: Span | None, *, is_live: bool) -> Iterator[float]:
 
 
 def _is_dead_letter(shown: JobInfo | None) -> bool:
-    """Return whether a task is a dead letter. It is not over for the node, but it is for the program."""
-    return shown is not None and DEAD_FROM in (shown.meta or {})
+    """Return whether a task is a dead letter. It is not over for the node, but it is for the program.
+
+    A dead letter that was put back into its queue (QREDRIVE) runs again, and keeps these metadata.
+    """
+    source = None if shown is None else (shown.meta or {}).get(DEAD_FROM)
+    return shown is not None and source not in (None, shown.queue)
 
 
 def _check_alive(shown: JobInfo | None) -> None:

@@ -95,6 +95,14 @@ def test_a_long_wait_looks_for_a_dead_letter_now_and_then(shown):
         Handle(Asked(pending, shown, pending, dead), "D-1").wait()
 
 
+def test_a_dead_letter_that_is_back_in_its_queue_is_no_failure(shown):
+    """QREDRIVE gives it fresh attempts."""
+    again = dataclasses.replace(shown, meta={"x-disque-from": shown.queue, "x-disque-error": "ValueError: no total"})
+    pending = [JobEnd("D-1", "pending", None, None)]
+    assert Handle(Asked(pending, again, DONE), "D-1").wait() == 1
+    assert list(Handle(Asked(again, pending, again, DONE), "D-1").updates()) == []
+
+
 def test_the_pieces_of_a_wait_are_the_time_out():
     assert list(pieces(9, is_live=True)) == [2, 4, 3]
     assert list(pieces(0, is_live=True)) == [0.001]
