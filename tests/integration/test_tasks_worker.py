@@ -86,10 +86,13 @@ def start(folder):
     def start(url, *words):
         home = str(Path(disque_py.__file__).parents[1])
         environment = {**os.environ, "DISQUE_URL": url, "NOTES": str(folder / "notes")}
+        environment.pop("PYTHONUNBUFFERED", None)
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
         with open(folder / f"{len(started)}.log", "wb") as log:
             command = [sys.executable, "-m", "disque_py.tasks.command", "shop", *words]
-            started.append(subprocess.Popen(command, cwd=folder, env=environment, stderr=log, start_new_session=True))
+            started.append(
+                subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+            )
         return started[-1]
 
     yield start
@@ -258,6 +261,18 @@ def test_a_process_that_a_task_starts_inherits_no_supervisor(start, notes, node,
     start(node.url, "--processes", "2")
     shop.task(name="inherited")(lambda: None).add()
     assert until(notes) == ["None"]
+
+
+def test_output_of_tasks_is_not_lost_if_a_thread_does_not_end(start, notes, node, shop, folder):
+    """The process ends without waiting for that thread."""
+    with open(folder / "shop.py", "a") as file:
+        file.write('@app.task\ndef say(): print("the task said this"); write("said"); time.sleep(60)\n')
+    worker = start(node.url, "--grace", "0.1")
+    shop.task(name="say")(lambda: None).add()
+    until(notes)
+    worker.terminate()
+    assert worker.wait(20) == 0
+    assert "the task said this" in (folder / "0.log").read_text()
 
 
 def test_each_tick_of_a_schedule_runs_once(start, notes, node, folder):
