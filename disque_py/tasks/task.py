@@ -75,6 +75,10 @@ class BaseTask(Generic[P, R]):
                     "timeout: a plain function can't be interrupted in its thread; make it a coroutine function"
                 )
             float_seconds("timeout", running.timeout)
+        try:
+            isinstance(None, running.fail_on)  # As at a failure.
+        except TypeError:
+            raise TypeError("fail_on must be a tuple of exceptions, such as (KeyError,)") from None
         functools.update_wrapper(cast("Any", self), function)
 
     def __repr__(self) -> str:

@@ -70,6 +70,13 @@ def test_a_thread_has_no_time_limit(app):
         app.task(timeout=5)(lambda: None)
 
 
+@pytest.mark.parametrize("wrong", [[KeyError], "KeyError", ("KeyError",)])
+def test_fail_on_is_a_tuple_of_exceptions(app, wrong):
+    """Otherwise the first failure would show it, as a failure of another kind."""
+    with pytest.raises(TypeError, match="fail_on must be a tuple"):
+        app.task(fail_on=wrong)(lambda: None)
+
+
 def test_a_function_with_an_unknown_option_is_not_a_task(app):
     with pytest.raises(TypeError, match="'retries' is not an option of tasks; did you mean 'attempts'"):
         app.task(retries=5)(lambda: None)
