@@ -185,13 +185,13 @@ class Memory(Broker):
         options = message.options
         place = (message.queue, options.get("key", ""))
         holder = self._keys.get(place) if place[1] else None
-        if holder is not None and not (holder.is_over and "window" in options):
-            if not (options.get("replace") and not holder.is_over):
-                return holder.id
+        is_free = options.get("replace") or (holder is not None and holder.is_over and "window" in options)
+        if holder is not None and not is_free:
+            return holder.id
         group = self._groups.setdefault(options["batch"], Counted()) if options.get("batch") else None
         if group is not None and group.is_closed:
             raise BatchClosedError("CLOSED The batch is closed")
-        if holder is not None and not holder.is_over:
+        if holder is not None and holder.status == "pending":
             holder.status = "canceled"
         kept = Kept(f"M-{next(self._ids)}", message)
         self.tasks.append(kept)

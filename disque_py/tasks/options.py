@@ -36,7 +36,8 @@ class AddOptions(TypedDict, total=False):
     lease       seconds after which the task of a dead worker runs elsewhere, 60 by default. 0: it runs at most once
     ttl         seconds after which it is deleted, with all its attempts; by default seven days and twice its delay
     key         one task per queue and key: while the key is used, `add` returns the handle of the task that has it
-    window      seconds for which a key is used; 0, the default: until its task is over
+    window      seconds for which a key is used; 0, the default: until its task is over. With `replace` the default is
+                until its delay is over
     replace     True: replace a task with the same key that still waits for its delay. False by default
     replicate   number of copies, or "quorum"; by default the node chooses
     zones       number of zones with a copy; by default any number
@@ -101,8 +102,9 @@ def arguments(options: AddOptions, now: datetime) -> dict[str, Any]:
     found["ttl"] = milli(options["ttl"]) if "ttl" in options else TTL + 2 * delay
     if "attempts" not in options:
         found["attempts"] = ATTEMPTS
-    if "key" in options and not options.get("replace"):
-        window = options.get("window", 0)
+    if "key" in options:
+        # Without a window, the key of a task that may be replaced is used until its delay is over.
+        window = options.get("window", None if options.get("replace") else 0)
         if window is not None:
             found["window"] = milli(window)
     return found

@@ -159,6 +159,9 @@ def test_a_delayed_task_is_replaced(queued):
     first, second = late.add("a"), late.add("b")
     queued.run_all()
     assert (first.status(), second.wait()) == ("canceled", "b")
+    third = late.add("c")
+    queued.run_all()
+    assert (second.wait(), third.wait()) == ("b", "c")
 
 
 def test_the_callback_of_a_group_runs_last(queued):

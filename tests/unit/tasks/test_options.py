@@ -36,6 +36,7 @@ def test_a_key_is_used_until_its_task_is_over():
     assert words(key="k", window=60).endswith("KEY k WINDOW 60")
     assert words(key="k", window=None).endswith("KEY k")
     assert words(key="k", replace=True, delay=1).endswith("KEY k REPLACE")
+    assert words(key="k", replace=True, delay=1, window=60).endswith("KEY k WINDOW 60 REPLACE")
 
 
 def test_attempts_may_be_left_to_the_queue():
