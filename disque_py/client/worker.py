@@ -49,7 +49,7 @@ from disque_py.client.results import Job, is_at_most_once
 from disque_py.client.retry import is_hopeless
 from disque_py.client.settling import Settler
 from disque_py.client.spans import Seconds, Span, float_seconds, time_words, whole
-from disque_py.client.verdict import Fail, GivenBack, Retry, reason_of
+from disque_py.client.verdict import Fail, GivenBack, Retry, message_of, reason_of
 
 Handler: TypeAlias = "Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]"
 Decision: TypeAlias = "Retry | Fail | None"
@@ -598,7 +598,7 @@ class Worker:
             if not inspect.isawaitable(answer):  # A plain function may wrap a coroutine function.
                 return answer
         # In its own task, a function leaves neither context variables nor a cancellation behind for the next one.
-        task = loop.create_task(_without_exit(answer))
+        task = loop.create_task(_contained(answer))
         if delivery is not None:
             self._handling[delivery] = task
         return await task  # A cancellation of this task reaches the other one.
@@ -687,16 +687,20 @@ def _is_coroutine_function(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-async def _without_exit(answer: Awaitable[Any]) -> Any:
-    """Await an answer. Replace SystemExit, because it would end the loop, and with it all other handlers."""
+async def _contained(answer: Awaitable[Any]) -> Any:
+    """Await an answer. Replace SystemExit and the like, which would end the worker, and with it all other handlers."""
     try:
         return await answer
-    except SystemExit as error:
-        raise _exited(error) from error
+    except BaseException as error:
+        if isinstance(error, (Exception, asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)):
+            raise
+        raise _failure(error) from error
 
 
-def _exited(error: SystemExit) -> RuntimeError:
-    return RuntimeError(f"the handler called sys.exit({error.code!r})")
+def _failure(error: BaseException) -> RuntimeError:
+    if isinstance(error, SystemExit):
+        return RuntimeError(f"the handler called sys.exit({error.code!r})")
+    return RuntimeError(f"the handler raised {type(error).__name__}: {message_of(error)}")
 
 
 def _called_in_thread(function: Callable[..., Any], *args: Any) -> Any:
@@ -705,8 +709,10 @@ def _called_in_thread(function: Callable[..., Any], *args: Any) -> Any:
     except StopIteration as error:
         # A future can't hold StopIteration (before Python 3.12 the future of this call would never be done).
         raise RuntimeError("the handler raised StopIteration") from error
-    except SystemExit as error:
-        raise _exited(error) from error
+    except BaseException as error:
+        if isinstance(error, (Exception, asyncio.CancelledError)):
+            raise
+        raise _failure(error) from error  # SystemExit, or an error of an extension. It would end the worker.
 
 
 def _is_cancelled() -> bool:

@@ -78,9 +78,9 @@ class Runner:
         )
         try:
             return await self.run(job.body, context)
-        except (Retry, Fail):
-            raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # Also SystemExit, and errors of extensions. They would end the worker.
+            if isinstance(error, (Retry, Fail, asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)):
+                raise
             task = self._task_of(job.body)
             name = "?" if task is None else task.name
             cause = (type(error), error, own_calls(error))

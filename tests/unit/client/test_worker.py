@@ -134,6 +134,29 @@ def test_a_handler_that_exits_has_failed(handler):
         assert "failure the handler called sys.exit(3)" in hooks.lines
 
 
+class PanicException(BaseException):
+    """An error as extensions in Rust raise it: no Exception."""
+
+
+def panics(job):
+    if job.body == b"00":
+        raise PanicException("index out of bounds")
+
+
+async def panics_in_the_loop(job):
+    panics(job)
+
+
+@pytest.mark.parametrize("handler", [panics, panics_in_the_loop])
+def test_an_error_that_is_no_exception_is_a_failure_of_the_job(handler):
+    """Otherwise one job could end all workers, one after the other."""
+    hooks = RecordingHooks()
+    with Queue(2) as node:
+        work(node, handler, until=lambda: node.ids_of("NACK") and node.ids_of("ACKJOB"), hooks=hooks)
+        assert (node.ids_of("NACK"), node.ids_of("ACKJOB")) == (node.ids[:1], node.ids[1:])
+        assert "failure the handler raised PanicException: index out of bounds" in hooks.lines
+
+
 def test_a_function_that_decides_about_an_error_may_exit_too():
     async def bury(job, error):
         sys.exit(3)
