@@ -69,13 +69,15 @@ class MsgPackSerializer:
     def __init__(self, *, default: Callable[[Any], Any] | None = None) -> None:
         import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
-        self._pack = msgpack.Packer(default=default, datetime=True, autoreset=True).pack
+        self._default = default
+        # Not one Packer for all values: two threads would write into its buffer at the same time.
+        self._pack = msgpack.packb
         self._unpack = msgpack.unpackb
 
     def dumps(self, value: Any) -> bytes:
         """Return a value as msgpack. Raises SerializerError for an unsupported value."""
         try:
-            return bytes(self._pack(value))
+            return bytes(self._pack(value, default=self._default, datetime=True))
         except (TypeError, ValueError, OverflowError) as error:
             raise SerializerError(str(error)) from error
 

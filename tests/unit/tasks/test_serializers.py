@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
@@ -23,6 +25,20 @@ def test_other_values_are_refused(serializer):
         serializer.dumps(object())
     with pytest.raises(SerializerError):
         serializer.loads(b"\xc1")
+
+
+def test_threads_may_share_a_msgpack_serializer():
+    """While one of them converts a value, another one may write."""
+    turn = threading.Barrier(2, timeout=5)
+
+    def default(value):
+        turn.wait()
+        return list(value)
+
+    serializer = MsgPackSerializer(default=default)
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(serializer.dumps, ([1, {2}], ["a", {"b"}])))
+    assert list(map(serializer.loads, found)) == [[1, [2]], ["a", ["b"]]]
 
 
 def test_nan_is_not_json():
