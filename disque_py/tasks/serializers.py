@@ -84,6 +84,6 @@ class MsgPackSerializer:
     def loads(self, data: bytes) -> Any:
         """Return the value of msgpack. Raises SerializerError for any other bytes."""
         try:
-            return self._unpack(data, timestamp=3)
+            return self._unpack(data, timestamp=3, strict_map_key=False)
         except Exception as error:  # The errors of msgpack have no other common type.
             raise SerializerError(f"not msgpack: {error}") from error

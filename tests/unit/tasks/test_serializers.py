@@ -27,6 +27,11 @@ def test_other_values_are_refused(serializer):
         serializer.loads(b"\xc1")
 
 
+def test_msgpack_keeps_keys_that_are_no_text():
+    serializer = MsgPackSerializer()
+    assert serializer.loads(serializer.dumps({1: "a", None: "b"})) == {1: "a", None: "b"}
+
+
 def test_threads_may_share_a_msgpack_serializer():
     """While one of them converts a value, another one may write."""
     turn = threading.Barrier(2, timeout=5)
