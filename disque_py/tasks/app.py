@@ -180,6 +180,8 @@ class App:
         return self._make(function, options)
 
     def _make(self, function: Callable[..., Any], options: TaskOptions) -> BaseTask[..., Any]:
+        if isinstance(function, Task | AsyncTask):  # A task of another app.
+            function = function.function
         rest: dict[str, Any] = dict(options)
         name = rest.pop("name", None) or function.__name__
         running = Running(**{key: rest.pop(key) for key in RunningOptions.__annotations__ if key in rest})

@@ -79,7 +79,8 @@ class BaseTask(Generic[P, R]):
             isinstance(None, running.fail_on)  # As at a failure.
         except TypeError:
             raise TypeError("fail_on must be a tuple of exceptions, such as (KeyError,)") from None
-        functools.update_wrapper(cast("Any", self), function)
+        # Without the function's own attributes: one of them may have the name of an attribute here.
+        functools.update_wrapper(cast("Any", self), function, updated=())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

@@ -59,6 +59,26 @@ def test_a_schedule_makes_a_task_of_a_function():
         app.schedule(name="neither", args=(1,))(clean)
 
 
+def test_a_function_may_be_a_task_of_two_apps():
+    first, second = App(queue="a"), App(queue="b")
+
+    async def work(): ...
+
+    one = first.task(work)
+    two = second.task(one)
+    assert (one.app, one.queue, two.app, two.queue) == (first, "a", second, "b")
+    assert two.is_async
+    assert two.function is work
+
+
+def test_attributes_of_a_function_are_not_those_of_its_task():
+    def work(): ...
+
+    work.name, work.options = "other", {}
+    task = App().task(work)
+    assert (task.name, task.options(queue="q").queue) == ("work", "q")
+
+
 def test_two_schedules_of_one_name_are_refused():
     app = App()
     app.schedule(every=30, name="a")(app.task(name="one")(lambda: None))
