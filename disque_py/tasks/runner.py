@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
@@ -125,9 +126,8 @@ class Runner:
             async with nullcontext() if limit is None else asyncio.timeout(float_seconds("timeout", limit)):
                 return await task.function(*args, **kwargs)
         call = partial(task.function, *args, **kwargs)
-        if self._threads is None:
-            return call()
-        return await self._in_thread(call, context)
+        value = call() if self._threads is None else await self._in_thread(call, context)
+        return await value if inspect.isawaitable(value) else value  # A plain function may wrap a coroutine function.
 
     async def _in_thread(self, call: Callable[[], Any], context: Context) -> Any:
         variables = contextvars.copy_context()

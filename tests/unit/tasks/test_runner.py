@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,22 @@ def where():
     return [current().task, current().attempt, current().meta["a"], tenant.get(), threading.current_thread().name[:4]]
 
 
+def logged(function):
+    """Return a function around another one, as decorators of other libraries do."""
+
+    @functools.wraps(function)
+    def call(*args):
+        return function(*args)
+
+    return call
+
+
+@app.task
+@logged
+async def wrapped(value):
+    return value
+
+
 @app.task
 def hold():
     begun.set()
@@ -82,6 +99,11 @@ def test_a_return_value_is_a_result():
 
 def test_none_is_kept_only_where_it_is_wanted():
     assert [handled(job_of(echo, None)), handled(job_of(nothing)), handled(job_of(secret))] == [None, b"=null", None]
+
+
+def test_a_plain_function_may_wrap_a_coroutine_function():
+    """The worker of the client library awaits such a value, too."""
+    assert handled(job_of(wrapped, 1)) == b"=1"
 
 
 def test_a_long_value_is_stored_elsewhere():
