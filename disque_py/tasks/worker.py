@@ -17,7 +17,7 @@ import os
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from disque_py.client.aio import AsyncDisque
@@ -87,6 +87,8 @@ class AppWorker:
         self._worker: Worker | None = None
         self._runner: Runner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        # The task of `serve` while the app's lifespan begins or ends.
+        self._in_lifespan: asyncio.Task[None] | None = None
         self._is_stopped = False
 
     @property
@@ -99,7 +101,8 @@ class AppWorker:
 
         Raises the errors of `serve`.
         """
-        asyncio.run(self._run())
+        with suppress(asyncio.CancelledError):  # A second signal, while the lifespan began or ended.
+            asyncio.run(self._run())
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -118,7 +121,12 @@ class AppWorker:
                     loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        """Fetch no more jobs, and let running calls finish within the grace period. A second call ends that period."""
+        """Fetch no more jobs, and let running calls finish within the grace period. A second call ends that period.
+
+        While the app's `lifespan` begins or ends, a second call cancels it.
+        """
+        if self._is_stopped and self._in_lifespan is not None:
+            self._in_lifespan.cancel()
         self._is_stopped = True
         if self._worker is not None:
             self._worker.stop()
@@ -143,6 +151,7 @@ class AppWorker:
         try:
             async with AsyncExitStack() as stack:
                 stack.push_async_callback(app.close_async)
+                self._in_lifespan = asyncio.current_task()
                 if app.lifespan is not None:
                     await stack.enter_async_context(app.lifespan(app))
                 client = app.async_client()
@@ -159,12 +168,15 @@ class AppWorker:
                 if self._is_stopped:
                     return
                 installing = asyncio.create_task(self._install(client))
+                serving, self._in_lifespan = self._in_lifespan, None
                 try:
                     await self._worker.serve()
                 finally:
                     installing.cancel()
                     await asyncio.wait([installing])
+                    self._in_lifespan = serving
         finally:
+            self._in_lifespan = None
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def _install(self, client: AsyncDisque) -> None:
