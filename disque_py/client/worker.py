@@ -504,8 +504,10 @@ class Worker:
 
     def _tell_soon(self, job: Job, percent: int, note: str) -> None:
         delivery = delivery_of(job)
+        if delivery not in self._handling:
+            return  # A thread that the handler has left behind reports it.
         self._progress[delivery] = (job, percent, note)
-        if delivery not in self._telling and delivery in self._handling:
+        if delivery not in self._telling:
             self._telling[delivery] = asyncio.get_running_loop().create_task(self._tell_all(delivery))
 
     async def _tell_all(self, delivery: Delivery) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
 import os
 import signal
 import sys
 import threading
 import time
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -155,6 +157,29 @@ def test_an_error_that_is_no_exception_is_a_failure_of_the_job(handler):
         work(node, handler, until=lambda: node.ids_of("NACK") and node.ids_of("ACKJOB"), hooks=hooks)
         assert (node.ids_of("NACK"), node.ids_of("ACKJOB")) == (node.ids[:1], node.ids[1:])
         assert "failure the handler raised PanicException: index out of bounds" in hooks.lines
+
+
+def test_progress_of_a_job_that_is_over_is_not_kept():
+    """A thread that a handler has left behind may still report it."""
+    over = []
+
+    class Decoder:
+        """A part of the job whose end a test can see."""
+
+        def __call__(self, body):
+            return body
+
+    async def handle(job):
+        job.decode = Decoder()
+        over.append(weakref.ref(job.decode))
+        asyncio.get_running_loop().call_later(0.05, job.progress, 50)
+
+    def is_gone():
+        gc.collect()
+        return over and over[0]() is None
+
+    with Queue(2) as node:
+        work(node, handle, until=is_gone, concurrency=1)  # The loop over jobs refers to the last one.
 
 
 def test_a_function_that_decides_about_an_error_may_exit_too():
