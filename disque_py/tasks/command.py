@@ -134,7 +134,8 @@ def main(
         # Python would wait for these threads when it ends. Their jobs are back in the queue.
         _log.warning("%d tasks were still running in threads after the grace period", worker.busy_threads)
         logging.shutdown()
-        sys.stdout.flush()
+        with suppress(OSError, ValueError):  # Its reader may be gone, or the program may have closed it.
+            sys.stdout.flush()
         os._exit(0)
 
 
