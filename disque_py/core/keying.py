@@ -512,12 +512,17 @@ def _tell(broker: Broker, chars: bytes, search: Search, named: bytes) -> None:
 
 
 def _answer_of(broker: Broker, number: int, chars: bytes, named: bytes) -> tuple[Any, ...]:
-    """Return a KEYIS: the job that has the key, whether it waits for its DELAY, and the jobs that it replaced."""
-    job = broker.find(named) if named else None
+    """Return a KEYIS: the job that has the key, whether it waits for its DELAY, and the jobs that it replaced.
+
+    If it names a job, it has all fields, because a newer node may send more of them behind these.
+    """
+    if not named:
+        return (number, chars, b"")
+    job = broker.find(named)
     if job is not None and windows.is_delayed(broker, job):
         return (number, chars, named, 1, windows.replaced_ids(job))
     is_settled = job is not None or named in broker.tombstones
-    return (number, chars, named, 0) if is_settled else (number, chars, named)
+    return (number, chars, named, 0 if is_settled else None, [])
 
 
 def _begin_again(broker: Broker, job: Job) -> None:
@@ -618,14 +623,14 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
         search = broker.producers.searches.get(chars)
         if search is None or search.making is not None or not search.callers:
             broker.stats.ignored("answer about a key that no producer waits for")
-        elif named and not windows.is_replacing(search.callers[0]) and not (later and later[0]):
+        elif named and not windows.is_replacing(search.callers[0]) and not (later and later[0] == 1):
             if _end(broker, chars, search, named):
                 broker.producers.key_events[named] = None
         elif search.unanswered.get(sender) == number:
             del search.unanswered[sender]
             if named:
-                search.named[named] = search.named.get(named, False) or bool(later and later[0])
-                if later and not later[0]:
+                search.named[named] = search.named.get(named, False) or bool(later and later[0] == 1)
+                if later and later[0] == 0:
                     search.settled[named] = None  # A node without the job may have given it away.
                 for other in later[1] if len(later) > 1 else ():
                     search.replaced[other] = None

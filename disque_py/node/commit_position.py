@@ -40,7 +40,9 @@ class CommitPosition:
         journal_at = journal.position if journal is not None else 0
         events_at = events.position if events is not None else 0
         if journal_at == self._journal_noted and events_at == self._events_noted:
-            return
+            if journal is None or self._turns or self._ready != self.position or journal.ready_position() >= journal_at:
+                return
+            # With `everysec` and a late disk, earlier records are safe no longer. So the replies of this turn wait.
         assert journal_at >= self._journal_noted
         assert self._ready <= self.position
         self._journal_noted = journal_at

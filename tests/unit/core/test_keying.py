@@ -128,7 +128,7 @@ def test_of_two_askers_the_lower_one_delays_its_answer():
     say(broker, node, KEYIS, (1, CHARS, b""))
     dispatch.settle(broker)
     job_id = taken(client)[1:41]
-    assert sent_of(broker, KEYIS) == [((node,), (5, CHARS, job_id, 0))]
+    assert sent_of(broker, KEYIS) == [((node,), (5, CHARS, job_id, 0, []))]
 
 
 def test_of_two_askers_the_higher_one_answers_and_asks_again():
@@ -214,7 +214,7 @@ def test_the_creator_is_asked_before_a_copy_is_named():
     assert sent_of(broker, OUTCOME) == [((creator,), (job_id,))]
     say(broker, creator, OUTCOME_IS, (job_id,))
     dispatch.settle(broker)
-    assert sent_of(broker, KEYIS) == [((asker,), (5, CHARS, job_id, 0))]
+    assert sent_of(broker, KEYIS) == [((asker,), (5, CHARS, job_id, 0, []))]
 
 
 def test_a_queued_copy_may_still_turn_out_not_to_exist():

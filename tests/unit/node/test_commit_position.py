@@ -69,6 +69,21 @@ def test_a_turn_without_records_waits_for_nothing_new():
     assert commit_position.position == turn
 
 
+def test_a_turn_without_records_waits_if_earlier_ones_are_safe_no_longer():
+    """With `everysec` and a late disk (seed 20637): a reply may repeat the promise of an earlier turn."""
+    journal, events = Log(), Log()
+    commit_position = position_of(journal, events)
+    advance(commit_position, journal)
+    journal.ready = 10
+    turn = commit_position.ready_position()
+    journal.ready = 5
+    commit_position.note()
+    commit_position.note()
+    assert (commit_position.position, commit_position.ready_position()) == (turn + 1, turn)
+    journal.ready = 10
+    assert commit_position.ready_position() == turn + 1
+
+
 def test_a_reply_that_waited_for_the_journal_alone_still_waits_for_it():
     """A log of events began while a reply waited for position 40 of the journal."""
     journal, events = Log(40), Log()
