@@ -83,12 +83,14 @@ class Losses:
     forgot_ms   node -> when it forgot its jobs
 
     While a node is forgotten somewhere, the other holders of a job may make copies of which it never hears. Only the
-    node that forgot it can tell it later. `_parted` has the ids of these jobs, by the name of the node that forgot.
-    When that node starts again, it can't tell it either: holder sets in a journal have no forgotten nodes.
+    node that forgot it can tell it later. `_parted` has the ids of these jobs, by the node that forgot. When that node
+    starts again, it can't tell it either: holder sets in a journal have no forgotten nodes. Nor can it if it has given
+    its copy away, because it leaves (`_is_apart`).
     """
 
     def __init__(self, oracle: Oracle) -> None:
         self._oracle = oracle
+        oracle.is_apart = self._is_apart
         self._left: dict[bytes, list[Machine]] = {}
         self._early: dict[bytes, int] = {}
         self._ahead_ms: dict[Machine, int] = {}
@@ -99,7 +101,7 @@ class Losses:
         self.amnesia_ms = 0
         self.aged_ms = 0
         self.forgot_ms: dict[str, int] = {}
-        self._parted: dict[str, dict[bytes, None]] = {}
+        self._parted: dict[Machine, dict[bytes, None]] = {}
 
     def died(self, machine: Machine, *, power: bool) -> None:
         """Note that a process is about to lose its memory. With a journal, this is no loss yet."""
@@ -171,7 +173,7 @@ class Losses:
     def forgetting(self, machine: Machine, node_id: bytes) -> None:
         """Note that a node is about to forget another one, a holder of some of its jobs."""
         self.mishap(machine)
-        parted = self._parted.setdefault(machine.name, {})
+        parted = self._parted.setdefault(machine, {})
         for job in jobs_of(machine.broker):
             if any(node.id == node_id for node in job.holders):
                 parted[job.id] = None
@@ -223,7 +225,14 @@ class Losses:
 
     def _part(self, machine: Machine) -> None:
         """Note that a node does not know any more which jobs a node that it forgot has."""
-        self._oracle.parted.update(self._parted.pop(machine.name, {}))
+        self._oracle.parted.update(self._parted.pop(machine, {}))
+
+    def _is_apart(self, job_id: bytes) -> bool:
+        """Return whether a node that forgot a holder of the job has the job no more."""
+        for machine, ids in self._parted.items():
+            if job_id in ids and (not machine.is_up or machine.broker.find(job_id) is None):
+                return True
+        return False
 
     def _lose(self, job_id: bytes, promise: Promise | None, *, is_once: bool) -> None:
         if is_once:

@@ -79,6 +79,17 @@ def test_the_holders_of_a_job_may_be_parted_by_a_node_that_forgot_one_of_them_an
     assert other.id not in scene.oracle.parted
 
 
+def test_a_node_that_gives_its_copy_away_can_not_tell_the_holders_that_it_forgot():
+    """A leaving node made a copy on a node that was forgotten before its answer came (seed 20718)."""
+    scene = Scene()
+    promise = scene.add(copies=2)
+    machine = scene.world.machines["a"]
+    scene.losses.forgetting(machine, scene.world.machines["b"].membership.table.me.id)
+    assert not scene.oracle.is_apart(promise.id)
+    scene.forget(promise, "a")
+    assert scene.oracle.is_apart(promise.id)
+
+
 @pytest.mark.parametrize("others_know", [True, False])
 def test_the_holders_of_a_job_may_be_parted_by_the_loss_of_the_node_that_handed_it_over(others_know):
     """The node that took it has told no other holder yet (seed 7618)."""
