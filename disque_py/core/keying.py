@@ -514,7 +514,8 @@ def _tell(broker: Broker, chars: bytes, search: Search, named: bytes) -> None:
 def _answer_of(broker: Broker, number: int, chars: bytes, named: bytes) -> tuple[Any, ...]:
     """Return a KEYIS: the job that has the key, whether it waits for its DELAY, and the jobs that it replaced.
 
-    If it names a job, it has all fields, because a newer node may send more of them behind these.
+    If it says where the job is, it has all fields, because a newer node may send more of them behind these. If only the
+    key is known, the last two are absent, because older nodes would take nil for 0.
     """
     if not named:
         return (number, chars, b"")
@@ -522,7 +523,7 @@ def _answer_of(broker: Broker, number: int, chars: bytes, named: bytes) -> tuple
     if job is not None and windows.is_delayed(broker, job):
         return (number, chars, named, 1, windows.replaced_ids(job))
     is_settled = job is not None or named in broker.tombstones
-    return (number, chars, named, 0 if is_settled else None, [])
+    return (number, chars, named, 0, []) if is_settled else (number, chars, named)
 
 
 def _begin_again(broker: Broker, job: Job) -> None:
