@@ -250,7 +250,9 @@ class Grants:
         self.unsettled.pop(key, None)
         if done_ms:
             record.attempts = record.before = 0
-            record.done_until_ms = now_ms + done_ms
+            # A second release with a shorter time does not take back what the first one was told.
+            before_ms = record.done_until_ms if record.ended_itself else 0
+            record.done_until_ms = max(before_ms, now_ms + done_ms)
             record.ended_itself = True
         elif gives_back:
             record.attempts = record.before

@@ -137,6 +137,19 @@ def test_work_that_is_done_stays_done_for_its_time():
     assert voter.claim(b"b", 6, attempt=1, keep_ms=1_000) == GRANTED
 
 
+def test_a_second_release_does_not_shorten_what_the_first_one_was_told():
+    """Spec CL9."""
+    voter = Voter()
+    voter.claim(b"a", 5)
+    assert voter.release(b"a", 5, done_ms=500)
+    assert voter.release(b"a", 5, done_ms=100)
+    voter.now_ms += 499
+    assert voter.claim(b"b", 6) == DONE
+    assert voter.release(b"a", 5, done_ms=300)
+    voter.now_ms += 299
+    assert voter.claim(b"b", 6) == DONE
+
+
 def test_the_end_is_remembered_after_the_lease_unless_another_holder_came():
     voter = Voter()
     voter.claim(b"a", 5)
