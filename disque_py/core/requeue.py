@@ -8,6 +8,7 @@ if the job is done by then. A holder whose timer fires in between asks first, as
 
 Before its timer fires, a holder asks the others with WILLQUEUE. A node that knows better objects with QUEUED (the job
 waits in its queue), LEASED (it has delivered the job; the rest of the lease is included) or SETACK (the job is done).
+The creator of a fan-out objects with QUEUED, too, while one of the jobs has no copies yet (spec TP9).
 Without an objection, the holder queues the job and tells the others with QUEUED. If two holders queue the job at the
 same time, it stays queued on the one that `wins`. Both compute that by the same rule.
 
@@ -438,6 +439,9 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             until_ms = broker.now_ms + lifecycle.willqueue_lead_ms(job) + lifecycle.WILLQUEUE_LEAD_MS
             if job.requeue_at_ms < until_ms:
                 lifecycle.postpone(broker, job, until_ms)
+        elif job.state == WAIT_REPL and _is_in_fan_out(broker, job):
+            # Another job of the fan-out may still fail, and then none of them may have been delivered.
+            broker.send(sets.only(sender), QUEUED, _queued(job, QUEUED_WAITING))
 
 
 def wins(left: Node, right: Node, job_id: bytes) -> bool:
@@ -495,6 +499,11 @@ def is_queueable(job: Job) -> bool:
 def _is_spent(job: Job) -> bool:
     part = job.part
     return part is not None and part.is_spent(job.attempt)
+
+
+def _is_in_fan_out(broker: Broker, job: Job) -> bool:
+    work = job.work
+    return isinstance(work, Replication) and (work.together is not None or job in broker.producers.fans)
 
 
 def _is_limited(job: Job) -> bool:

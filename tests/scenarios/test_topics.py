@@ -71,6 +71,22 @@ def test_missing_copies_of_one_job_undo_all() -> None:
     assert not world["b"].producers.fans
 
 
+def test_no_job_is_delivered_from_a_copy_while_another_one_waits_for_copies() -> None:
+    """RETRY is over several times meanwhile, so the nodes that have copies ask whether they may queue them."""
+    world = joined()
+    world.drop = lambda sender, receiver, kind, item: kind in (33, 69) and sender == "c"
+    talker = world.client("b")
+    talker.say("ADDJOB", "t", "x", 5_000, "REPLICATE", 3, "RETRY", 1)
+    consumers = [world.client(name) for name in "abc"]
+    for consumer in consumers:
+        consumer.say("GETJOB", "TIMEOUT", 6_000, "FROM", "x", "y", "z")
+    world.until(lambda: bool(talker.replies), 6_000)
+    assert str(talker.replies[0]).startswith("NOREPL")
+    world.run(3_000)
+    assert [consumer.replies for consumer in consumers] == [[None]] * 3
+    assert held(world) == {}
+
+
 def test_a_pause_on_the_node_that_was_asked_undoes_all() -> None:
     world = joined()
     world.ask("b", "PAUSE", "y", "in", "BCAST")

@@ -26,6 +26,7 @@ CASES = [
 ]
 
 
+@pytest.mark.timeout(600)  # Some of these seeds need a minute of a processor.
 @pytest.mark.parametrize(("seed", "seconds", "weather", "keep", "defect"), CASES)
 def test_a_seed_that_found_a_defect_finds_it_no_more(seed, seconds, weather, keep, defect):
     """The file names the defect beside the seed."""
