@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cluster_bus.messages import DELJOB, GOTACK, SETACK
 from cluster_bus.node import FORGOTTEN, LEAVING
 from disque_py.core.acks import confirmed_by
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, Collection
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, Cancellation, Collection
 from disque_py.core.versions import REPAIR
 from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
 from disque_py.simulator.checks.leases import holder_ids
@@ -116,6 +116,8 @@ class RepairChecker:
                     continue
                 said = confirmed_by(job)
                 work = job.work
+                if isinstance(work, Cancellation) and work.is_over:
+                    continue  # The collection has ended. The record stays until the end of the worker's lease.
                 # A node that left dropped its copy and is no longer a member. It says so instead of confirming.
                 passed = work.passed if isinstance(work, Collection) else ()
                 named = [

@@ -6,9 +6,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from cluster_bus.messages import DELJOB, GOTACK
+from cluster_bus.messages import DELJOB, GOTACK, SETACK
 from cluster_bus.node import LEAVING
-from disque_py.core import lifecycle
+from disque_py.core import acks, lifecycle
 from disque_py.core.versions import REPAIR
 from disque_py.simulator.checks.cluster_invariants import Losses, jobs_of
 from disque_py.simulator.checks.repairs import SAID_MS, RepairChecker
@@ -143,6 +143,19 @@ def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
     lifecycle.forget(first.broker, job)
     first.broker.stats.jobs_evicted += why == "evicted"
     first.broker.me.flags |= LEAVING if why == "leaving" else 0
+    world.run(1)
+
+
+def test_a_record_that_stays_until_the_end_of_a_lease_collects_no_longer():
+    """The job was canceled while a worker had it, and the collection ended before the lease (seed 21837)."""
+    world, checker, _, promise = make_world()
+    first, second = holders_of(world, promise)
+    job = first.broker.find(promise.id)
+    acks.acknowledge(first.broker, job, is_canceled=True)
+    job.era -= 1
+    job.work.is_over = True
+    checker.hear(second, first, [[SETACK, [job.id, b"", 1]]])
+    lifecycle.forget(first.broker, job)
     world.run(1)
 
 
