@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from disque_py.config.settings import Settings
 
 ALL_ADDRESSES: Final = ("0.0.0.0", "::")
+_EVERY: Final = dict(zip((socket.AF_INET, socket.AF_INET6), ALL_ADDRESSES, strict=True))
 TLS_HANDSHAKE_SECONDS: Final = 10.0
 # The file with the kernel's own limit of the backlog.
 SOMAXCONN_FILE: Final = "/proc/sys/net/core/somaxconn"
@@ -63,6 +64,7 @@ class Listeners:
     def bind(self) -> None:
         """Take all addresses. StartError if one can't be taken; then none is."""
         settings = self._settings
+        refuse_repeated(settings)
         try:
             if settings.port:
                 self._bind_port(settings.port, None)
@@ -152,6 +154,34 @@ def backlog_limit() -> int:
             return int(file.read())
     except (OSError, ValueError):
         return 0
+
+
+def refuse_repeated(settings: Settings) -> None:
+    """Raise StartError when `bind` has an address twice, or one that another one for the bus includes.
+
+    The system's reason would be "Address already in use", and there is no other process to stop.
+    """
+    names: dict[tuple[int, Any], str] = {}
+    for host in settings.bind:
+        for family, address in _resolved_or_none(host):
+            if (family, address) in names:
+                first = names[family, address]
+                ways = "" if first == host else f", as {first} and {host}"
+                raise StartError(f"bind has the address {address[0]} twice{ways}: remove one of them")
+            names[family, address] = host
+    for_bus = bus_hosts(settings)
+    for (family, address), host in names.items():
+        every = _EVERY[family]
+        if address[0] != every and host in for_bus and every in for_bus:
+            raise StartError(f"bind has {every}, which includes {host}: remove one of them")
+
+
+def _resolved_or_none(host: str) -> list[tuple[int, tuple[Any, ...]]]:
+    """Return family and address of each address of a host, or none: the step that opens it tells the reason."""
+    try:
+        return _resolved(host, 0)
+    except (OSError, UnicodeError):
+        return []
 
 
 def look_at_port(settings: Settings, port: int) -> None:

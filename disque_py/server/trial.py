@@ -98,6 +98,7 @@ def _checks(settings: Settings) -> Iterator[Callable[[], object]]:
     yield nodes.look
     yield queue_settings.load
     yield votes.load
+    yield partial(listeners.refuse_repeated, settings)
     if settings.port:
         yield partial(listeners.look_at_port, settings, settings.port)
     if settings.tls_port:

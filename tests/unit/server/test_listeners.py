@@ -10,8 +10,8 @@ import socket
 import pytest
 
 from disque_py.config.settings import Settings
-from disque_py.server import listeners
-from disque_py.server.listeners import Listeners, backlog_limit
+from disque_py.server import listeners, trial
+from disque_py.server.listeners import Listeners, backlog_limit, refuse_repeated
 from disque_py.server.start_error import StartError
 
 
@@ -107,6 +107,29 @@ def test_a_node_starts_without_ipv6_or_without_ipv4(opened, settings, monkeypatc
     monkeypatch.setattr(listeners, "ALL_ADDRESSES", ("198.51.100.1", "198.51.100.2"))
     with pytest.raises(StartError, match=f"port {settings.port}: {os.strerror(errno.EADDRNOTAVAIL)}"):
         Listeners(settings).bind()
+
+
+@pytest.mark.parametrize(
+    ("bind", "secret", "reason"),
+    [
+        (("127.0.0.1", "127.0.0.1"), "", "bind has the address 127.0.0.1 twice: remove one of them"),
+        (("::1", "0:0::1"), "", "bind has the address ::1 twice, as ::1 and 0:0::1: remove one of them"),
+        (("127.0.0.1", "0.0.0.0"), "s" * 20, "bind has 0.0.0.0, which includes 127.0.0.1: remove one of them"),
+    ],
+)
+def test_an_address_that_bind_has_twice_is_named(settings, bind, secret, reason):
+    settings.bind, settings.cluster_secret = bind, secret
+    with pytest.raises(StartError) as refused:
+        Listeners(settings).bind()
+    assert str(refused.value) == reason
+    assert reason in trial.look(settings).problems
+
+
+@pytest.mark.parametrize("bind", [("0.0.0.0", "127.0.0.1"), ("0.0.0.0", "::"), ("127.0.0.1", "no.such.name.invalid")])
+def test_addresses_that_may_be_taken_together_are_not_repeated(settings, bind):
+    """Without a secret the bus listens on 127.0.0.1 only, and clients on both."""
+    settings.bind = bind
+    refuse_repeated(settings)
 
 
 def test_after_a_taken_port_all_other_addresses_are_released(opened, settings, tmp_path):

@@ -13,7 +13,7 @@ from disque_py.cli.cluster import main as cluster_main
 from disque_py.cli.cluster.local_nodes import LocalNode, StartOptions, default_directory, load_nodes, save_nodes
 from disque_py.cli.cluster.main import main
 from disque_py.client import ConnectionLostError
-from disque_py.loopback_ports import PORTS
+from disque_py.loopback_ports import PORTS, free_port
 
 A, B = ("a" * 40, "b" * 40)
 
@@ -393,6 +393,6 @@ def test_help_shows_every_command():
 
 
 def test_stopped_nodes_with_tls_are_not_started_without_it(tmp_path):
-    save_nodes(tmp_path, [LocalNode(23900, 0, "")], StartOptions(("--tls-cert-file", "/c"), with_tls=True))
+    save_nodes(tmp_path, [LocalNode(free_port(), 0, "")], StartOptions(("--tls-cert-file", "/c"), with_tls=True))
     result = run("start", "--dir", str(tmp_path))
     assert (result.exit_code, "accept only TLS: start them with --tls" in result.output) == (1, True)
