@@ -35,6 +35,10 @@ class CommandDoc:
 CommandDocs = dict[str, CommandDoc]
 
 
+class NoHelpError(Exception):
+    """There is no help for these words; the text names similar ones."""
+
+
 def builtin_docs() -> CommandDocs:
     """Return the docs that come with this program, by name in capitals."""
     text = Path(__file__).with_name("commands.json").read_text(encoding="utf-8")
@@ -85,7 +89,10 @@ def _doc(name: str, summary: str, since: str, group: str, forms: list[str] | str
 
 
 def help_text(docs: CommandDocs, words: list[str], *, with_colour: bool) -> str:
-    """Return the text of `help <words>`: a command (or its first words), or @group; the overview without words."""
+    """Return the text of `help <words>`: a command (or its first words), or @group; the overview without words.
+
+    Raises NoHelpError.
+    """
     if not words:
         return _OVERVIEW
     wanted = " ".join(words)
@@ -95,16 +102,17 @@ def help_text(docs: CommandDocs, words: list[str], *, with_colour: bool) -> str:
     else:
         found = [docs[words[0].upper()]] if words[0].upper() in docs else []
     if not found:
-        return (
-            f"\nNo help for '{wanted}'.{_meant(docs, words[0])} Groups: {' '.join('@' + group for group in GROUPS)}\n"
-        )
+        groups = " ".join("@" + group for group in GROUPS)
+        raise NoHelpError(f"No help for '{wanted}'.{_meant(docs, words[0])} Groups: {groups}")
     subcommand = words[1].upper() if len(words) > 1 else ""
     return "\n" + "\n".join(_described(doc, subcommand, with_colour=with_colour) for doc in found)
 
 
 def _meant(docs: CommandDocs, word: str) -> str:
-    from disque_py.cli.shell.suggestions import closest  # That module reads these docs.
+    from disque_py.cli.shell.suggestions import OTHER_PROGRAMS, closest  # That module reads these docs.
 
+    if (program := OTHER_PROGRAMS.get(word.lower())) is not None:
+        return f" Did you mean '{program} {word.lower()} --help'?"
     found = closest(word.upper(), docs) if not word.startswith("@") else closest(word, ["@" + name for name in GROUPS])
     return f" Did you mean '{found}'?" if found else ""
 

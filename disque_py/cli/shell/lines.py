@@ -16,7 +16,7 @@ from typing import Final
 
 from disque_py.cli.address import parse_port, prompt_of
 from disque_py.cli.connection import ConnectError, ConnectionLostError
-from disque_py.cli.shell.command_docs import CommandDocs, help_text
+from disque_py.cli.shell.command_docs import CommandDocs, NoHelpError, help_text
 from disque_py.cli.shell.formats import FORMATTED
 from disque_py.cli.shell.session import Session
 from disque_py.cli.shell.words import UnbalancedQuotesError, split_line, split_repeat
@@ -70,8 +70,7 @@ class Shell:
         if name in (b"quit", b"exit"):
             return False
         if name in (b"help", b"?"):
-            wanted = [word.decode(errors="replace") for word in words[1:]]
-            print(help_text(self.docs, wanted, with_colour=self.session.style.format is FORMATTED), flush=True)
+            self._help([word.decode(errors="replace") for word in words[1:]])
         elif name == b"clear":
             print(CLEAR, end="", flush=True)
         elif name == b"connect":
@@ -89,6 +88,12 @@ class Shell:
             self.connect()
         except KeyboardInterrupt:
             self.session.drop()  # The server does not answer; the prompt says so.
+
+    def _help(self, wanted: list[str]) -> None:
+        try:
+            print(help_text(self.docs, wanted, with_colour=self.session.style.format is FORMATTED), flush=True)
+        except NoHelpError as error:
+            self._complain(str(error))
 
     def _move(self, words: list[bytes]) -> None:
         if len(words) != 2:

@@ -20,7 +20,7 @@ from disque_py import __version__
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError, reason_of
 from disque_py.cli.shell import health, latency, scanning, shell_completion, stat
 from disque_py.cli.shell import options as modes
-from disque_py.cli.shell.command_docs import builtin_docs, docs_of, help_text
+from disque_py.cli.shell.command_docs import NoHelpError, builtin_docs, docs_of, help_text
 from disque_py.cli.shell.formats import FORMATTED, JSON, RAW, Style, name_shower
 from disque_py.cli.shell.lines import obey
 from disque_py.cli.shell.options import FLAGS, USAGE, VALUES, ShellOptions, UsageError, parse_options
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = sys.argv[1:] if argv is None else argv
         status = _answer_shell(words) if ASK_VARIABLE in os.environ else _run(parse_options(words, os.environ))
         sys.stdout.flush()
-    except (UsageError, ConnectError) as error:
+    except (UsageError, ConnectError, NoHelpError) as error:
         print(error, file=sys.stderr)
         return 1
     except ConnectionLostError as error:

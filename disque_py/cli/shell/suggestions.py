@@ -22,7 +22,7 @@ _FORM_ERRORS: Final = re.compile(r"syntax error|subcommand|number of arguments",
 
 
 # Commands of the other programs, which a user may try here (spec X5).
-_OTHER_PROGRAMS: Final = {
+OTHER_PROGRAMS: Final = {
     "job": "disque-admin",
     "task": "disque-admin",
     "start": "disque-cluster",
@@ -52,7 +52,7 @@ def suggestion(docs: CommandDocs, words: Sequence[bytes], error_text: str) -> st
     texts = [word.decode("utf-8", "replace") for word in words]
     doc = docs.get(texts[0].upper())
     if doc is None:
-        if (program := _OTHER_PROGRAMS.get(texts[0].lower())) is not None:
+        if (program := OTHER_PROGRAMS.get(texts[0].lower())) is not None:
             return _question(f"{program} {texts[0].lower()}")
         name = closest(texts[0].upper(), docs)
         return None if name is None else _question(name)

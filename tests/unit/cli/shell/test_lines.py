@@ -100,6 +100,13 @@ def test_help_is_local(shell_to, capsys):
     assert "QLEN queue" in capsys.readouterr().out
 
 
+def test_help_for_an_unknown_word_is_a_failed_line(shell_to, capsys):
+    shell = shell_to(1)
+    assert shell.line("help addjb")
+    assert shell.failed
+    assert "Did you mean 'ADDJOB'?" in capsys.readouterr().err
+
+
 def test_slow_commands_show_their_time_to_people(scripted, shell_to, capsys, monkeypatch):
     monkeypatch.setattr(shell_module, "SLOW_S", 0.0)
     node = scripted({"PING": b"+PONG\r\n"})

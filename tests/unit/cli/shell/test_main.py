@@ -123,6 +123,15 @@ def test_help_needs_no_server(capsys):
     assert "ADDJOB queue body ms-timeout" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"), [("addjb", "ADDJOB"), ("status", "disque-cluster status --help"), ("@job", "@jobs")]
+)
+def test_help_for_an_unknown_word_names_the_word_that_was_meant_and_fails(capsys, word, meant):
+    assert main(["-p", "1", "help", word]) == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err.partition(" Groups:")[0]) == ("", f"No help for '{word}'. Did you mean '{meant}'?")
+
+
 def test_help_does_not_wait_for_a_server_that_says_nothing(monkeypatch, capsys):
     monkeypatch.setattr(disque_cli_main, "HELP_PATIENCE_S", 0.2)
     with Node(answers={"COMMAND": SILENCE}) as node:
@@ -239,5 +248,5 @@ def test_a_full_disk_causes_no_traceback():
 
 def test_a_character_that_the_locale_lacks_causes_no_traceback():
     result = run_process("", "-p", "1", "help", "é", PYTHONIOENCODING="ascii")
-    assert (result.returncode, result.stderr) == (0, "")
-    assert r"No help for '\xe9'" in result.stdout
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith(r"No help for '\xe9'.")
