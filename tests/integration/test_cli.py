@@ -343,7 +343,8 @@ def address(server):
 def test_a_cluster_is_started_looked_at_stopped_and_started_again(tmp_path):
     folder = ("--dir", tmp_path / "cluster")
     try:
-        output = run(CLUSTER, "start", "-n", 2, "--zones", "eu/a,b", *folder, "--", "--loglevel", "warning")
+        words = ("--loglevel", "warning", "--appendonly", "yes")
+        output = run(CLUSTER, "start", "-n", 2, "--zones", "eu/a,b", *folder, "--", *words)
         ports = sorted(map(int, re.findall(rf"{HOST}:(\d+) +ok", output)))
         assert len(ports) == 2
         assert f"disque-cli -p {ports[0]}" in output
@@ -354,9 +355,11 @@ def test_a_cluster_is_started_looked_at_stopped_and_started_again(tmp_path):
         assert run(CLUSTER, "stop", *folder) == "Stopped 2 of 2 nodes\n"
         assert "unreachable" in run(CLUSTER, "status", *folder, status=1)
         assert "no-such-directive" in run(CLUSTER, "start", *folder, "--", "--no-such-directive", "1", status=1)
-        again = run(CLUSTER, "start", *folder)  # With the options of the last start that succeeded.
+        again = run(CLUSTER, "start", *folder, "--", "--loglevel", "notice")
         assert all(f"{HOST}:{port}" in again for port in ports)
-        assert run(CLI, "-p", ports[1], "CONFIG", "GET", "loglevel") == "loglevel\nwarning\n"
+        assert "Options:  --appendonly as in the last start\n" in again  # That is, the last one that succeeded.
+        assert run(CLI, "-p", ports[1], "CONFIG", "GET", "loglevel") == "loglevel\nnotice\n"
+        assert run(CLI, "-p", ports[1], "CONFIG", "GET", "appendonly") == "appendonly\nyes\n"
         zones = [
             run(CLI, "-p", port, "CONFIG", "GET", name)
             for port, name in zip(ports, ("datacenter", "zone"), strict=True)

@@ -83,6 +83,36 @@ class StartOptions:
     with_tls: bool = False
 
 
+def changed_options(before: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
+    """Return the options of the last start, changed by those of this one.
+
+    A directive of `words` takes the place of the same one before, with all its values. The others stay: without
+    `--appendonly yes`, for example, the nodes would not read the jobs of their journals.
+    """
+    changed = {name for name, _ in _directives(words)}
+    kept = [word for name, group in _directives(before) if name not in changed for word in group]
+    return (*kept, *words)
+
+
+def kept_names(before: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return the names of the directives of the last start that `words` don't change, without their values."""
+    changed = {name for name, _ in _directives(words)}
+    return list(dict.fromkeys(name for name, _ in _directives(before) if name not in changed))
+
+
+def _directives(words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the directives of a server's command line: the name, and the words with it."""
+    groups: list[tuple[str, list[str]]] = []
+    for word in words:
+        if word.startswith("--") and len(word) > 2:
+            groups.append((word.lower(), [word]))
+        elif groups:
+            groups[-1][1].append(word)
+        else:  # The server refuses it, and says why.
+            groups.append(("", [word]))
+    return groups
+
+
 def process_start(pid: int) -> str | None:
     """Return the start time of a process as the system gives it; None if it does not run (or is a zombie)."""
     stat = Path(f"/proc/{pid}/stat")

@@ -145,9 +145,10 @@ def start(
     Without --port the ports begin at 7711, or anywhere if those are in use. Words after `--` are options of every
     server, for example `disque-cluster start -n 5 -- --maxmemory 2gb`.
 
-    If --dir has stopped nodes, they are started again on their ports, and still know each other. Without words after
-    `--` they get the server options of the last start, and without --zones its zones. Running nodes are not touched. If
-    a running node does not answer, it is reported, the exit status is 1, and the started nodes keep running.
+    If --dir has stopped nodes, they are started again on their ports, and still know each other. They get the server
+    options of the last start; words after `--` change these. Without --zones they get its zones. Running nodes are not
+    touched. If a running node does not answer, it is reported, the exit status is 1, and the started nodes keep
+    running.
 
     With --tls the ports accept only TLS, and the servers need `--tls-cert-file` and so on.
     """
@@ -164,11 +165,12 @@ def start(
     ports = [node.port for node in before] if running else local_nodes.choose_ports(base, len(before) or count or 3)
     directory.mkdir(parents=True, exist_ok=True)
     last = local_nodes.load_options(directory)
-    if last.with_tls and access.tls is None and not server_options:
+    if last.with_tls and access.tls is None:
         raise click.ClickException(
             f"The nodes of {directory} accept only TLS: start them with --tls and its files, as before"
         )
-    server_options, zones = tuple(server_options) or last.server, tuple(zones) or last.zones
+    kept = local_nodes.kept_names(last.server, server_options)
+    server_options, zones = local_nodes.changed_options(last.server, server_options), tuple(zones) or last.zones
     options = local_nodes.StartOptions(server_options, zones, access.tls is not None)
     access = _with_password_of(access, server_options)
     nodes: list[LocalNode] = []
@@ -205,7 +207,8 @@ def start(
         raise click.ClickException(
             f"Not all nodes answer. The started nodes keep running; see {_command('status', directory)}"
         )
-    click.echo(f"\nConnect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
+    also = f"Options:  {', '.join(kept)} as in the last start\n" if kept else ""
+    click.echo(f"\n{also}Connect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
 
 
 def _command(words: str, directory: Path) -> str:

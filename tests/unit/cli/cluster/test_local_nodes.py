@@ -15,9 +15,11 @@ from disque_py.cli.cluster.local_nodes import (
     LocalError,
     LocalNode,
     StartOptions,
+    changed_options,
     choose_ports,
     default_directory,
     failure_text,
+    kept_names,
     load_nodes,
     load_options,
     node_directory,
@@ -60,6 +62,21 @@ def test_saved_options_are_loaded_and_only_the_owner_can_read_them(tmp_path):
     save_nodes(tmp_path, [], options)
     assert load_options(tmp_path) == options
     assert (tmp_path / "nodes.json").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "kept"),
+    [
+        ("", "--appendonly yes --bind a b", ["--appendonly", "--bind"]),
+        ("--loglevel debug", "--appendonly yes --bind a b --loglevel debug", ["--appendonly", "--bind"]),
+        ("--APPENDONLY no", "--bind a b --APPENDONLY no", ["--bind"]),
+        ("--bind c --bind d --appendonly yes", "--bind c --bind d --appendonly yes", []),
+    ],
+)
+def test_options_of_a_start_change_those_of_the_last_one(words, options, kept):
+    before = "--appendonly yes --bind a b".split()
+    assert changed_options(before, words.split()) == tuple(options.split())
+    assert kept_names(before, words.split()) == kept
 
 
 def test_without_a_saved_file_there_are_no_nodes(tmp_path):

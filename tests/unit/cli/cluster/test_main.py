@@ -394,5 +394,6 @@ def test_help_shows_every_command():
 
 def test_stopped_nodes_with_tls_are_not_started_without_it(tmp_path):
     save_nodes(tmp_path, [LocalNode(free_port(), 0, "")], StartOptions(("--tls-cert-file", "/c"), with_tls=True))
-    result = run("start", "--dir", str(tmp_path))
-    assert (result.exit_code, "accept only TLS: start them with --tls" in result.output) == (1, True)
+    for words in ((), ("--", "--loglevel", "debug")):
+        result = run("start", "--dir", str(tmp_path), *words)
+        assert (result.exit_code, "accept only TLS: start them with --tls" in result.output) == (1, True)
