@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from disque_py.config.settings import Settings
 
 ALL_ADDRESSES: Final = ("0.0.0.0", "::")
-_EVERY: Final = dict(zip((socket.AF_INET, socket.AF_INET6), ALL_ADDRESSES, strict=True))
+_EVERY: Final[dict[int, str]] = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
 TLS_HANDSHAKE_SECONDS: Final = 10.0
 # The file with the kernel's own limit of the backlog.
 SOMAXCONN_FILE: Final = "/proc/sys/net/core/somaxconn"

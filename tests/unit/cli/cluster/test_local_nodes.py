@@ -74,7 +74,7 @@ def test_saved_options_are_loaded_and_only_the_owner_can_read_them(tmp_path):
     ],
 )
 def test_options_of_a_start_change_those_of_the_last_one(words, options, kept):
-    before = "--appendonly yes --bind a b".split()
+    before = ["--appendonly", "yes", "--bind", "a", "b"]
     assert changed_options(before, words.split()) == tuple(options.split())
     assert kept_names(before, words.split()) == kept
 
