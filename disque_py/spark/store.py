@@ -70,11 +70,11 @@ class Store:
         if not self.is_local:
             return
         folder = self.local_path.absolute()
-        while not folder.exists() and folder != folder.parent:
-            folder = folder.parent
-        if not folder.is_dir():
-            raise TableError(f"{folder} is not a folder, so {self.path} can't be written; name another path")
         try:
+            while not folder.exists() and folder != folder.parent:
+                folder = folder.parent
+            if not folder.is_dir():
+                raise TableError(f"{folder} is not a folder, so {self.path} can't be written; name another path")
             # Checking permissions is not enough: root has them on a read-only mount, too. So try to write.
             os.rmdir(tempfile.mkdtemp(prefix=".disque-", dir=folder))
         except OSError as error:
@@ -83,7 +83,16 @@ class Store:
             ) from None
 
     def exists(self) -> bool:
-        """Return whether there is a Delta table here."""
+        """Return whether there is a Delta table here. Raises TableError when this user may not look."""
+        if self.is_local:
+            try:
+                self.local_path.stat()  # delta-rs would say that there is no table.
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            except OSError as error:
+                raise TableError(
+                    f"{self.path} can't be read ({error.strerror}); check the path, or give this user the right to it"
+                ) from None
         return bool(DeltaTable.is_deltatable(self.path, self.options or None))
 
     def table(self) -> DeltaTable:

@@ -108,7 +108,7 @@ def stream_options(function: Function) -> Function:
     for option in (
         click.option(
             "--source", multiple=True, callback=read_pairs, metavar="NAME=VALUE",
-            help=f"Option of disque-events. {PASSWORD} in the environment keeps a password out of process lists.",
+            help=f"Option of disque-events; may be repeated. {PASSWORD} in the environment keeps a password out of process lists.",
         ),
         click.option("--quiet", is_flag=True, help="Don't print a line per batch."),
         click.option(
@@ -153,7 +153,9 @@ def main() -> None:
 
 @main.command("index")
 @stream_options
-@click.option("--sink", multiple=True, callback=read_pairs, metavar="NAME=VALUE", help="Option of disque-index.")
+@click.option(
+    "--sink", multiple=True, callback=read_pairs, metavar="NAME=VALUE", help="Option of disque-index; may be repeated."
+)
 def index_command(sink: dict[str, str], **words: Any) -> None:
     """Build tables from the events of all nodes.
 

@@ -90,7 +90,7 @@ def shared_options(function: Function) -> Function:
         ),
         click.option(
             "--storage", multiple=True, expose_value=False, callback=_keep, metavar="NAME=VALUE",
-            help="Setting of an object store.",
+            help="Setting of an object store; may be repeated.",
         ),
     ):  # fmt: skip
         function = option(function)

@@ -27,6 +27,15 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         Store("/proc/index").check_writable()
 
 
+def test_a_folder_into_which_this_user_may_not_look_is_not_taken_for_a_missing_one(tmp_path):
+    """Tests may run as root, which may look anywhere. The system refuses a name that is too long in the same way."""
+    path = str(tmp_path / ("x" * 300) / "index")
+    with pytest.raises(TableError, match=r"x/index can't be read \(File name too long\); check the path"):
+        Store(path).exists()
+    with pytest.raises(TableError, match=r"x can't be written \(File name too long\); name another path"):
+        Store(str(tmp_path / ("x" * 300))).check_writable()
+
+
 @pytest.mark.parametrize("uri", ["file:{}", "file://{}"])
 def test_a_table_under_the_uri_of_a_file_is_in_one_folder(tmp_path, uri):
     """delta-rs decodes the URI for the log, and the files must be in the same folder."""
