@@ -30,6 +30,10 @@ class ConnectError(Exception):
     """There is no connection; the text is the whole line to print."""
 
 
+class TlsFileError(ConnectError):
+    """A file for TLS can't be used, so no node was asked."""
+
+
 class ConnectionLostError(Exception):
     """The connection broke, timed out, or sent something other than RESP; the text gives the reason."""
 
@@ -198,7 +202,7 @@ def _connect(target: Target, context: ssl.SSLContext | None) -> socket.socket:
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Return the TLS context. Raises ConnectError if a file can't be used."""
+    """Return the TLS context. Raises TlsFileError if a file can't be used."""
     import ssl  # Loading it takes a while, and most connections don't need it.
 
     from disque_py.client.tls import trusting
@@ -206,7 +210,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     try:
         context = trusting(tls.ca_file)
     except OSError as error:
-        raise ConnectError(f"Can't use --cacert {tls.ca_file}: {reason_of(error)}") from error
+        raise TlsFileError(f"Can't use --cacert {tls.ca_file}: {reason_of(error)}") from error
     if tls.is_insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -215,5 +219,5 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
             context.load_cert_chain(tls.cert_file, tls.key_file or None)
         except OSError as error:
             files = f"--cert {tls.cert_file}" + (f" with --key {tls.key_file}" if tls.key_file else "")
-            raise ConnectError(f"Can't use {files}: {reason_of(error)}") from error
+            raise TlsFileError(f"Can't use {files}: {reason_of(error)}") from error
     return context

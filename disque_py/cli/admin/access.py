@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Target, Tls, parse_target
 from disque_py.cli.cluster.view import LoginError, patient
-from disque_py.cli.connection import ConnectError
+from disque_py.cli.connection import ConnectError, TlsFileError
 from disque_py.cli.misplaced_options import with_place
 from disque_py.cli.queue_view import ANSWER_S
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
@@ -71,7 +71,7 @@ class Program(click.Group):
             return super().invoke(ctx)
         except click.NoSuchOption as error:
             raise with_place(error, self) from error
-        except LoginError as error:
+        except (LoginError, TlsFileError) as error:
             raise click.ClickException(f"{error}.") from error
         except ConnectError as error:
             raise click.ClickException(f"{error}\nName a node with -h and -p, or -u disque://host:port.") from error

@@ -22,7 +22,7 @@ NAME = click.argument("name")
 
 @click.group(short_help="Manage schedules, which add jobs regularly.")
 def schedule() -> None:
-    """Manage schedules, which add jobs at the times of a cron expression."""
+    """Manage schedules, which add jobs at the times of a cron expression, or at a fixed interval."""
 
 
 @schedule.command("list", short_help="Show the schedules of the cluster.")
@@ -186,7 +186,7 @@ def run(ctx: click.Context, name: str) -> None:
 
 @schedule.command("next", short_help="Show the next ticks.")
 @NAME
-@click.option("--count", type=click.IntRange(1, 1000), default=10, show_default=True)
+@click.option("--count", type=click.IntRange(1, 1000), default=10, show_default=True, help="Number of ticks.")
 @click.pass_context
 def next_ticks(ctx: click.Context, name: str, count: int) -> None:
     """Show the next ticks of the schedule NAME, in UTC."""

@@ -152,6 +152,11 @@ def start(
 
     With --tls the ports accept only TLS, and the servers need `--tls-cert-file` and so on.
     """
+    if server_options and not server_options[0].startswith("--"):
+        raise click.UsageError(
+            f"start takes options of the servers, which begin with --, and not '{server_options[0]}': start … -- --maxmemory"
+            " 2gb"
+        )
     before = local_nodes.load_nodes(directory)
     running = [node for node in before if node.is_alive]
     if before and len(running) == len(before):
@@ -163,7 +168,10 @@ def start(
         )
     base = before[0].port if before else port
     ports = [node.port for node in before] if running else local_nodes.choose_ports(base, len(before) or count or 3)
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"Can't make the directory {text_of(error)}; name another one with --dir") from error
     last = local_nodes.load_options(directory)
     if last.with_tls and access.tls is None:
         raise click.ClickException(
@@ -264,12 +272,12 @@ def _set_voters(cluster: ClusterView, targets: Sequence[Target]) -> None:
 
 @main.command()
 @directory_option
-@click.option("--remove", is_flag=True, help="Also delete the nodes' files, logs and tables.")
+@click.option("--remove", is_flag=True, help="Also delete all files of the nodes, with their jobs.")
 def stop(directory: Path, remove: bool) -> None:
     """Stop the nodes that `start` started."""
     nodes = local_nodes.load_nodes(directory)
     if not nodes:
-        raise click.ClickException(f"No cluster was started in {directory}")
+        raise click.ClickException(f"No cluster was started in {directory}; name its --dir")
     alive = [node for node in nodes if node.is_alive]
     killed = local_nodes.stop_nodes(nodes)
     for node in killed:

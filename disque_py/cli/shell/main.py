@@ -228,6 +228,9 @@ def is_following(words: Sequence[str]) -> bool:
 def _refuse_misspelled_follow(words: Sequence[str]) -> None:
     """Raise UsageError for an option of `events` that does not exist. EVENTS of the server takes no options."""
     if words[0].lower() == "events" and len(words) > 1 and words[1].startswith("--"):
+        if words[1] == "--follow":
+            advice = _place_of_options(["events --follow", *words[2:]]) or "Options of disque-cli precede the command"
+            raise UsageError(f"events --follow takes no words after it, but has '{words[2]}'. {advice}")
         meant = ". Did you mean '--follow'?" if closest(words[1], ["--follow"]) else "; there is --follow"
         raise UsageError(f"events has no option '{words[1]}'{meant}")
 

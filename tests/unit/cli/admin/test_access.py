@@ -28,6 +28,12 @@ def test_an_unreachable_node_is_one_error():
     assert "Connection refused\nName a node with -h and -p" in result.output
 
 
+def test_advice_about_the_node_does_not_follow_an_error_about_a_file():
+    result = CliRunner().invoke(main, ["--tls", "--cacert", "/nonexistent", "queue", "list"])
+    assert (result.exit_code, "Can't use --cacert /nonexistent: No such file" in result.output) == (1, True)
+    assert "Name a node" not in result.output
+
+
 def test_a_wrong_password_is_not_reported_as_a_missing_one(scripted):
     node = scripted({"HELLO": b"-NOAUTH Authentication required.\r\n", "AUTH": b"-ERR invalid password\r\n"})
     result = CliRunner().invoke(main, ["-p", str(node.port), "-a", "wrong", "queue", "list"])

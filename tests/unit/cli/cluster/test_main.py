@@ -339,7 +339,13 @@ def test_a_directory_that_cannot_be_made_is_reported(tmp_path):
     result = run("start", "--dir", tmp_path / "file" / "x")
     assert (result.exit_code, result.output.startswith("Error: ")) == (1, True)
     result = run("start", "--dir", "/proc/x")
-    assert (result.exit_code, result.output) == (1, "Error: /proc/x: No such file or directory\n")
+    told = "Error: Can't make the directory /proc/x: No such file or directory; name another one with --dir\n"
+    assert (result.exit_code, result.output) == (1, told)
+
+
+def test_a_word_without_dashes_is_no_option_of_the_servers(tmp_path):
+    result = run("start", "--dir", tmp_path, "three")
+    assert (result.exit_code, "and not 'three': start … -- --maxmemory 2gb" in result.output) == (2, True)
 
 
 def test_start_keeps_to_the_size_of_a_stopped_cluster(tmp_path):

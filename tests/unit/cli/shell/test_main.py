@@ -52,6 +52,14 @@ def test_a_misspelled_follow_gets_a_suggestion(run):
     assert (result.status, result.err) == (1, b"events has no option '--folow'. Did you mean '--follow'?\n")
 
 
+def test_words_behind_follow_are_refused(run):
+    result = run({}, "events", "--follow", "-p", "7712")
+    told = (
+        b"events --follow takes no words after it, but has '-p'. If -p is an option of disque-cli, put it before the "
+    )
+    assert (result.status, result.err) == (1, told + b"command: disque-cli -p \xe2\x80\xa6 events --follow\n")
+
+
 def test_a_command_is_repeated(run):
     assert run({"PING": b"+PONG\r\n"}, "-r", "3", "PING").out == b"PONG\n" * 3
     assert run({"PING": b"-ERR x\r\n"}, "-r", "2", "PING").status == 1
