@@ -154,8 +154,8 @@ def start(
     """
     if server_options and not server_options[0].startswith("--"):
         raise click.UsageError(
-            f"start takes options of the servers, which begin with --, and not '{server_options[0]}': start … -- --maxmemory"
-            " 2gb"
+            f"start takes options of the servers, which begin with --, and not '{server_options[0]}':"
+            " start … -- --maxmemory 2gb"
         )
     before = local_nodes.load_nodes(directory)
     running = [node for node in before if node.is_alive]

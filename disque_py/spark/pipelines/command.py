@@ -108,7 +108,8 @@ def stream_options(function: Function) -> Function:
     for option in (
         click.option(
             "--source", multiple=True, callback=read_pairs, metavar="NAME=VALUE",
-            help=f"Option of disque-events; may be repeated. {PASSWORD} in the environment keeps a password out of process lists.",
+            help="Option of disque-events; may be repeated. "
+            f"{PASSWORD} in the environment keeps a password out of process lists.",
         ),
         click.option("--quiet", is_flag=True, help="Don't print a line per batch."),
         click.option(
