@@ -173,13 +173,31 @@ def save_nodes(directory: Path, nodes: Sequence[LocalNode], options: StartOption
     fresh.replace(directory / STATE_FILE)
 
 
+def leave_out(directory: Path, address: Address) -> Path | None:
+    """Forget a node that was removed from its cluster, so that the next start does not start and join it again.
+
+    Return the directory of its files, which stay. None: the node was not started in this directory.
+    """
+    nodes = load_nodes(directory)
+    rest = [node for node in nodes if node.address != address]
+    if len(rest) == len(nodes):
+        return None
+    save_nodes(directory, rest, load_options(directory))
+    return node_directory(directory, address.port)
+
+
+def check_free(ports: Sequence[int]) -> None:
+    """Raise LocalError if a process listens on one of these ports or their bus ports."""
+    busy = [port for port in ports if not is_free_with_bus(port)]
+    if busy:
+        raise LocalError(f"Port {busy[0]}, or its bus port {busy[0] + BUS_PORT_DISTANCE}, is in use")
+
+
 def choose_ports(base: int | None, count: int) -> list[int]:
     """Return `count` consecutive ports with free bus ports: from `base`, or from 7711, or from any free place."""
     if base is not None:
         ports = _ports(base, count)
-        busy = [port for port in ports if not is_free_with_bus(port)]
-        if busy:
-            raise LocalError(f"Port {busy[0]}, or its bus port {busy[0] + BUS_PORT_DISTANCE}, is in use")
+        check_free(ports)
         return ports
     for start in (PORT_DEFAULT, *(random.choice(PORTS) for _ in range(FREE_PORT_TRIES))):
         ports = _ports(start, count)

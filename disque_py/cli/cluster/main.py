@@ -166,8 +166,11 @@ def start(
             f"{directory} has a stopped cluster of {counted(len(before), 'node')} from port {before[0].port} on. Start"
             f" it without -n and --port, remove it with {_command('stop --remove', directory)}, or choose another --dir"
         )
-    base = before[0].port if before else port
-    ports = [node.port for node in before] if running else local_nodes.choose_ports(base, len(before) or count or 3)
+    if before:
+        ports = [node.port for node in before]
+        local_nodes.check_free([node.port for node in before if node not in running])
+    else:
+        ports = local_nodes.choose_ports(port, count or 3)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -366,7 +369,15 @@ def create(access: Target, nodes: Sequence[Place], zones: Sequence[Zone]) -> Non
 @click.pass_obj
 def add_node(access: Target, new: Place, existing: Place) -> None:
     """Join the running node NEW to the cluster of the node EXISTING."""
-    print_table(_join(access, [existing, new]))
+    cluster = _join(access, [existing, new])
+    print_table(cluster)
+    for view in cluster.nodes:
+        if view.address == new.address and view.is_leaving:
+            click.echo(
+                f"Note: {view.name} is leaving, so it takes no jobs. To let it take jobs: "
+                f"disque-cli -h {new.address.host} -p {new.address.port} CLUSTER LEAVING no",
+                err=True,
+            )
 
 
 @main.command("remove-node", short_help="Remove a node without losing a copy.")
@@ -418,6 +429,10 @@ def remove_node(
     if failures:
         raise click.ClickException(f"Send CLUSTER FORGET {leaver.id} to those nodes within a minute")
     click.echo(f"{leaver.name} is out of the cluster" + ("" if shutdown or dead else "; its process still runs"))
+    own = next((each for each in local_nodes.load_nodes(directory) if each.address == leaver.address), None)
+    if own is not None and (shutdown or not own.is_alive):
+        files = local_nodes.leave_out(directory, own.address)
+        click.echo(f"{_command('start', directory)} will not start it again. Its files are in {files}")
 
 
 def _find(access: Target, node: str, via: Address | None, directory: Path) -> tuple[ClusterView, NodeView]:

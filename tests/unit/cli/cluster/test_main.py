@@ -10,7 +10,14 @@ from click.testing import CliRunner
 
 from disque_py.cli.cluster import draining
 from disque_py.cli.cluster import main as cluster_main
-from disque_py.cli.cluster.local_nodes import LocalNode, StartOptions, default_directory, load_nodes, save_nodes
+from disque_py.cli.cluster.local_nodes import (
+    LocalNode,
+    StartOptions,
+    default_directory,
+    load_nodes,
+    load_options,
+    save_nodes,
+)
 from disque_py.cli.cluster.main import main
 from disque_py.client import ConnectionLostError
 from disque_py.loopback_ports import PORTS, free_port
@@ -235,6 +242,24 @@ def test_remove_node_may_stop_it_too(pair):
     _, b = pair(jobs_of_b=(0,))
     assert run("remove-node", place(b), "--shutdown").exit_code == 0
     assert [b"SHUTDOWN"] in b.requests
+
+
+def test_a_removed_node_that_has_ended_is_not_started_again(pair, tmp_path):
+    """Otherwise the next start would join it again, though it is leaving, and `status` would always miss it."""
+    a, b = pair(jobs_of_b=(0,))
+    options = StartOptions(("--appendonly", "yes"))
+    save_nodes(tmp_path, [LocalNode(a.port, 0, ""), LocalNode(b.port, 0, "")], options)
+    output = run("remove-node", place(b), "--shutdown", "--dir", tmp_path).output
+    assert output.endswith(f"will not start it again. Its files are in {tmp_path}/node-{b.port}\n")
+    assert ([node.port for node in load_nodes(tmp_path)], load_options(tmp_path)) == ([a.port], options)
+
+
+def test_a_leaving_node_that_is_added_is_noted(pair):
+    """It takes no jobs, and `status` only shows the word `leaving`."""
+    a, b = pair()
+    assert "CLUSTER LEAVING no" not in run("add-node", place(b), place(a)).output
+    b.answers["CLUSTER LEAVING"] = b"+yes\r\n"
+    assert f"-p {b.port} CLUSTER LEAVING no" in run("add-node", place(b), place(a)).output
 
 
 def test_a_node_that_is_not_empty_in_time_is_not_forgotten(pair):
