@@ -96,17 +96,28 @@ class Nodes:
             # A node may not know the address at which others reach it. The address that worked is better.
             found[answer.id] = NodePlace(answer.id, address)
             if len(found) > 1 and not alone.keys() & found.keys():
-                self.places = found
-                return found
+                return self._settle(found)
             alone = alone or found
         if alone:
-            self.places = alone
-            return alone
+            return self._settle(alone)
         self._resting.clear()
         raise ClusterError(
             f"{self._options.format}: no node of bootstrapServers can be reached ({'; '.join(reasons)}); "
             "check the option and whether the nodes run"
         )
+
+    def _settle(self, found: dict[str, NodePlace]) -> dict[str, NodePlace]:
+        """Take these nodes for the cluster, and close connections to addresses that no node has any more.
+
+        Otherwise a query that runs for months keeps one for every address that nodes have had.
+        """
+        self.places = found
+        used = {*self._options.nodes, *(place.address for place in found.values())}
+        for address in self._connections.keys() - used:
+            self.drop(address)
+        for address in self._resting.keys() - used:
+            del self._resting[address]
+        return found
 
     def id_at(self, address: Address) -> str:
         """Return the id of the node at this address: an address from HELLO may belong to another node by now.

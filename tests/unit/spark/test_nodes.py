@@ -76,6 +76,17 @@ def test_a_node_that_failed_is_not_tried_again_for_a_while():
     assert list(known._resting) == [Address("127.0.0.1", 1)]
 
 
+def test_connections_to_addresses_that_nodes_have_left_are_closed():
+    with StubCluster(2) as cluster, StubCluster(1) as elsewhere:
+        known = nodes(cluster.nodes[0].place)
+        moved = cluster.nodes[1]
+        before = known.discover()[moved.id].address
+        assert known.ask(before, b"PING") == b"PONG"
+        moved.port = elsewhere.nodes[0].port
+        assert known.discover()[moved.id].address.port == moved.port
+        assert list(known._connections) == [Address("127.0.0.1", cluster.nodes[0].port)]
+
+
 def test_a_kept_connection_that_broke_is_replaced_and_refusals_are_raised():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
