@@ -15,6 +15,7 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -134,6 +135,11 @@ def _offsets_word(options: Options, name: str, default: str) -> str | dict[str, 
         )
     # A whole offset from a checkpoint is accepted too.
     return value["nodes"] if isinstance(value.get("nodes"), dict) else value
+
+
+def _without(offsets: dict[str, Any], nodes: Collection[str]) -> dict[str, Any]:
+    """Return the offsets of the other nodes."""
+    return {node: offset for node, offset in offsets.items() if node not in nodes}
 
 
 class EventPlanner:
@@ -273,10 +279,10 @@ class EventPlanner:
                 f"{FORMAT}: node {node} can't be reached ({reason}); start it, or set failOnDataLoss=false to read "
                 "without it"
             )
-        starts = self._starts(states, {})
+        starts = self._starts(states, {}, left_out=away)
         ends = {node: Position(state.log, state.next) for node, state in states.items()}
         if isinstance(self.options.ending, dict):
-            ends = read_json_offsets("endingOffsets", self.options.ending, states)
+            ends = read_json_offsets("endingOffsets", _without(self.options.ending, away), states)
         for node, place in starts.items():
             state, end = states[node], ends[node]
             if place.log != state.log or end.log != state.log:
@@ -324,7 +330,10 @@ class EventPlanner:
         """Leave out nodes whose address now belongs to another node: `_report_gone` reports those."""
         return {node: reason for node, reason in away.items() if self._nodes.places[node].address.port}
 
-    def _starts(self, states: dict[str, LogState], away: dict[str, str]) -> dict[str, Position]:
+    def _starts(
+        self, states: dict[str, LogState], away: dict[str, str], left_out: Collection[str] = ()
+    ) -> dict[str, Position]:
+        """Return where a query begins. Nodes that are `left_out` are away, and a batch read goes on without them."""
         options = self.options
         if options.starting_ms is not None:
             starts = {node: self._position_at(node, state, options.starting_ms) for node, state in states.items()}
@@ -336,7 +345,7 @@ class EventPlanner:
                     f"{FORMAT}: option startingOffsets names positions in logs, and node {node} can't be reached "
                     f"({reason}); start it first"
                 )
-            return read_json_offsets("startingOffsets", options.starting, states)
+            return read_json_offsets("startingOffsets", _without(options.starting, left_out), states)
         if options.starting == "earliest":
             # Nodes that are away begin at their first event when they answer.
             return {node: Position(state.log, state.first) for node, state in states.items()}

@@ -346,6 +346,19 @@ def test_a_batch_read_needs_all_nodes():
         assert len(batch(cluster, failOnDataLoss="false").batch()) == 1
 
 
+def test_a_batch_read_without_a_node_that_is_away_accepts_its_offsets():
+    """It said that the node is not one of the cluster."""
+    with StubCluster(2) as cluster:
+        near, away = cluster.nodes
+        near.events(9)
+        away.stop()
+        starts, ends = (f'{{"{near.id}": {seq}, "{away.id}": {seq}}}' for seq in (3, 7))
+        plan = batch(cluster, startingOffsets=starts, endingOffsets=ends, failOnDataLoss="false")
+        assert [(piece.node, piece.start, piece.end) for piece, _ in plan.batch()] == [(near.id, 3, 7)]
+        with pytest.raises(ClusterError, match=f"node {away.id} can't be reached .*start it, or set failOnDataLoss"):
+            batch(cluster, startingOffsets=starts, endingOffsets=ends).batch()
+
+
 @pytest.mark.parametrize(
     ("given", "is_stream", "text"),
     [
