@@ -35,7 +35,7 @@ def rebuild(store: Store) -> tuple[int, int]:
     history = open_existing(store, HISTORY)
     columns = arrow_schema(history)
     columns = columns.remove(columns.get_field_index(DAY))
-    make_current(store, columns)
+    make_current(store, columns, is_rebuilding=True)
     _note(store, is_rebuilding=True)
     count = waiting = 0
     staged: list[pa.Table] = []

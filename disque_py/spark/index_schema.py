@@ -25,6 +25,7 @@ from disque_py.spark.index_tables import CURRENT as CURRENT
 from disque_py.spark.index_tables import (
     DESCRIPTION,
     FORMAT,
+    REBUILDING,
     WIDENED,
     check_complete,
     check_format,
@@ -102,9 +103,12 @@ def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTabl
     return history, current
 
 
-def make_current(store: Store, columns: pa.Schema) -> DeltaTable:
-    """Return the table of newest events, made or widened for rows with these columns. Raises as `open_tables`."""
-    return _open(store.under(CURRENT), current_schema(columns), None)
+def make_current(store: Store, columns: pa.Schema, *, is_rebuilding: bool = False) -> DeltaTable:
+    """Return the table of newest events, made or widened for rows with these columns. Raises as `open_tables`.
+
+    With `is_rebuilding` a table that is made here says from the beginning that it lacks jobs.
+    """
+    return _open(store.under(CURRENT), current_schema(columns), None, {REBUILDING: "1"} if is_rebuilding else None)
 
 
 def make_changes(store: Store, columns: pa.Schema) -> DeltaTable:
@@ -113,7 +117,9 @@ def make_changes(store: Store, columns: pa.Schema) -> DeltaTable:
     return _open(store.under(CHANGES), wanted, None)
 
 
-def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> DeltaTable:
+def _open(
+    store: Store, wanted: pa.Schema, partition: list[str] | None, properties: dict[str, str] | None = None
+) -> DeltaTable:
     try:
         if not store.exists():
             DeltaTable.create(
@@ -122,7 +128,7 @@ def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> Delta
                 mode="ignore",
                 partition_by=partition,
                 description=DESCRIPTION.format(FORMAT),
-                configuration=CONFIGURATION,
+                configuration=CONFIGURATION | (properties or {}),
                 storage_options=store.options or None,
                 raise_if_key_not_exists=False,
             )

@@ -35,7 +35,7 @@ def make(path, seed: int = 0) -> None:
 
 
 def failing(error):
-    def fail(*_):
+    def fail(*_, **__):
         raise error
 
     return fail
@@ -66,6 +66,17 @@ def test_batches_wait_for_the_end_of_a_rebuild_that_was_interrupted(tmp_path, mo
     rebuild(Store(str(tmp_path)))
     index(tmp_path, batch(event(41, "D-0", 9)))
     assert len(rows(tmp_path, "current")) == 7
+
+
+def test_a_table_that_a_killed_rebuild_has_just_made_is_not_taken_for_a_complete_one(tmp_path, monkeypatch):
+    make(tmp_path)
+    shutil.rmtree(tmp_path / "current")
+    with monkeypatch.context() as killed:
+        killed.setattr(index_rebuild, "_note", failing(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(Store(str(tmp_path)))
+    with pytest.raises(TableError, match="rebuild was interrupted or still runs"):
+        index(tmp_path, batch(event(41, "D-0", 9)))
 
 
 def test_a_batch_never_begins_a_lost_table_anew(tmp_path):
