@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import pyarrow.fs as pafs
 from deltalake import DeltaTable
 
-from disque_py.spark.delta_store import Store
+from disque_py.spark.delta_store import Store, delete_files
 from disque_py.spark.index_changes import ChangesTable
 from disque_py.spark.index_compaction import compact
 from disque_py.spark.index_merge import CurrentMerge
@@ -134,8 +135,15 @@ def _delete_days(table: DeltaTable, day: str) -> int:
 def _empty_staging(store: Store, now_s: float) -> None:
     """Remove staged files of batches that were never finished."""
     staging = store.under(STAGING)
-    if not staging.is_local or not staging.local_path.exists():
-        return
-    for path in staging.local_path.glob("part-*"):
-        if path.stat().st_mtime < now_s - STAGING_AGE_S:
-            path.unlink(missing_ok=True)
+    if not staging.is_local or staging.local_path.exists():
+        delete_files(staging, old_parts(staging.filesystem(), now_s - STAGING_AGE_S))
+
+
+def old_parts(files: pafs.FileSystem, before_s: float) -> list[str]:
+    """Return the files of tasks in a folder, or in an object store, that are older than this time (Unix seconds)."""
+    found = files.get_file_info(pafs.FileSelector("", allow_not_found=True))
+    return [
+        file.path
+        for file in found
+        if file.is_file and file.base_name.startswith("part-") and file.mtime_ns < before_s * 1_000_000_000
+    ]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
 
+import pyarrow.fs as pafs
 from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
 
 from disque_py.spark.delta_store import Store
 from disque_py.spark.options import OptionError, Options
-from disque_py.spark.upkeep import Retention, maintain, retention_of, tidy
+from disque_py.spark.upkeep import Retention, maintain, old_parts, retention_of, tidy
 from index_events import TS, batch, event, index, rows
 
 DAY_S = 86_400
@@ -40,6 +44,20 @@ def test_small_files_are_merged_and_every_row_stays(tmp_path):
     assert [row["seq"] for row in rows(tmp_path, "history")] == [1, 2, 3, 4, 5]
     index(tmp_path, batch(event(5, "D-5"), event(6, "D-6")))
     assert len(rows(tmp_path, "history")) == 6
+
+
+def test_staged_files_of_crashed_batches_are_removed_after_a_day(tmp_path):
+    """Those of a running batch stay, and so do files that are not ours."""
+    index(tmp_path, batch(event(1, "a")))
+    staging = tmp_path / "_staging"
+    for name, age_s in (("part-old.arrow", 2 * DAY_S), ("part-new.arrow", 60), ("mine", 2 * DAY_S)):
+        (staging / name).write_bytes(b"x")
+        os.utime(staging / name, (TS / 1000 - age_s,) * 2)
+    # delta-rs opens the files of an object store; a folder stands for one here.
+    bucket = pafs.PyFileSystem(DeltaStorageHandler(f"file://{staging}"))
+    assert old_parts(bucket, TS / 1000 - DAY_S) == ["part-old.arrow"]
+    tidy(Store(str(tmp_path)), Retention(), TS / 1000)
+    assert sorted(path.name for path in staging.iterdir()) == ["mine", "part-new.arrow"]
 
 
 def test_upkeep_runs_every_compact_every_batches(tmp_path, monkeypatch):
