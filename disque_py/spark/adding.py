@@ -20,7 +20,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from disque_py.client import Address, DisqueConnectionError, LeavingError, LoadingError, ReplyError
+from disque_py.client import (
+    Address,
+    DisqueConnectionError,
+    LeavingError,
+    LoadingError,
+    ReplyError,
+    ReplyTimeoutError,
+)
 from disque_py.client.protocol import Reply
 from disque_py.spark.job_columns import AddWords, Commands, canonical, encode, unfit
 from disque_py.spark.nodes import ClusterError, Nodes
@@ -126,6 +133,7 @@ class Adder:
         waiting: list[int] | None = None  # Rows still without a reply; None: all.
         refusals: list[tuple[int, ReplyError]] = []
         deadline = time.monotonic() + PATIENCE_S
+        silent: set[Address] = set()
         while waiting is None or waiting:
             replies: list[Reply] = []
             failure: Exception | None = None
@@ -142,6 +150,10 @@ class Adder:
             if failure is not None or again:
                 self._change(failure)
             is_idle = len(again) == len(rows)
+            if isinstance(failure, ReplyTimeoutError) and self._asked is not None and self._asked not in silent:
+                # The wait for this node may have been longer than the patience. No other node was asked meanwhile.
+                silent.add(self._asked)
+                deadline = time.monotonic() + PATIENCE_S
             if not is_idle:
                 deadline = time.monotonic() + PATIENCE_S  # The node took rows, so the patience starts again.
             waiting = again

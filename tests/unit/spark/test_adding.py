@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not installed")
@@ -51,6 +53,23 @@ def test_rows_without_a_reply_are_sent_again_when_a_connection_breaks():
             node.hang_up_after = 500
         add(cluster, 3000)
         assert set(bodies(cluster)) == set(range(3000))
+
+
+def test_rows_go_to_another_node_when_one_stays_silent_for_longer_than_the_patience(monkeypatch):
+    """For example, its process is stopped (SIGSTOP). A node may be silent for timeoutMs and disque.timeoutMs."""
+    monkeypatch.setattr(adding, "PATIENCE_S", 0.2)
+    numbers = iter([0])  # The silent node is the first choice.
+    monkeypatch.setattr(adding.random, "choice", lambda places: places[next(numbers, 1)])
+    with StubCluster(2) as cluster:
+        silent, other = cluster.nodes
+        goes_on = threading.Event()
+        silent.on_addjob = lambda argv: b"+OK\r\n" if goes_on.wait(30) else b""
+        given = {"bootstrapServers": other.place, "disque.timeoutMs": "300", "disque.connectTimeoutMs": "300"}
+        reach = cluster_options(Options("disque", given, given))
+        words = add_words(Options("disque", {"queue": "q", "timeoutMs": "100"}, ADD_OPTIONS))
+        tally = Adder(reach, words, "fail").add_all([pa.record_batch({"body": ["a", "b"]})])
+        goes_on.set()
+        assert (tally.added, len(other.added)) == (2, 2)
 
 
 def test_a_leaving_node_gets_no_more_rows_and_another_node_gets_the_rest():
