@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,11 +76,13 @@ class StartOptions:
     server     options of every server
     zones      zones of the nodes in rotation, each with its data center
     with_tls   whether the ports accept only TLS
+    removed    ports of nodes that were removed from the cluster, and whose files stay
     """
 
     server: tuple[str, ...] = ()
     zones: tuple[tuple[str, str], ...] = ()
     with_tls: bool = False
+    removed: tuple[int, ...] = ()
 
 
 def changed_options(before: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
@@ -138,7 +140,8 @@ def load_options(directory: Path) -> StartOptions:
     """Return the options of the last start in a directory. Raises LocalError if the file is damaged."""
     state = _load(directory)
     zones = tuple((str(datacenter), str(name)) for datacenter, name in state.get("zones", ()))
-    return StartOptions(tuple(str(word) for word in state.get("options", ())), zones, bool(state.get("tls")))
+    words = tuple(str(word) for word in state.get("options", ()))
+    return StartOptions(words, zones, bool(state.get("tls")), tuple(state.get("removed", ())))
 
 
 def _load(directory: Path) -> dict[str, Any]:
@@ -165,6 +168,7 @@ def save_nodes(directory: Path, nodes: Sequence[LocalNode], options: StartOption
         "options": options.server,
         "zones": options.zones,
         "tls": options.with_tls,
+        "removed": options.removed,
     }
     fresh = directory / (STATE_FILE + ".new")
     fresh.unlink(missing_ok=True)
@@ -182,7 +186,8 @@ def leave_out(directory: Path, address: Address) -> Path | None:
     rest = [node for node in nodes if node.address != address]
     if len(rest) == len(nodes):
         return None
-    save_nodes(directory, rest, load_options(directory))
+    options = load_options(directory)
+    save_nodes(directory, rest, replace(options, removed=(*options.removed, address.port)))
     return node_directory(directory, address.port)
 
 

@@ -182,7 +182,7 @@ def start(
         )
     kept = local_nodes.kept_names(last.server, server_options)
     server_options, zones = local_nodes.changed_options(last.server, server_options), tuple(zones) or last.zones
-    options = local_nodes.StartOptions(server_options, zones, access.tls is not None)
+    options = local_nodes.StartOptions(server_options, zones, access.tls is not None, last.removed)
     access = _with_password_of(access, server_options)
     nodes: list[LocalNode] = []
     silent: dict[LocalNode, str] = {}
@@ -287,8 +287,8 @@ def stop(directory: Path, remove: bool) -> None:
         click.echo(f"The node on port {node.port} did not stop and was killed", err=True)
     click.echo(_stopped_text(len(alive), len(nodes)))
     if remove:
-        for node in nodes:
-            shutil.rmtree(local_nodes.node_directory(directory, node.port), ignore_errors=True)
+        for port in (*(node.port for node in nodes), *local_nodes.load_options(directory).removed):
+            shutil.rmtree(local_nodes.node_directory(directory, port), ignore_errors=True)
         (directory / local_nodes.STATE_FILE).unlink()
     if killed:
         sys.exit(1)

@@ -251,7 +251,16 @@ def test_a_removed_node_that_has_ended_is_not_started_again(pair, tmp_path):
     save_nodes(tmp_path, [LocalNode(a.port, 0, ""), LocalNode(b.port, 0, "")], options)
     output = run("remove-node", place(b), "--shutdown", "--dir", tmp_path).output
     assert output.endswith(f"will not start it again. Its files are in {tmp_path}/node-{b.port}\n")
-    assert ([node.port for node in load_nodes(tmp_path)], load_options(tmp_path)) == ([a.port], options)
+    kept = StartOptions(options.server, removed=(b.port,))
+    assert ([node.port for node in load_nodes(tmp_path)], load_options(tmp_path)) == ([a.port], kept)
+
+
+def test_stop_removes_the_files_of_nodes_that_were_removed_before(tmp_path):
+    """A new cluster on the same ports would begin with them, and look for the nodes of the old one."""
+    save_nodes(tmp_path, [LocalNode(1, 2**22 + 1, "")], StartOptions(removed=(2,)))
+    (tmp_path / "node-2").mkdir()
+    assert run("stop", "--dir", tmp_path, "--remove").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_leaving_node_that_is_added_is_noted(pair):
