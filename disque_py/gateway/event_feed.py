@@ -9,12 +9,16 @@ A stream without a place begins with the next event of each log. If a node can't
 read from the first event since then. This depends on the node's clock, so a few earlier events may be in the stream.
 
 Nodes that join are found within ten seconds. Events of one node are in order; those of two nodes are not.
+
+A line that is not an event is left out, and so is an unexpected answer of a node. The feed logs the first one, and goes
+on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -42,9 +46,13 @@ RETRY_S: Final = 1.0
 CLOCK_MS: Final = 1_000
 # The broker's word for events that the caller may not see. It has the number with which the reader goes on.
 HIDDEN: Final = "hidden"
+# The notice that a node has begun another log. The place does not name the old one any more.
+LOG_ENDED: Final = "log-ended"
 # The most batches of lines that wait for the reader. The nodes keep the rest.
 WAITING_MAX: Final = 8
 COUNT: Final = 1_000
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -100,6 +108,21 @@ def place_text(place: dict[str, int]) -> str:
     return ",".join(f"{log}:{number}" for log, number in place.items())
 
 
+def event_of(line: bytes) -> dict[str, Any] | None:
+    """Return the event of a line; None if the line is not an event."""
+    try:
+        found = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return None
+    is_event = (
+        isinstance(found, dict)
+        and type(found.get("seq")) is int
+        and isinstance(found.get("event"), str)
+        and isinstance(found.get("queue"), str | None)
+    )
+    return found if is_event else None
+
+
 async def nodes_of(client: AsyncDisque) -> list[tuple[str, Address]]:
     """Return id and address of the nodes that can be asked, the one that answers HELLO first. Raises DisqueError."""
     hello = await client.hello()
@@ -128,6 +151,7 @@ class EventFeed:
         )
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._finder: asyncio.Task[None] | None = None
+        self._has_logged = False
 
     async def parts(self, wanted: EventFilter, idle_s: float) -> AsyncIterator[Part]:
         """Yield events that pass the filter; an empty part first, and after each `idle_s` seconds without any."""
@@ -144,11 +168,16 @@ class EventFeed:
                 continue
             found = []
             for line in lines:
-                event = msgspec.json.decode(line)
+                event = event_of(line)
+                if event is None:
+                    self._log_once(f"a line of the log {log} is not an event: {line[:200]!r}")
+                    continue
                 self._place[log] = event["seq"] + 1  # Events that the caller may not see have numbers, too.
                 if event["event"] != HIDDEN and wanted.admits(event):
                     found.append((place_text(self._place), event))
-            if not lines:
+            if notice == LOG_ENDED:
+                self._place.pop(log, None)
+            elif not lines:
                 self._place[log] = number
             yield Part(place_text(self._place), found, notice, details)
 
@@ -162,8 +191,18 @@ class EventFeed:
     async def _keep_finding(self) -> None:
         while True:
             await asyncio.sleep(LOOK_FOR_NODES_S)
-            with contextlib.suppress(DisqueError):
+            try:
                 await self._find()
+            except DisqueError:
+                continue
+            except Exception as error:
+                self._log_once("nodes can't be found", error)
+
+    def _log_once(self, text: str, error: Exception | None = None) -> None:
+        """Log the first fault of this feed."""
+        if not self._has_logged:
+            self._has_logged = True
+            _log.error("events: %s", text, exc_info=error)
 
     async def _find(self) -> None:
         nodes = await nodes_of(self._client)
@@ -187,25 +226,34 @@ class EventFeed:
             try:
                 if not log:
                     info = await self._client.events_info(node=address)
-                    number = self._place[info.log] = await self._first(info, address)
+                    number = await self._first(info, address)
                     log = info.log
+                    if started.is_set():
+                        # Events of the node's previous log, and its notice, may still wait. The place changes in order.
+                        await self._queue.put((log, number, [], "", None))
+                    else:
+                        self._place[log] = number
                 started.set()
                 found = await self._client.events_read(log, number, count=COUNT, block_ms=BLOCK_MS, node=address)
                 if found.lines:
-                    await self._queue.put((log, number, found.lines.splitlines(), "", None))
-                    number = found.next
+                    lines = found.lines.splitlines()
+                    await self._queue.put((log, number, lines, "", None))
+                    number = max(found.next, number + len(lines))  # The last line may not be an event.
             except EventsTrimmedError as error:
                 await self._queue.put((log, error.first, [], "trimmed", {"log": log, "first": error.first}))
                 number = error.first
             except NoEventLogError as error:
                 started.set()
                 if log:
-                    await self._queue.put((log, number, [], "log-ended", {"log": log, "next": error.log}))
-                    self._place.pop(log, None)
+                    await self._queue.put((log, number, [], LOG_ENDED, {"log": log, "next": error.log}))
                 log = ""
                 await asyncio.sleep(RETRY_S)
             except DisqueError:
                 started.set()
+                await asyncio.sleep(RETRY_S)
+            except Exception as error:  # A node of another version may send anything. The stream goes on.
+                started.set()
+                self._log_once(f"{address} sent an unexpected answer", error)
                 await asyncio.sleep(RETRY_S)
 
     async def _first(self, info: EventLog, address: Address) -> int:

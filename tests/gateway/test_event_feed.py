@@ -202,6 +202,9 @@ class TwoNodes:
         self.is_away = True
         self.names = {1: "first", 2: "second"}
         self.logs = {1: [], 2: [(0, "old")]}
+        # Further answers of the first node: by the number that is asked for, and errors.
+        self.raw = {}
+        self.faults = []
 
     def add(self, port, job):
         self.logs[port].append((round(1000 * time.time()), job))
@@ -215,6 +218,8 @@ class TwoNodes:
 
     async def events_info(self, node):
         self._check(node)
+        if node.port == 1 and self.faults:
+            raise self.faults.pop()
         return EventLog(self.names[node.port], 1, len(self.logs[node.port]) + 1, 0)
 
     async def events_seek(self, ms, node):
@@ -226,6 +231,8 @@ class TwoNodes:
         self._check(node)
         if log != self.names[node.port]:
             raise NoEventLogError("NOLOG other")
+        if node.port == 1 and number in self.raw:
+            return EventLines(log, number, self.raw[number])
         found = enumerate(self.logs[node.port], 1)
         lines = [json.dumps(event(seq=seq, job_id=job)) + "\n" for seq, (_, job) in found if seq >= number]
         return EventLines(log, number, "".join(lines).encode())
@@ -269,6 +276,64 @@ def test_a_log_that_begins_after_the_stream_is_read_from_its_first_event(monkeyp
             client.add(2, job)
 
     assert jobs_of(change, 2, monkeypatch) == ["one", "two"]
+
+
+def parts_of(client, until, monkeypatch):
+    """Return the parts of a stream from the first events on, up to the one for which `until(part)` is true."""
+    monkeypatch.setattr(event_feed, "RETRY_S", 0.05)
+
+    async def read():
+        found = []
+        feed = EventFeed(client, {"first": 1, "second": 1})
+        try:
+            async with asyncio.timeout(60):
+                async for part in feed.parts(EventFilter(Principal("p", (grant_of("bodies"),), client)), 0.05):
+                    found.append(part)
+                    if until(part):
+                        return found
+        finally:
+            await feed.close()
+
+    client.is_away = False
+    return asyncio.run(read())
+
+
+def test_the_place_does_not_name_a_log_that_has_ended(monkeypatch):
+    client = TwoNodes()
+
+    def is_over(part):
+        if part.events and client.names[2] == "second":
+            client.names[2], client.logs[2] = "another", []
+        return "another" in part.place
+
+    notices = {part.notice: part.place for part in parts_of(client, is_over, monkeypatch)}
+    assert notices["log-ended"] == "first:1"
+    assert notices[""] == "first:1,another:1"
+
+
+@pytest.mark.parametrize("line", [b"{", b"[]", b"{}", b'{"seq":2,"event":1}', b'{"seq":2,"event":"added","queue":3}'])
+def test_a_line_that_is_no_event_is_left_out(line, monkeypatch, caplog):
+    """The stream logs the first one, and goes on with the next event."""
+    client = TwoNodes()
+    added = json.dumps(event(seq=4, job_id="D-4")).encode()
+    client.raw = {1: line + b"\n", 2: line + b"\n", 3: added + b"\n"}
+    found = parts_of(client, lambda part: any(each["seq"] == 4 for _, each in part.events), monkeypatch)
+    assert found[-1].place.startswith("first:5")
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_a_reader_survives_an_unexpected_answer(monkeypatch, caplog):
+    client = TwoNodes()
+    client.add(1, "new")
+    client.faults = [KeyError("log-id"), KeyError("log-id")]
+    jobs = []
+
+    def is_new(part):
+        jobs.extend(each["job_id"] for _, each in part.events)
+        return "new" in jobs
+
+    parts_of(client, is_new, monkeypatch)
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 def test_without_an_answer_of_the_nodes_no_stream_begins(make_gateway):
