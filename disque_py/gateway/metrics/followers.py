@@ -5,6 +5,9 @@ moment when the node becomes known, because the program that ran before has coun
 breaks, a new one is opened, and reading goes on at the same place. If a log has dropped events, they are missing in the
 counters, and the program logs their number. If a node begins a new log, it is read from its first event.
 
+A reader outlives every answer. It skips a block that can't be read. If an answer does not say where its events end, the
+reader skips all events that the log has. Skipped events are counted (transitions.py).
+
 The reader has a name, so that INFO of each node, and `disque_event_reader_lag_events`, show how far behind it is. A
 node without a log, or of an older version, is asked again after RETRY_S seconds. Its jobs are missing in the counters
 of queues.
@@ -15,9 +18,10 @@ from __future__ import annotations
 import logging
 import re
 import socket
+import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
@@ -47,20 +51,44 @@ def reader_name(port: int) -> str:
     return f"metrics-{host[: READER_MAX - 16]}-{port}"
 
 
-def blocks_of(reply: bytes, seq: int) -> Iterator[tuple[int, int, list[Any]]]:
+class UnreadableError(Exception):
+    """A reply, or a block of it, has no events that can be read. Its cause is the context.
+
+    following   number of the event behind them; 0: the reply does not say it
+    """
+
+    def __init__(self, text: str, following: int = 0) -> None:
+        super().__init__(text)
+        self.following = following
+
+
+def blocks_of(reply: bytes, seq: int) -> Iterator[tuple[int, int, Sequence[Any]]]:
     """Yield number of the next event, Unix milliseconds and the events of each block of a packed reply.
 
-    Events before the requested one, `seq`, are left out. Raises ValueError for a reply that is not packed.
+    Events before the requested one, `seq`, are left out. Raises UnreadableError for a reply, or a block, of another
+    form.
     """
-    if reply and reply[:1] != PACKED_MARK:
-        raise ValueError("the node packs events in an unknown format")
+    if not isinstance(reply, bytes) or (reply and reply[:1] != PACKED_MARK):
+        raise UnreadableError("the node packs events in an unknown format")
     at = len(PACKED_MARK)
     while at < len(reply):
-        size, count, first, wall_ms = BLOCK_HEAD.unpack_from(reply, at)
+        try:
+            size, count, first, wall_ms = BLOCK_HEAD.unpack_from(reply, at)
+        except struct.error:
+            raise UnreadableError("the reply ends in the head of a block") from None
         at += BLOCK_HEAD.size
-        found = msgpack.unpackb(reply[at : at + size], use_list=False)
+        following = first + count
+        if following <= seq:
+            raise UnreadableError(f"a block ends with event {following - 1}, before event {seq}")
+        try:
+            found = msgpack.unpackb(reply[at : at + size], use_list=False)
+        except Exception as error:  # msgpack has several kinds, and so does the content.
+            raise UnreadableError(f"a block can't be unpacked: {error}", following) from error
+        if not isinstance(found, tuple) or len(found) != count:
+            raise UnreadableError(f"a block has not the {count} events of its head", following)
         at += size
-        yield first + count, wall_ms, found[max(0, seq - first) :]
+        yield following, wall_ms, found[max(0, seq - first) :]
+        seq = following
 
 
 class Follower:
@@ -81,6 +109,7 @@ class Follower:
         self._log_id = ""
         self._next = 0
         self._is_first = True
+        self._has_logged = False
         self._began_ms = round(1000 * time.time())
         threading.Thread(target=self._run, name=f"events {address}", daemon=True).start()
 
@@ -94,9 +123,18 @@ class Follower:
                 with connected(self._address, self._options) as node:
                     while not self._closed.is_set():
                         self._read(node)
-            except (DisqueError, OSError, ValueError) as error:
+            except (DisqueError, OSError) as error:
                 _log.debug("events of %s: %s", self._address, error)
                 self._closed.wait(RETRY_S)
+            except Exception as error:  # Another server at this address may send anything.
+                self._log_once("%s sent an unexpected answer", error)
+                self._closed.wait(RETRY_S)
+
+    def _log_once(self, text: str, error: Exception) -> None:
+        """Log the first fault of this reader."""
+        if not self._has_logged:
+            self._has_logged = True
+            _log.error(text, self._address, exc_info=error)
 
     def _read(self, node: OneNode) -> None:
         if not self._log_id:
@@ -106,18 +144,34 @@ class Follower:
         try:
             reply = node.run(request)
         except EventsTrimmedError as error:
-            _log.warning("%s: %d events were not counted in metrics", self._address, error.first - self._next)
+            count = error.first - self._next
+            _log.warning("%s: %d events were not counted in metrics", self._address, count)
+            self._tally.miss("trimmed", count)
             self._next = error.first
             return
         except NoEventLogError:
             self._log_id = ""
             raise
         now_s = time.monotonic()
-        for following, wall_ms, found in blocks_of(reply or b"", self._next):
-            if self._closed.is_set():
-                return
-            self._tally.count(wall_ms, found, now_s)
-            self._next = following
+        try:
+            for following, wall_ms, found in blocks_of(reply or b"", self._next):
+                if self._closed.is_set():
+                    return
+                self._tally.count(wall_ms, found, now_s)
+                self._next = following
+        except UnreadableError as error:
+            self._skip(node, error)
+
+    def _skip(self, node: OneNode, error: UnreadableError) -> None:
+        """Go on behind events that can't be read: at the next block, or else at the end of the log, after a pause."""
+        self._log_once("%s sent events that can't be read", error)
+        following = error.following
+        if not following:
+            self._closed.wait(RETRY_S)
+            info = node.run(events_info())
+            following = max(self._next, info.next) if info.log == self._log_id else self._next
+        self._tally.miss("unreadable", following - self._next, error)
+        self._next = following
 
     def _begin(self, node: OneNode) -> None:
         """Choose the first event: the next one, or the first since this reader was made.

@@ -224,7 +224,14 @@ RUN_SECONDS: Final = _of_events(
     event_format.DEAD_LETTERED,
     event_format.CANCELED_EVENT,
 )
-EVENT_METRICS: Final = (*TRANSITIONS, WAIT_SECONDS, RUN_SECONDS)
+UNCOUNTED: Final = Metric(
+    "disque_events_uncounted_total",
+    "counter",
+    "Events that are missing in the counters of queues.",
+    ("reason",),
+    "the program: `trimmed`, the log had dropped them; `unreadable`, the node sent something else",
+)
+EVENT_METRICS: Final = (*TRANSITIONS, WAIT_SECONDS, RUN_SECONDS, UNCOUNTED)
 
 # -- The gateway itself -----------------------------------------------------------------------------
 

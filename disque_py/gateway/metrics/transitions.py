@@ -9,20 +9,23 @@ Counters begin at 0 when the program begins to read. A queue has all of its coun
 selection limits the number of queues with labels, and the others are counted together. A queue frees its place after
 IDLE_S seconds without events, if it exists on no node.
 
+An event that can't be read is left out and counted in `disque_events_uncounted_total`, so it stops no reader.
+
 This module counts the events that it gets, in any thread. It knows no node and no clock.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from disque_py import event_format as events
-from disque_py.gateway.metrics.exposition import Page, escaped
+from disque_py.gateway.metrics.exposition import Page, escaped, line
 from disque_py.gateway.metrics.selection import Selection
-from disque_py.gateway.metrics.table import OTHER, RUN_SECONDS, TRANSITIONS, WAIT_SECONDS, Metric
+from disque_py.gateway.metrics.table import OTHER, RUN_SECONDS, TRANSITIONS, UNCOUNTED, WAIT_SECONDS, Metric
 
 ENDS_KEPT: Final = 100_000
 IDLE_S: Final = 3_600.0
@@ -57,6 +60,10 @@ RUNS: Final = frozenset(
         events.CANCELED_EVENT,
     )
 )
+# The reason why events are not counted.
+Reason = Literal["trimmed", "unreadable"]
+
+_log = logging.getLogger(__name__)
 
 
 class Durations:
@@ -116,13 +123,27 @@ class Tally:
         self._queues: dict[bytes, QueueTally] = {}
         self._other = QueueTally(OTHER)
         self._ended: dict[bytes, None] = {}
+        self._uncounted: dict[Reason, int] = {"trimmed": 0, "unreadable": 0}
 
     def count(self, wall_ms: int, found: Iterable[Any], now_s: float) -> None:
         """Count the events of one block. They happened at `wall_ms`, Unix milliseconds by the clock of their node."""
         with self._lock:
             for event in found:
-                if len(event) > events.FIELDS_OF_NODE:
-                    self._count(wall_ms, events.in_full(event), now_s)
+                try:
+                    if len(event) > events.FIELDS_OF_NODE:
+                        self._count(wall_ms, events.in_full(event), now_s)
+                except Exception as error:  # A node may send anything, and the events behind this one are good.
+                    self._miss("unreadable", 1, error)
+
+    def miss(self, reason: Reason, count: int, error: Exception | None = None) -> None:
+        """Count events that are not counted by queue."""
+        with self._lock:
+            self._miss(reason, count, error)
+
+    def _miss(self, reason: Reason, count: int, error: Exception | None) -> None:
+        if reason == "unreadable" and not self._uncounted[reason]:
+            _log.error("an event can't be read, and is missing in the counters of queues", exc_info=error)
+        self._uncounted[reason] += count
 
     def _count(self, wall_ms: int, event: Any, now_s: float) -> None:
         code, job_id, _, left, since_ms, _, _, _, _, queue, *_ = event
@@ -172,3 +193,4 @@ class Tally:
                 page.add(metric, [f"{tally.heads[at]}{tally.counts[at]}\n" for tally in tallies])
             page.add(WAIT_SECONDS, [lines for tally in tallies if (lines := tally.wait.lines())])
             page.add(RUN_SECONDS, [lines for tally in tallies if (lines := tally.run.lines())])
+            page.add(UNCOUNTED, [line(UNCOUNTED, (reason,), count) for reason, count in self._uncounted.items()])

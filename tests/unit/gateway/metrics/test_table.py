@@ -12,6 +12,7 @@ from disque_py.gateway.metrics.table import (
     INFO_METRICS,
     METRICS,
     REQUEST_SECONDS,
+    UNCOUNTED,
     Field,
     Metric,
     info_samples,
@@ -39,7 +40,8 @@ def test_a_metric_follows_the_rules_of_prometheus(metric):
     assert not re.search(r"_(ms|milliseconds|kb|mb|percent)\b", metric.name)
     assert metric.help.endswith(".")
     assert metric.source
-    assert metric.labels[0] == ("node" if metric in METRICS else "door" if metric is REQUEST_SECONDS else "queue")
+    others = {REQUEST_SECONDS.name: "door", UNCOUNTED.name: "reason"}
+    assert metric.labels[0] == ("node" if metric in METRICS else others.get(metric.name, "queue"))
 
 
 @pytest.mark.parametrize("metric", INFO_METRICS, ids=lambda metric: metric.name)
