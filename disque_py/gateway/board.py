@@ -1,9 +1,9 @@
 """The board: figures of all nodes and queues, which one look gets for all viewers.
 
 Lists, the console, KEDA's scaler and /metrics need figures of every node and queue. The board asks all nodes in
-parallel, in a thread, as disque-exporter does (metrics/watching.py). Its last picture serves every caller until it is
-too old. A look at many queues costs the nodes time, so pauses grow with the duration of looks, and looks take at most a
-twentieth of the time. Charts show short histories of the pictures.
+parallel, in a thread of its own, as disque-exporter does (metrics/watching.py). Its last picture serves every caller
+until it is too old. A look at many queues costs the nodes time, so pauses grow with the duration of looks, and looks
+take at most a twentieth of the time. Charts show short histories of the pictures.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import logging
 import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -185,6 +186,7 @@ class Board:
     def __init__(self, options: ClientOptions, poll_s: float) -> None:
         self._watchers = Watchers(options.seeds, options, Selection(limit=QUEUES_MAX), discovers=options.discover)
         self._poll_s = poll_s
+        self._thread = ThreadPoolExecutor(1, "look")  # There is one look at a time.
         self._picture = Picture()
         self._report = Report()
         self._look: asyncio.Task[Picture] | None = None
@@ -226,6 +228,7 @@ class Board:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
+        self._thread.shutdown(wait=False, cancel_futures=True)
         self._watchers.close()
 
     async def _run(self) -> None:
@@ -235,7 +238,7 @@ class Board:
 
     async def _looking(self) -> Picture:
         try:
-            seen = await asyncio.to_thread(self._watchers.scrape, LOOK_S)
+            seen = await asyncio.get_running_loop().run_in_executor(self._thread, self._watchers.scrape, LOOK_S)
             # The wait for a node that does not answer is left out, because it costs that node no work.
             seconds = max((each.look.seconds for each in seen if each.look is not None), default=0.0)
             picture = Picture(time.monotonic(), seconds, seen, queues_of(seen), [node_row(each) for each in seen])

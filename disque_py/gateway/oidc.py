@@ -4,6 +4,9 @@ The discovery document has the addresses of the issuer. Its keys are fetched whe
 an hour. They are also fetched when a token names an unknown key. This happens at most once in half a minute, so that
 bad tokens put no load on the issuer. While the issuer does not answer, its keys stay in force for a day.
 
+Requests to the issuer have their own threads, so an issuer that hangs holds up nothing else. Logins of people and
+fetches of keys don't share a thread, because anyone may begin a login.
+
 A token is valid under three conditions. One of the issuer's keys signed it with a public-key algorithm. Issuer and
 audience are those of the settings. The current time is in its validity period, with a tolerance of `oidc-leeway`
 seconds. The access file maps claims to roles (claims.py). People log in at the console by the authorization code flow
@@ -20,6 +23,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import jwt
@@ -37,6 +41,9 @@ AGAIN_S: Final = 30.0
 # A token with a known key waits this long for newer keys. The issuer may hang.
 KNOWN_S: Final = 1.0
 FETCH_S: Final = 5.0
+# Threads for logins of people, and seconds that such a login waits for a thread and an answer.
+LOGIN_THREADS: Final = 4
+LOGIN_S: Final = 15.0
 FETCH_MAX: Final = 1 << 20
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
 
@@ -67,6 +74,8 @@ class Issuer:
         self._tried = -KEYS_KEPT_S
         self._lock = asyncio.Lock()
         self._fetching: set[asyncio.Task[None]] = set()
+        self._key_thread = ThreadPoolExecutor(1, "issuer-keys")
+        self._login_threads = ThreadPoolExecutor(LOGIN_THREADS, "issuer-logins")
 
     async def claims(self, token: str, audiences: tuple[str, ...], nonce: str | None = None) -> dict[str, Any]:
         """Return the claims of a token. Raises RefusedError: WRONGPASS, ISSUER."""
@@ -108,8 +117,10 @@ class Issuer:
     async def exchanged(self, form: Mapping[str, str]) -> dict[str, Any]:
         """Return the answer of the token endpoint. Raises RefusedError."""
         url = await self.endpoint("token_endpoint")
+        loop = asyncio.get_running_loop()
         try:
-            found = await asyncio.to_thread(self._fetch, url, form, {})
+            async with asyncio.timeout(LOGIN_S):
+                found = await loop.run_in_executor(self._login_threads, self._fetch, url, form, {})
         except (OSError, ValueError) as error:
             if isinstance(error, StatusError) and error.status < 500:
                 raise RefusedError("WRONGPASS", f"the issuer refused the login: {error}") from None
@@ -156,7 +167,7 @@ class Issuer:
             url = self._document.get("jwks_uri")
             if not isinstance(url, str) or not is_safe(url):
                 raise RefusedError("ISSUER", "the issuer has no jwks_uri over https")
-            self._keys = keys_of(await asyncio.to_thread(self._fetch, url, None, {}))
+            self._keys = keys_of(await self._fetched_from(url))
             self._fetched = time.monotonic()
         except (OSError, ValueError, RefusedError):
             return
@@ -164,12 +175,21 @@ class Issuer:
     async def _discover(self) -> None:
         issuer = self._settings.oidc_issuer
         try:
-            found = await asyncio.to_thread(self._fetch, issuer.rstrip("/") + WELL_KNOWN, None, {})
+            found = await self._fetched_from(issuer.rstrip("/") + WELL_KNOWN)
         except (OSError, ValueError) as error:
             raise RefusedError("ISSUER", f"the issuer does not answer: {error}") from None
         if not isinstance(found, dict) or found.get("issuer") != issuer:
             raise RefusedError("ISSUER", "the discovery document belongs to another issuer")
         self._document = found
+
+    async def _fetched_from(self, url: str) -> Any:
+        """Return the JSON of an address of the issuer. Raises OSError, ValueError."""
+        return await asyncio.get_running_loop().run_in_executor(self._key_thread, self._fetch, url, None, {})
+
+    def close(self) -> None:
+        """End the threads, after the requests that run."""
+        for threads in (self._key_thread, self._login_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def keys_of(found: Any) -> dict[str, Key]:
@@ -202,13 +222,21 @@ class StatusError(OSError):
 
 
 def fetch_json(url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]) -> Any:
-    """Return the JSON of an address. A form is sent by POST. Raises OSError, ValueError."""
+    """Return the JSON of an address. A form is sent by POST. Raises OSError, ValueError.
+
+    The body must be there within FETCH_S seconds. So an issuer that sends it byte by byte does not keep the thread.
+    """
     data = urllib.parse.urlencode(form).encode() if form is not None else None
     request = urllib.request.Request(url, data, {"Accept": "application/json", **headers})
     opener = urllib.request.build_opener(_NoRedirects)
     try:
+        deadline = time.monotonic() + FETCH_S
         with opener.open(request, timeout=FETCH_S) as answer:
-            body = answer.read(FETCH_MAX + 1)
+            body = b""
+            while len(body) <= FETCH_MAX and (part := answer.read1(FETCH_MAX)):
+                body += part
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the answer takes too long")
     except urllib.error.HTTPError as error:
         error.close()
         raise StatusError(error.code) from None

@@ -119,6 +119,8 @@ class Service:
         await self.logins.close()
         if self._is_main:
             self.audit.close()
+            if self.issuer is not None:
+                self.issuer.close()
 
     async def login(
         self, authorization: str, address: str, interface: str, certificate: Certificate | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import socket
 import threading
@@ -142,6 +143,49 @@ def test_a_token_with_a_known_key_does_not_wait_for_an_issuer_that_hangs(issuer,
         return time.monotonic() - began
 
     assert asyncio.run(run()) < 2
+
+
+def test_logins_at_an_issuer_that_hangs_hold_up_neither_tokens_nor_other_threads(issuer):
+    """Anyone may begin a login, so there may be many."""
+    hangs = threading.Event()
+
+    def fetch(url, form, headers):
+        if form is not None:
+            hangs.wait(30)
+        return fetch_json(url, form, headers)
+
+    async def run():
+        words = {"oidc-issuer": issuer.url, "oidc-audience": "disque", "access-file": "a"}
+        ours = oidc.Issuer(Settings(words), fetch)
+        logins = [asyncio.create_task(ours.exchanged({})) for _ in range(40)]
+        await asyncio.sleep(0.2)
+        try:
+            async with asyncio.timeout(10):
+                assert (await ours.claims(issuer.token(), ("disque",)))["sub"] == "ann"
+                assert await asyncio.to_thread(lambda: "free") == "free"
+        finally:
+            hangs.set()
+            await asyncio.gather(*logins, return_exceptions=True)
+            ours.close()
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_comes_byte_by_byte_is_given_up(monkeypatch):
+    monkeypatch.setattr(oidc, "FETCH_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            with listener.accept()[0] as connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+                for _ in range(1000):
+                    connection.sendall(b" ")
+                    time.sleep(0.02)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with pytest.raises(TimeoutError):
+            fetch_json(f"http://127.0.0.1:{listener.getsockname()[1]}/", None, {})
 
 
 def test_an_unreachable_issuer_is_not_reported_as_a_wrong_password(ours, issuer):

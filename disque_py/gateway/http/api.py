@@ -305,8 +305,7 @@ class Api:
             raise RefusedError("NOPERM", "metrics need the role read on every queue")
         accept = exchange.headers.get("accept", "")
         picture = await self._service.board.picture()
-        made = self._service.metrics.text
-        text, content_type = await asyncio.to_thread(made, self._service.board, picture, accept)
+        text, content_type = await self._service.metrics.page(self._service.board, picture, accept)
         return Answer(200, text, content_type)
 
     async def _openapi(self, exchange: Exchange) -> Answer:

@@ -2,11 +2,15 @@
 
 The picture has every queue. At most `metrics-max-queues` of them have labels, and the jobs of the others are summed
 under one name. Events are read from the first scrape on, so a gateway that is never scraped reads none.
+
+Pages are made in a thread of their own, one at a time, because a page of many queues takes milliseconds.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -40,9 +44,13 @@ class ClusterMetrics:
             name = reader_name(settings.listen.port or PORT_DEFAULT)
             self._followers = Followers(options, name, self._tally)
         self._nodes: set[str] = set()
+        self._thread = ThreadPoolExecutor(1, "metrics-page")
 
-    def text(self, board: Board, picture: Picture, accept: str) -> tuple[bytes, str]:
+    async def page(self, board: Board, picture: Picture, accept: str) -> tuple[bytes, str]:
         """Return the page and its content type: OpenMetrics if the header `accept` asks for it."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._text, board, picture, accept)
+
+    def _text(self, board: Board, picture: Picture, accept: str) -> tuple[bytes, str]:
         page = Page(accept)
         names = {str(seen.address) for seen in picture.nodes}
         for gone in self._nodes - names:
@@ -55,6 +63,7 @@ class ClusterMetrics:
         return page.text(self._registry), page.content_type
 
     def close(self) -> None:
-        """Stop reading events."""
+        """Stop reading events and making pages."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
         if self._followers is not None:
             self._followers.close()
