@@ -38,6 +38,13 @@ def test_the_figure_is_the_number_of_jobs_in_the_queue(gateway, keda, queue):
     assert value.metricValue == 0
 
 
+def test_a_state_that_is_named_twice_counts_once(gateway, keda, queue):
+    gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"})
+    words = {"queue": queue, "states": "pending, running,pending"}
+    [value] = keda("GetMetrics", scaledObjectRef={"scalerMetadata": words}, metricName="jobs").metricValues
+    assert value.metricValue == 1
+
+
 @pytest.mark.parametrize("words", [{"queue": "q"}, {"match": "q*"}])
 def test_without_an_answer_of_the_nodes_there_is_no_figure(make_gateway, words):
     """With 0 KEDA would stop all consumers."""

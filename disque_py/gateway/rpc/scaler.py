@@ -43,7 +43,7 @@ def trigger_of(reference: Any) -> Trigger:
     queue, match = words.get("queue", ""), words.get("match", "")
     if bool(queue) == bool(match):
         raise RefusedError("ERR", "give queue or match")
-    states = tuple(state.strip() for state in words.get("states", "pending,running").split(","))
+    states = tuple({state.strip(): None for state in words.get("states", "pending,running").split(",")})
     if not set(states) <= set(STATUSES):
         raise RefusedError("ERR", f"states must be some of {', '.join(STATUSES)}")
     where = words.get("where", "")
