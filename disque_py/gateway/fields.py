@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -202,13 +203,21 @@ class Argument:
     required: bool = False
 
 
+def pairs_of(kind: Pairs, name: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return the pairs of `name:value` texts. Raises RefusedError for a name that occurs twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        [(key, value)] = kind.read_text(name, text).items()
+        if key in found:
+            raise RefusedError("ERR", f"{name} has the name {key} twice")
+        found[key] = value
+    return found
+
+
 def merged(kind: Kind, name: str, texts: list[str]) -> Any:
     """Return the value of an argument that occurs in a query, perhaps several times. Raises RefusedError."""
     if isinstance(kind, Pairs):
-        found: dict[str, str] = {}
-        for text in texts:
-            found |= kind.read_text(name, text)
-        return kind.read(name, found)
+        return kind.read(name, pairs_of(kind, name, texts))
     if isinstance(kind, Texts):
         return kind.read(name, texts)
     if len(texts) != 1:

@@ -202,6 +202,16 @@ def test_text_that_producers_choose_is_never_markup(gateway, visitor, page):
         assert "49" not in text or "{{7*7}}" in text or page != "job"
 
 
+def test_the_form_of_jobs_has_each_pair_of_metadata(gateway, visitor, queue):
+    """So a further filter does not lose one. One more field is empty, and an empty field filters nothing."""
+    for kind in ("a", "b"):
+        add(gateway, queue, meta={"tenant": "x", "kind": kind})
+    page = visitor.get(f"jobs?queue={queue}&where=tenant:x&where=kind:a&where=").text
+    fields = re.findall(r'<input name="where" value="([^"]*)"', page)
+    assert fields == ["tenant:x", "kind:a", ""]
+    assert "all that match (1)" in page
+
+
 def test_selected_jobs_are_changed_after_their_number_is_confirmed(gateway, visitor, queue):
     jobs = [add(gateway, queue) for _ in range(3)]
     fields = {

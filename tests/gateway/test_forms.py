@@ -42,6 +42,12 @@ def test_a_large_number_of_jobs_must_be_confirmed():
             check_number(many, typed, counted)
 
 
+def test_lines_of_metadata_have_each_name_once():
+    assert form_args("enqueue", {"queue": ["q"], "body": ["b"], "meta": ["a:1\nb:2"]})["meta"] == {"a": "1", "b": "2"}
+    with pytest.raises(RefusedError, match="meta has the name a twice"):
+        form_args("enqueue", {"queue": ["q"], "body": ["b"], "meta": ["a:1\na:2"]})
+
+
 def test_a_body_of_bytes_is_given_as_base64():
     fields = {"queue": ["q"], "body": ["AP8="], "encoding": ["base64"]}
     assert form_args("enqueue", fields) == {"queue": "q", "body_base64": b"\0\xff"}

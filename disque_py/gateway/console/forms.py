@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from disque_py.gateway.console.pages import Filter, View
-from disque_py.gateway.fields import Argument, Octets, Pairs, Text, Texts, Whole
+from disque_py.gateway.fields import Argument, Octets, Pairs, Text, Texts, Whole, pairs_of
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError
 
@@ -77,12 +77,8 @@ def _is_empty_body(operation: str, field: str, lists: dict[str, list[str]]) -> b
 def _value(argument: Argument, texts: list[str]) -> Any:
     kind = argument.kind
     if isinstance(kind, Pairs):
-        found: dict[str, str] = {}
-        for text in texts:
-            for line in text.splitlines():
-                if line.strip():
-                    found |= kind.read_text(argument.name, line.strip())
-        return kind.read(argument.name, found)
+        lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+        return kind.read(argument.name, pairs_of(kind, argument.name, lines))
     if isinstance(kind, Texts):
         return kind.read(argument.name, [part.strip() for text in texts for part in text.split(",") if part.strip()])
     if isinstance(kind, Octets):

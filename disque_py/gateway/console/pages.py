@@ -27,6 +27,8 @@ from disque_py.gateway.service import Service
 INTERFACE: Final = "console"
 PAGE: Final = 50
 TROUBLE_MAX: Final = 8
+# The most pairs of metadata in a filter, as in the broker's WHERE.
+WHERE_MAX: Final = 8
 
 
 @dataclass(slots=True)
@@ -199,7 +201,7 @@ SETTINGS_FIELDS: Final = (
 
 def where_of(texts: list[str]) -> dict[str, str]:
     """Return the pairs of `name:value` texts. Raises RefusedError."""
-    found: dict[str, str] = merged(Pairs(8), "where", [text for text in texts if text])
+    found: dict[str, str] = merged(Pairs(WHERE_MAX), "where", [text for text in texts if text])
     return found
 
 
@@ -213,6 +215,7 @@ async def jobs(view: View) -> dict[str, Any]:
             "names": [row.name for row in rows[:1000]],
             "status": status,
             "statuses": STATUSES,
+            "where_max": WHERE_MAX,
             "jobs": None,
         }
     found = Filter.of(view)
@@ -228,6 +231,7 @@ async def jobs(view: View) -> dict[str, Any]:
         "matching": shown["matching"] if found.is_search else depth[status],
         "depth": depth,
         "where": view.lists.get("where", []),
+        "where_max": WHERE_MAX,
         "reason": found.reason,
         "age_s": view.query.get("age_s", ""),
         "reasons": [(each["reason"], each["jobs"]) for each in shown.get("reasons", ())],

@@ -66,6 +66,12 @@ def test_pairs_of_a_query_may_be_repeated():
     assert merged(Pairs(), "where", ["a:b", "c:d:e"]) == {"a": "b", "c": "d:e"}
 
 
+def test_pairs_have_each_name_once():
+    """As for the broker: no job has two values under one name."""
+    with pytest.raises(RefusedError, match="where has the name a twice"):
+        merged(Pairs(), "where", ["a:b", "a:c"])
+
+
 def test_any_other_argument_of_a_query_comes_once():
     with pytest.raises(RefusedError, match="2 times"):
         merged(Text(), "x", ["a", "b"])
