@@ -160,7 +160,12 @@ TABLE: Final = (
         _flag,
         "refuse connections without a certificate; gRPC requests a certificate only with `yes`",
     ),
-    Setting("body-max", "1048576", _number(1, 2**30), "the most bytes of a request, over HTTP and gRPC"),
+    Setting(
+        "body-max",
+        "1048576",
+        _number(1, 2**30),
+        "the most bytes of a request's body over HTTP, and of a job's body over gRPC; in JSON, a job's body needs more",
+    ),
     Setting("batch-max-jobs", "10000", _number(1, 1_000_000), "the most jobs in a batch"),
     Setting("batch-max-bytes", "16777216", _number(1, 2**31), "the most bytes of a batch"),
     Setting("wait-max-ms", "30000", _number(0, 3_600_000), "the most milliseconds that a request may wait for jobs"),

@@ -14,7 +14,7 @@ from certificates import self_signed
 from disque_py.gateway.rpc import listener
 from disque_py.gateway.rpc.descriptors import QUEUES, SCALER
 from gateways import until
-from rpc_client import RpcClient
+from rpc_client import RpcClient, code_of
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +97,24 @@ def test_a_connection_without_the_beginning_of_http_2_is_closed(make_gateway, mo
         assert until(lambda: not is_open(connection), 30)
 
 
-def test_requests_have_the_same_limit_as_over_http(make_gateway, queue):
-    client = RpcClient(make_gateway(body_max=10_000))
-    assert client("Enqueue", queue=queue, payload=b"x" * 9_000).id
+def test_a_body_has_the_same_limit_as_over_http(make_gateway, queue):
+    """The other fields of a message don't count."""
+    gateway = make_gateway(body_max=10_000)
+    client = RpcClient(gateway)
+    octets = {"Content-Type": "application/octet-stream"}
+    meta = {"name": "v" * 20_000}
+    assert gateway.post(f"/v1/queues/{queue}/jobs", body=b"x" * 10_000, headers=octets).status == 201
+    assert client("Enqueue", queue=queue, payload=b"x" * 10_000, metadata=meta).id
+    assert gateway.post(f"/v1/queues/{queue}/jobs", body=b"x" * 10_001, headers=octets).json["code"] == "TOOBIG"
     with pytest.raises(grpc.RpcError) as error:
         client("Enqueue", queue=queue, payload=b"x" * 10_001)
-    assert error.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert code_of(error) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "toobig")
+    client.close()
+
+
+def test_a_message_that_is_too_long_is_not_read(make_gateway, queue):
+    client = RpcClient(make_gateway(body_max=10_000))
+    with pytest.raises(grpc.RpcError) as error:
+        client("Enqueue", queue=queue, payload=b"x" * (10_000 + listener.FIELDS_MAX))
+    assert code_of(error) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
     client.close()

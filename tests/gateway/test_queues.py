@@ -11,7 +11,7 @@ import pytest
 from disque_py.gateway.rpc import queues
 from disque_py.gateway.rpc.descriptors import QUEUES, methods
 from gateways import until
-from rpc_client import RpcClient
+from rpc_client import RpcClient, code_of
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +20,6 @@ def rpc(gateway):
     client = RpcClient(gateway)
     yield client
     client.close()
-
-
-def code_of(error):
-    return error.value.code(), dict(error.value.trailing_metadata()).get("disque-code")
 
 
 def test_every_call_has_a_method():

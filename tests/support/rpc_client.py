@@ -7,6 +7,11 @@ import grpc
 from disque_py.gateway.rpc import descriptors
 
 
+def code_of(error):
+    """Return the status and the gateway's code of a refused call, caught by pytest; None without a code."""
+    return error.value.code(), dict(error.value.trailing_metadata()).get("disque-code")
+
+
 class RpcClient:
     """Calls by name: client("Enqueue", queue="q", payload=b"b")."""
 

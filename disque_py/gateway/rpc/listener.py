@@ -21,6 +21,8 @@ END_S: Final = 2.0
 # connects again for its next call.
 HANDSHAKE_MS: Final = 10_000
 IDLE_MS: Final = 60_000
+# The most bytes of a message besides a body. A job has at most 65,536 bytes of metadata, and a few names.
+FIELDS_MAX: Final = 131_072
 
 
 class Listener:
@@ -35,7 +37,7 @@ class Listener:
         settings = self._settings = clusters.main.settings
         pool()
         options = [
-            ("grpc.max_receive_message_length", settings.body_max),
+            ("grpc.max_receive_message_length", settings.body_max + FIELDS_MAX),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),
             ("grpc.max_allowed_incoming_connections", settings.connections_max),

@@ -183,7 +183,10 @@ class Queues:
         return made("ListQueuesResponse", queues=rows, cursor=found["cursor"] or "")
 
     async def enqueue(self, caller: Caller, request: Any) -> Any:
-        """Add a message."""
+        """Add a message. The body has the limit of HTTP, and the listener limits the other fields."""
+        most = caller.service.settings.body_max
+        if len(request.payload) > most:
+            raise RefusedError("TOOBIG", f"the payload has more than {most} bytes (body-max)")
         found = await caller.ask(
             "enqueue",
             queue=request.queue,
