@@ -17,6 +17,7 @@ from disque_py.client.errors import (
     ProtocolError,
     ReplyError,
 )
+from disque_py.client.retry import NO_VOTERS
 
 # The start of the `type` of a problem, which is a page for people.
 TYPE_PREFIX: Final = "https://disque-py.readthedocs.io/gateway#"
@@ -106,17 +107,41 @@ class RefusedError(Exception):
         """The row of the table."""
         return BY_CODE[self.code]
 
+    @property
+    def title(self) -> str:
+        """The meaning for the caller, in a few words."""
+        return self.row.meaning
+
+    @property
+    def retry_after(self) -> bool:
+        """Whether the answer asks the caller to retry after a second."""
+        return self.row.retry_after
+
     def problem(self) -> dict[str, Any]:
         """Return the problem document of RFC 9457: `type`, `title`, `status`, `detail`; and the `code`."""
         row = self.row
         return {
             "type": TYPE_PREFIX + "errors",
-            "title": row.meaning,
+            "title": self.title,
             "status": row.http,
             "detail": self.text,
             "code": self.code,
             **self.more,
         }
+
+
+class NoVotersError(RefusedError):
+    """The cluster has no voters, so it grants no claims and no locks. This does not pass by itself."""
+
+    title = "the cluster has no voters"
+    retry_after = False
+
+    def __init__(self) -> None:
+        super().__init__(
+            "NOQUORUM",
+            "no voters configured: claims and locks need voters, which an operator chooses once with "
+            "CLUSTER VOTERS INIT and the ids of the nodes",
+        )
 
 
 def refusal_of(error: Exception) -> RefusedError:
@@ -138,6 +163,8 @@ def refusal_of(error: Exception) -> RefusedError:
 
 def _of_reply(error: ReplyError) -> RefusedError:
     text = error.text
+    if text == NO_VOTERS:
+        return NoVotersError()
     if error.code == "ERR":
         if text.startswith("ERR unknown command"):
             return RefusedError("UNSUPPORTED", text.partition(" ")[2])

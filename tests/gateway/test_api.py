@@ -184,7 +184,6 @@ def test_a_wrong_method_is_answered_with_the_allowed_ones(gateway, path, allow):
         ("GET", "/v1/nothing", None, 404, "/docs"),
         ("PATCH", "/v1/queues/q", None, 405, "DELETE, GET, HEAD, PUT"),
         ("GET", "/v1/operations/00000000-1", None, 404, "NOTFOUND"),
-        ("GET", "/v1/locks", None, 503, "NOQUORUM"),
         ("GET", "/v1/events?place=x", None, 400, "place"),
     ],
 )

@@ -75,10 +75,22 @@ def test_an_address_that_makes_no_sense_is_refused(visitor, page, caplog):
     assert not caplog.records
 
 
-def test_the_page_of_locks_explains_why_there_are_none(make_gateway):
+def test_without_voters_the_page_of_locks_has_the_command_that_chooses_them(make_gateway):
+    """Visitors run it as it is there."""
+    with testing.node() as node, node.client() as client:
+        gateway = make_gateway(node.url)
+        page = gateway.get("/console/locks").text
+        assert "no voters" in page
+        words = re.search(r"<pre[^>]*>disque-cli ([^<]*)</pre>", page)[1].split()
+        client.execute(*words)
+        assert "No lock is held" in gateway.get("/console/locks").text
+
+
+def test_without_voters_the_list_of_locks_asks_no_one_to_retry(make_gateway):
     with testing.node() as node:
-        reply = make_gateway(node.url).get("/console/locks")
-    assert (reply.status, "no voters" in reply.text) == (200, True)
+        reply = make_gateway(node.url).get("/v1/locks")
+    assert (reply.status, reply.json["code"], "VOTERS INIT" in reply.json["detail"]) == (503, "NOQUORUM", True)
+    assert "retry-after" not in reply.headers
 
 
 @pytest.fixture(scope="module")

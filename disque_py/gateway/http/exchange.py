@@ -208,7 +208,7 @@ def encoded(value: Any) -> bytes:
 def refusal_headers(error: RefusedError) -> list[tuple[str, str]]:
     """Return the headers of a refusal, whatever its body is."""
     headers = []
-    if error.row.retry_after:
+    if error.retry_after:
         headers.append(("retry-after", str(RETRY_AFTER_S)))
     if "methods" in error.more:
         headers.append(("allow", ", ".join(error.more["methods"])))

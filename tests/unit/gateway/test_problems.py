@@ -49,7 +49,17 @@ def test_a_lost_answer_is_unknown_and_says_so():
 
 def test_a_command_that_was_never_sent_may_be_repeated():
     assert refusal_of(ConnectionLostError("gone", sent=False)).code == "NONODE"
-    assert refusal_of(NotConnectedError("none")).row.retry_after
+    assert refusal_of(NotConnectedError("none")).retry_after
+
+
+def test_a_cluster_without_voters_says_how_to_choose_them():
+    """To retry would not help, so the answer does not ask for it."""
+    refused = refusal_of(from_reply("NOQUORUM no voters configured"))
+    problem = refused.problem()
+    assert (problem["status"], problem["code"], problem["title"]) == (503, "NOQUORUM", "the cluster has no voters")
+    assert "CLUSTER VOTERS INIT" in problem["detail"]
+    assert not refused.retry_after
+    assert refusal_of(from_reply("NOQUORUM no majority of the voters answers")).retry_after
 
 
 def test_an_unexpected_error_shows_no_details():
