@@ -315,6 +315,11 @@ class Addresses(Kind):
         """Return the addresses, in order."""
         if not 1 <= len(words) <= 16 or not all(words):
             raise ValueError("give 1 to 16 addresses")
+        known: set[str] = set()
+        for word in words:
+            if word.lower() in known:  # The second socket would find the port in use, as if by another process.
+                raise ValueError(f"the address {word} is there twice")
+            known.add(word.lower())
         return tuple(words)
 
     def text(self, value: tuple[str, ...]) -> str:

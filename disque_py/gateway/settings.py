@@ -289,11 +289,18 @@ class Settings:
         for name, entries in (("oidc-issuer", self.oidc_issuer), ("tls-client-ca", self.tls_client_ca)):
             if entries and not self.access_file:
                 raise ValueError(f"{name} needs access-file, which gives roles to claims and certificates")
+        if self.grpc_listen is not None and _place(self.listen) == _place(self.grpc_listen):
+            raise ValueError(f"grpc-listen {self.grpc_listen} is the address of listen; HTTP and gRPC need a port each")
         for name, address in (("listen", self.listen), ("grpc-listen", self.grpc_listen)):
             if address is not None and not self.has_logins and not is_loopback(address.host):
                 raise ValueError(
                     f"{name} {address}: without logins the gateway listens only on loopback; set access-file or broker-users"
                 )
+
+
+def _place(address: Address) -> tuple[str, int]:
+    host = address.host.lower()
+    return "127.0.0.1" if host == "localhost" else host, address.port
 
 
 def is_loopback(host: str) -> bool:

@@ -85,6 +85,8 @@ def test_valid_values_are_accepted(kind, words, value):
         (FileName(), ["a/b"]),
         (Addresses(), []),
         (Addresses(), ["a"] * 17),
+        (Addresses(), ["127.0.0.1", "127.0.0.1"]),
+        (Addresses(), ["::1", "host", "HOST"]),
         (Seeds(), []),
         (Seeds(), ["a"]),
         (Seeds(), ["a:0"]),

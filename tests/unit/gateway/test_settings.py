@@ -43,6 +43,7 @@ def test_every_default_can_be_read(setting):
         ({"listen": ""}, "empty"),
         ({"listen": "unix:/x"}, "socket"),
         ({"grpc-listen": "[::]:1"}, "loopback"),
+        ({"listen": "127.0.0.1:1", "grpc-listen": "localhost:1"}, "grpc-listen .* is the address of listen"),
         ({"base-path": "x"}, "as /disque"),
         ({"tls-key": "k"}, "tls-cert"),
     ],
