@@ -7,15 +7,19 @@
 
 A block that ends with an exception leaves the batch open, because the batch is not complete. A block that added no job
 closes nothing.
+
+An added job whose key is known is the first job of this key, and does not join the batch. If no job has joined, there
+is no batch, and the end of the block raises EmptyBatchError.
 """
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from disque_py.client import flow_commands
 from disque_py.client.arguments import Body
+from disque_py.client.errors import EmptyBatchError, ReplyError
 from disque_py.client.flow_commands import BatchInfo
 from disque_py.client.job_options import CopyOptions
 from disque_py.client.spans import Milliseconds, Span
@@ -24,6 +28,17 @@ if TYPE_CHECKING:
     from disque_py.client.faces import AsyncCommands, BlockingCommands
 
 Callback = tuple["str | bytes", Body]
+
+
+# The reply to a command on a batch that no job has joined.
+NO_BATCH: Final = "ERR no such batch"
+
+
+def explained(error: ReplyError, name: str | bytes, job_ids: list[str]) -> EmptyBatchError | ReplyError:
+    """Return the error of a command on a batch: EmptyBatchError if jobs were added, and none has joined the batch."""
+    if error.text != NO_BATCH or not job_ids:
+        return error
+    return EmptyBatchError(name if isinstance(name, str) else name.decode("utf-8", "backslashreplace"), job_ids)
 
 
 class BatchJobOptions(CopyOptions, total=False):
@@ -45,6 +60,7 @@ class Batch:
         self.job_ids: list[str] = []
         self._client = client
         self._callback = callback
+        self._was_closed = False
 
     def add_job(self, queue: str | bytes, body: Body, **options: Unpack[BatchJobOptions]) -> str:
         """Add a job to the batch → its id. Parameters, options and errors are those of the client's `add_job`."""
@@ -53,16 +69,31 @@ class Batch:
         return job_id
 
     def close(self) -> None:
-        """Close the batch with its callback. Raises ReplyError if no job was ever added."""
-        self._client.run(flow_commands.close_batch(self.name, self._callback))
+        """Close the batch with its callback.
+
+        Raises ReplyError if no job was ever added, EmptyBatchError if each one was there before under its key.
+        """
+        try:
+            self._client.run(flow_commands.close_batch(self.name, self._callback))
+        except ReplyError as error:
+            raise explained(error, self.name, self.job_ids) from error
+        self._was_closed = True
 
     def info(self) -> BatchInfo | None:
         """Return the number of jobs by status; None if there is no such batch. Raises the errors of every command."""
         return self._client.run(flow_commands.batch_info(self.name))
 
     def wait(self, timeout: Span | None = None) -> BatchInfo | None:
-        """Wait until the batch is done, at most `timeout` seconds (a number or a timedelta); see `wait_batch`."""
-        return self._client.run(flow_commands.wait_batch(self.name, timeout))
+        """Wait until the batch is done, at most `timeout` seconds (a number or a timedelta); see `wait_batch`.
+
+        Raises EmptyBatchError if each job was there before under its key.
+        """
+        try:
+            return self._client.run(flow_commands.wait_batch(self.name, timeout))
+        except ReplyError as error:
+            if self._was_closed:  # There was a batch. It is not kept any more.
+                raise
+            raise explained(error, self.name, self.job_ids) from error
 
     def __enter__(self) -> Batch:
         return self
@@ -86,6 +117,7 @@ class AsyncBatch:
         self.job_ids: list[str] = []
         self._client = client
         self._callback = callback
+        self._was_closed = False
 
     async def add_job(self, queue: str | bytes, body: Body, **options: Unpack[BatchJobOptions]) -> str:
         """Add a job to the batch → its id. Parameters, options and errors are those of the client's `add_job`."""
@@ -94,16 +126,31 @@ class AsyncBatch:
         return job_id
 
     async def close(self) -> None:
-        """Close the batch with its callback. Raises ReplyError if no job was ever added."""
-        await self._client.run(flow_commands.close_batch(self.name, self._callback))
+        """Close the batch with its callback.
+
+        Raises ReplyError if no job was ever added, EmptyBatchError if each one was there before under its key.
+        """
+        try:
+            await self._client.run(flow_commands.close_batch(self.name, self._callback))
+        except ReplyError as error:
+            raise explained(error, self.name, self.job_ids) from error
+        self._was_closed = True
 
     async def info(self) -> BatchInfo | None:
         """Return the number of jobs by status; None if there is no such batch. Raises the errors of every command."""
         return await self._client.run(flow_commands.batch_info(self.name))
 
     async def wait(self, timeout: Span | None = None) -> BatchInfo | None:
-        """Wait until the batch is done, at most `timeout` seconds (a number or a timedelta); see `wait_batch`."""
-        return await self._client.run(flow_commands.wait_batch(self.name, timeout))
+        """Wait until the batch is done, at most `timeout` seconds (a number or a timedelta); see `wait_batch`.
+
+        Raises EmptyBatchError if each job was there before under its key.
+        """
+        try:
+            return await self._client.run(flow_commands.wait_batch(self.name, timeout))
+        except ReplyError as error:
+            if self._was_closed:  # There was a batch. It is not kept any more.
+                raise
+            raise explained(error, self.name, self.job_ids) from error
 
     async def __aenter__(self) -> AsyncBatch:
         return self

@@ -71,6 +71,20 @@ class BatchError(DisqueError):
         self.first = failures[0]
 
 
+class EmptyBatchError(DisqueError):
+    """A batch has no job: each job that was added was there before under its key, and joined no batch.
+
+    job_ids   the jobs that were there, in the order in which they were added
+    """
+
+    def __init__(self, name: str, job_ids: Sequence[str]) -> None:
+        super().__init__(
+            f"batch {name} has no job, and no callback will run: each of the {len(job_ids)} jobs was there before "
+            "under its key. Wait for these jobs instead"
+        )
+        self.job_ids = list(job_ids)
+
+
 class ReplyError(DisqueError):
     """A node refused the command.
 

@@ -7,7 +7,8 @@
 
 A group is a batch of the broker (docs/batches.md). The end of the block closes it, and only a closed group can be done.
 A block that ends with an exception leaves the group open, because the group is not complete. A group without tasks is
-never created, and its callback does not run.
+never created, and its callback does not run. A unique task that was there before does not join the group. If this is
+true for all tasks, the end of the block raises EmptyBatchError.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
+from disque_py.client.batch import explained
+from disque_py.client.errors import DisqueError, ReplyError
 from disque_py.client.flow_commands import BatchInfo
 from disque_py.client.spans import Span
 from disque_py.tasks.handle import Handle
@@ -45,6 +48,7 @@ class Group:
         self.handles: list[Handle[Any]] = []
         self._app = app
         self._callback = callback
+        self._was_closed = False
 
     def add(self, task: BaseTask[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Add a task to the group → its handle. The arguments are the task and the arguments of its function."""
@@ -71,12 +75,23 @@ class Group:
         return handles
 
     def close(self) -> None:
-        """Close the group, so that it takes no more tasks. The end of the `with` block calls this."""
-        self._app.broker.run(self._closing())
+        """Close the group, so that it takes no more tasks. The end of the `with` block calls this.
+
+        Raises EmptyBatchError if each task was there before, as a unique task. Then wait for the `handles`.
+        """
+        try:
+            self._app.broker.run(self._closing())
+        except ReplyError as error:
+            raise self._explained(error) from error
+        self._was_closed = True
 
     async def close_async(self) -> None:
         """Close the group, as `close` does."""
-        await self._app.broker.run_async(self._closing())
+        try:
+            await self._app.broker.run_async(self._closing())
+        except ReplyError as error:
+            raise self._explained(error) from error
+        self._was_closed = True
 
     def info(self) -> BatchInfo | None:
         """Return the number of tasks by status; None if there is no such group."""
@@ -91,13 +106,20 @@ class Group:
 
         timeout   seconds to wait, or a timedelta; None, the default: for ever
 
-        Raises TimeoutError if they are not over in time, ReplyError if there is no such group.
+        Raises TimeoutError if they are not over in time, ReplyError if there is no such group, EmptyBatchError if each
+        task was there before, as a unique task.
         """
-        return self._done(self._app.broker.run(BatchEnd(self.name, timeout)))
+        try:
+            return self._done(self._app.broker.run(BatchEnd(self.name, timeout)))
+        except ReplyError as error:
+            raise self._explained(error) from error
 
     async def wait_async(self, timeout: Span | None = None) -> BatchInfo:
         """Wait until all tasks are over, as `wait` does."""
-        return self._done(await self._app.broker.run_async(BatchEnd(self.name, timeout)))
+        try:
+            return self._done(await self._app.broker.run_async(BatchEnd(self.name, timeout)))
+        except ReplyError as error:
+            raise self._explained(error) from error
 
     def __enter__(self) -> Self:
         return self
@@ -126,6 +148,12 @@ class Group:
         found: list[Handle[Any]] = [Handle(self._app, job_id) for job_id in job_ids]
         self.handles += found
         return found
+
+    def _explained(self, error: ReplyError) -> DisqueError:
+        """Return the error of a command on the group's batch."""
+        if self._was_closed:  # There was a batch. It is not kept any more.
+            return error
+        return explained(error, self.name, [handle.id for handle in self.handles])
 
     def _closing(self) -> CloseBatch:
         return CloseBatch(self.name, None if self._callback is None else self._callback.message())

@@ -177,8 +177,10 @@ class Memory(Broker):
                 return [self._end(job_id) for job_id in job_ids]
             case Show(job_id):
                 return self._shown(job_id)
-            case BatchEnd(name) | BatchState(name):
+            case BatchEnd(name):
                 return self._counts(name, self._group(name))
+            case BatchState(name):
+                return self._counts(name, self._groups[name]) if name in self._groups else None
         raise TypeError(f"not an operation: {operation!r}")
 
     def _add(self, message: Message) -> str:

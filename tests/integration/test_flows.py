@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from disque_py.client import AsyncDisque, Disque, Worker
+from disque_py.client import AsyncDisque, Disque, EmptyBatchError, Worker
 from servers import HOST, Cluster
 
 
@@ -112,3 +112,11 @@ def test_an_asyncio_batch_that_fails_stays_open(three):
 
     info = asyncio.run(run())
     assert (info.closed, info.total) == (False, 1)
+
+
+def test_a_batch_whose_jobs_were_all_there_before_says_so(three):
+    with Disque(*addresses(three)) as disque:
+        first = disque.add_job("unique", "x", key="photo")
+        with pytest.raises(EmptyBatchError) as caught, disque.batch("late", callback=("mail", "ready")) as batch:
+            batch.add_job("unique", "x", key="photo")
+        assert caught.value.job_ids == [first]

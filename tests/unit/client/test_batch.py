@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from client_node import JOB_A, Node
-from disque_py.client import AsyncDisque, Disque
+from disque_py.client import AsyncDisque, Disque, EmptyBatchError, ReplyError
 from disque_py.client.batch import BatchJobOptions
 
 ANSWERS = {"ADDJOB": b"+%b\r\n" % JOB_A.encode(), "BATCH": b"+OK\r\n"}
@@ -38,6 +38,43 @@ def test_a_block_that_fails_or_adds_nothing_closes_nothing(fails):
         else:
             asyncio.run(run(node.address))
         assert node.named("BATCH") == []
+
+
+NO_BATCH = ANSWERS | {"BATCH": b"-ERR no such batch\r\n"}
+
+
+def test_a_batch_whose_jobs_were_all_there_before_says_so():
+    """An ADDJOB whose key is known answers with the first job, which does not join the batch."""
+    with Node(answers=NO_BATCH) as node, Disque(node.address) as disque:
+        batch = disque.batch("b")
+        with pytest.raises(EmptyBatchError, match="b has no job") as caught, batch:
+            batch.add_job("q", "body", key="k")
+        assert caught.value.job_ids == [JOB_A]
+        with pytest.raises(EmptyBatchError):
+            batch.wait(timeout=1)
+
+
+def test_an_asyncio_batch_whose_jobs_were_all_there_before_says_so():
+    async def run(address):
+        async with AsyncDisque(address) as disque:
+            batch = disque.batch("b")
+            with pytest.raises(EmptyBatchError):
+                async with batch:
+                    await batch.add_job("q", "body", key="k")
+            with pytest.raises(EmptyBatchError):
+                await batch.wait(timeout=1)
+
+    with Node(answers=NO_BATCH) as node:
+        asyncio.run(run(node.address))
+
+
+def test_a_batch_without_a_job_can_t_be_closed():
+    with (
+        Node(answers=NO_BATCH) as node,
+        Disque(node.address) as disque,
+        pytest.raises(ReplyError, match="no such batch"),
+    ):
+        disque.batch("b").close()
 
 
 def test_jobs_of_a_batch_take_every_option_of_add_job():

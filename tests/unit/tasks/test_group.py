@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from disque_py.client.errors import ReplyError
+from disque_py.client import EmptyBatchError, ReplyError
 from disque_py.tasks import App
 
 app = App(name="shop")
@@ -61,6 +61,40 @@ def test_a_group_without_a_task_adds_nothing():
         pass
     with pytest.raises(ReplyError):
         group.wait()
+
+
+@app.task(unique=True)
+def once(x: int) -> int:
+    return 3 * x
+
+
+def test_a_group_whose_tasks_were_all_there_before_says_so():
+    """Its callback would never run. The results are those of the first tasks."""
+    with app.in_memory(at_once=False) as memory:
+        once.add(1)
+        group = app.group(callback=double.call(5))
+        with pytest.raises(EmptyBatchError, match="has no job"), group:
+            group.add(once, 1)
+        with pytest.raises(EmptyBatchError):
+            group.wait(timeout=1)
+        assert group.info() is None
+        memory.run_all()
+        assert [handle.wait() for handle in group.handles] == [3]
+
+
+def test_a_group_whose_tasks_were_all_there_before_says_so_with_asyncio():
+    async def story():
+        await once.add_async(1)
+        group = app.group()
+        with pytest.raises(EmptyBatchError):
+            async with group:
+                await group.add_async(once, 1)
+        with pytest.raises(EmptyBatchError):
+            await group.wait_async(timeout=1)
+        return await group.info_async()
+
+    with app.in_memory(at_once=False):
+        assert asyncio.run(story()) is None
 
 
 def test_each_group_has_a_name_of_its_own():
