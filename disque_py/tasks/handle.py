@@ -5,7 +5,8 @@
     await handle.result(timeout=10)      # 42, with asyncio
 
 The node reports the end as soon as the task is over (WAITJOB), so a handle need not poll. Only a dead letter is not an
-end for the node, because the job goes on in another queue. So a long wait checks the job at intervals.
+end for the node, because the job goes on in another queue. So a long wait checks the job at intervals. A dead letter
+that an operator has moved to a third queue (QREDRIVE with TO) is a waiting task again.
 
 The type of the result is the return type of the task's function. A handle has no connection, and no state except its
 id.
@@ -19,13 +20,14 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
+from disque_py.client.errors import ReplyError
 from disque_py.client.flow_commands import JobEnd
-from disque_py.client.results import JobInfo
+from disque_py.client.results import JobInfo, QueueSettings
 from disque_py.client.spans import Span, float_seconds
 from disque_py.client.waiting import is_told
-from disque_py.tasks.errors import TaskCanceledError, TaskError, TaskExpiredError, TaskGoneError
+from disque_py.tasks.errors import TaskCanceledError, TaskError, TaskExpiredError, TaskFailedError, TaskGoneError
 from disque_py.tasks.messages import ELSEWHERE, INLINE, read_failure
-from disque_py.tasks.operations import Broker, Cancel, Ends, Show
+from disque_py.tasks.operations import Broker, Cancel, Ends, SettingsOf, Show
 from disque_py.tasks.serializers import Serializer
 
 R = TypeVar("R")
@@ -37,6 +39,7 @@ PIECE_S_MAX: Final = 30.0
 # The metadata of a job that moved to a dead-letter queue have this name.
 DEAD_FROM: Final = "x-disque-from"
 DEAD_ERROR: Final = "x-disque-error"
+DEAD_ATTEMPTS: Final = "x-disque-attempts"
 
 
 class Home(Protocol):
@@ -98,7 +101,9 @@ class Handle(Generic[R]):
             if is_told:
                 elsewhere = _elsewhere(end)
                 return self._value(end, None if elsewhere is None else broker.run(Show(elsewhere)))
-            _check_alive(broker.run(Show(self.id)))
+            shown = broker.run(Show(self.id))
+            if shown is not None and self._is_dead_letter(shown):
+                raise _failure_of(shown)
             status = end.status
         raise TimeoutError(f"task {self.id} is not over: {status}")
 
@@ -110,7 +115,9 @@ class Handle(Generic[R]):
             if is_told:
                 elsewhere = _elsewhere(end)
                 return self._value(end, None if elsewhere is None else await broker.run_async(Show(elsewhere)))
-            _check_alive(await broker.run_async(Show(self.id)))
+            shown = await broker.run_async(Show(self.id))
+            if shown is not None and await self._is_dead_letter_async(shown):
+                raise _failure_of(shown)
             status = end.status
         raise TimeoutError(f"task {self.id} is not over: {status}")
 
@@ -128,6 +135,28 @@ class Handle(Generic[R]):
 
     def _is_told(self, end: JobEnd, until: float) -> bool:
         return is_told(end, until - time.monotonic() if self._home.broker.is_live else None)
+
+    def _is_dead_letter(self, shown: JobInfo) -> bool:
+        """Return whether the task is a dead letter. It is not over for the node, but it is for the program."""
+        source = _dead_from(shown)
+        if source is None:
+            return False
+        try:
+            settings = self._home.broker.run(SettingsOf(source))
+        except ReplyError:  # The program may not ask, or the node is of an older version.
+            settings = None
+        return _is_dead(shown, settings)
+
+    async def _is_dead_letter_async(self, shown: JobInfo) -> bool:
+        """Return whether the task is a dead letter, as `_is_dead_letter` does."""
+        source = _dead_from(shown)
+        if source is None:
+            return False
+        try:
+            settings = await self._home.broker.run_async(SettingsOf(source))
+        except ReplyError:
+            settings = None
+        return _is_dead(shown, settings)
 
     def status(self) -> str:
         """Return `invisible`, `pending`, `running`, `completed`, `canceled`, `errored`, `expired` or `unknown`."""
@@ -156,7 +185,7 @@ class Handle(Generic[R]):
         broker, last, span_s = self._home.broker, None, float_seconds("every", every)
         while True:
             shown = broker.run(Show(self.id))
-            if _is_dead_letter(shown):
+            if shown is not None and self._is_dead_letter(shown):
                 return
             told = progress_of(shown)
             if told is not None and told != last:
@@ -170,7 +199,7 @@ class Handle(Generic[R]):
         broker, last, span_s = self._home.broker, None, float_seconds("every", every)
         while True:
             shown = await broker.run_async(Show(self.id))
-            if _is_dead_letter(shown):
+            if shown is not None and await self._is_dead_letter_async(shown):
                 return
             told = progress_of(shown)
             if told is not None and told != last:
@@ -231,19 +260,34 @@ def pieces(timeout: Span | None, *, is_live: bool) -> Iterator[float]:
         piece_s = min(PIECE_S_MAX, 2 * piece_s)
 
 
-def _is_dead_letter(shown: JobInfo | None) -> bool:
-    """Return whether a task is a dead letter. It is not over for the node, but it is for the program.
+def _dead_from(shown: JobInfo) -> str | None:
+    """Return the queue in which a job has failed, if it is in another queue now; else None.
 
-    A dead letter that was put back into its queue (QREDRIVE) runs again, and keeps these metadata.
+    A dead letter that was put back into its queue (QREDRIVE) runs again, and keeps its metadata.
     """
-    source = None if shown is None else (shown.meta or {}).get(DEAD_FROM)
-    return shown is not None and source not in (None, shown.queue)
+    source = (shown.meta or {}).get(DEAD_FROM)
+    return source if source != shown.queue else None
 
 
-def _check_alive(shown: JobInfo | None) -> None:
-    """Raise the failure of a dead letter."""
-    if shown is not None and _is_dead_letter(shown):
-        raise read_failure((shown.meta or {}).get(DEAD_ERROR))
+def _is_dead(shown: JobInfo, settings: QueueSettings | None) -> bool:
+    """Return whether a job that has failed in another queue is a dead letter in its present one.
+
+    It is one in the dead-letter queue of the other one, and in a third queue it runs again. If the setting was changed
+    after the failure, the present queue may be the former dead-letter queue. There a job has its last failure, and no
+    delivery since.
+
+    settings   the settings of the other queue; None: they are not known
+    """
+    if settings is None or settings.dead_letter in ("", shown.queue):
+        return True
+    meta = shown.meta or {}
+    has_failure = bool(shown.error) and shown.error == meta.get(DEAD_ERROR)
+    return has_failure and meta.get(DEAD_ATTEMPTS) == str(shown.attempt)
+
+
+def _failure_of(shown: JobInfo) -> TaskFailedError:
+    """Return the failure of a dead letter."""
+    return read_failure((shown.meta or {}).get(DEAD_ERROR))
 
 
 def progress_of(shown: JobInfo | None) -> Progress | None:

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 from disque_py.client import commands, flow_commands
 from disque_py.client.flow_commands import BatchInfo, JobEnd
 from disque_py.client.request import Request
-from disque_py.client.results import JobInfo
+from disque_py.client.results import JobInfo, QueueSettings
 from disque_py.client.spans import Span
 from disque_py.tasks.messages import Message
 
@@ -63,6 +63,17 @@ class Show:
     def request(self) -> Request[JobInfo | None]:
         """Return SHOW CLUSTER."""
         return commands.show(self.job_id, cluster=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsOf:
+    """Look at the settings of a queue → the settings; None if nothing was ever set."""
+
+    queue: str
+
+    def request(self) -> Request[QueueSettings | None]:
+        """Return QUEUE GET."""
+        return commands.queue_settings(self.queue)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,28 @@ def test_a_dead_letter_is_a_failure(app):
             handle.wait()
 
 
+def test_a_dead_letter_that_goes_on_in_a_third_queue_is_a_waiting_task(app):
+    """An operator has moved it. There it may fail again, as in its own queue."""
+
+    @app.task(attempts=2)
+    def bill():
+        return 42
+
+    third = f"{app.name}-third"
+    with Disque.from_url(app.url) as client:
+        client.set_queue(app.queues[0], dead_letter=f"{app.name}-dead")
+        handle = bill.add()
+        client.nack(client.get_job(app.queues[0]), reason="ValueError: no total", final=True)
+        client.redrive(f"{app.name}-dead", to=third)
+        with pytest.raises(TimeoutError):
+            handle.wait(3)
+        client.nack(client.get_job(third), reason="ValueError: no total")
+        with pytest.raises(TimeoutError):
+            with_asyncio(app, handle.result(3))
+        with working(app, queues=[third]):
+            assert handle.wait(20) == 42
+
+
 def test_a_result_that_is_too_long_for_an_acknowledgement(app):
     @app.task
     def repeat(text, count):

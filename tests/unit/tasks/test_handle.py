@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+from types import SimpleNamespace
 
 import pytest
 
+from disque_py.client import NoPermissionError
 from disque_py.client.flow_commands import JobEnd
 from disque_py.tasks import (
     App,
@@ -21,7 +23,7 @@ from disque_py.tasks import (
     current,
 )
 from disque_py.tasks.handle import Handle, pieces, progress_of, value_of
-from disque_py.tasks.operations import Show
+from disque_py.tasks.operations import SettingsOf, Show
 
 JSON = JSONSerializer()
 
@@ -82,7 +84,7 @@ def shown():
 def test_a_dead_letter_is_a_failure(shown):
     """For the node the job is not over, because it waits in another queue."""
     dead = dataclasses.replace(shown, meta={"x-disque-from": "q", "x-disque-error": "ValueError: no total"})
-    home = Asked([JobEnd("D-1", "pending", None, None)], dead)
+    home = Asked([JobEnd("D-1", "pending", None, None)], dead, None)
     with pytest.raises(TaskFailedError, match="no total"):
         Handle(home, "D-1").wait(timeout=1)
 
@@ -92,7 +94,7 @@ def test_a_long_wait_looks_for_a_dead_letter_now_and_then(shown):
     dead = dataclasses.replace(shown, meta={"x-disque-from": "q", "x-disque-error": "ValueError: no total"})
     pending = [JobEnd("D-1", "pending", None, None)]
     with pytest.raises(TaskFailedError, match="no total"):
-        Handle(Asked(pending, shown, pending, dead), "D-1").wait()
+        Handle(Asked(pending, shown, pending, dead, None), "D-1").wait()
 
 
 def test_a_dead_letter_that_is_back_in_its_queue_is_no_failure(shown):
@@ -101,6 +103,45 @@ def test_a_dead_letter_that_is_back_in_its_queue_is_no_failure(shown):
     pending = [JobEnd("D-1", "pending", None, None)]
     assert Handle(Asked(pending, again, DONE), "D-1").wait() == 1
     assert list(Handle(Asked(again, pending, again, DONE), "D-1").updates()) == []
+
+
+PAST = {"x-disque-from": "q", "x-disque-error": "KeyError: 1", "x-disque-attempts": "3"}
+
+
+@pytest.mark.parametrize(
+    ("target", "there", "is_dead"),
+    [
+        pytest.param("dead", {"error": "KeyError: 1", "attempt": 3}, True, id="in the dead-letter queue"),
+        pytest.param("dead", {"error": "KeyError: 2", "attempt": 4}, True, id="failed there again"),
+        pytest.param("", {"error": "KeyError: 1", "attempt": 3}, True, id="the setting was removed since"),
+        pytest.param("other", {"error": "KeyError: 1", "attempt": 3}, True, id="the setting was changed since"),
+        pytest.param("other", {"error": None, "attempt": 3}, False, id="in a third queue"),
+        pytest.param("other", {"error": "KeyError: 1", "attempt": 4}, False, id="failed in a third queue"),
+    ],
+)
+def test_a_job_that_failed_elsewhere_is_a_dead_letter_only_in_the_dead_letter_queue(shown, target, there, is_dead):
+    job = dataclasses.replace(shown, queue="dead", meta=PAST, **there)
+    settings = SimpleNamespace(dead_letter=target)
+    pending = [JobEnd("D-1", "pending", None, None)]
+    home = Asked(pending, job, settings, DONE)
+    if is_dead:
+        with pytest.raises(TaskFailedError):
+            Handle(home, "D-1").wait()
+    else:
+        assert Handle(home, "D-1").wait() == 1
+
+
+def test_a_program_that_may_not_see_settings_takes_a_job_that_failed_elsewhere_for_a_dead_letter(shown):
+    job = dataclasses.replace(shown, queue="third", meta=PAST)
+
+    class Refusing(Asked):
+        def run(self, operation):
+            if isinstance(operation, SettingsOf):
+                raise NoPermissionError("NOPERM no")
+            return super().run(operation)
+
+    with pytest.raises(TaskFailedError):
+        Handle(Refusing([JobEnd("D-1", "pending", None, None)], job), "D-1").wait()
 
 
 def test_the_pieces_of_a_wait_are_the_time_out():
@@ -164,10 +205,10 @@ def test_updates_end_if_the_task_is_a_dead_letter(shown):
     dead = dataclasses.replace(shown, meta={"x-disque-from": "q"})
     going = [JobEnd("D-1", "running", None, None)]
     first = dataclasses.replace(shown, progress=10)
-    assert [told.percent for told in Handle(Asked(first, going, dead), "D-1").updates()] == [10]
+    assert [told.percent for told in Handle(Asked(first, going, dead, None), "D-1").updates()] == [10]
 
     async def story():
-        return [told async for told in Handle(Asked(dead), "D-1").updates_async()]
+        return [told async for told in Handle(Asked(dead, None), "D-1").updates_async()]
 
     assert asyncio.run(story()) == []
 
