@@ -7,6 +7,7 @@ import http.client
 import math
 import socket
 import ssl
+import time
 
 import pytest
 
@@ -81,7 +82,7 @@ FORM = (
 @pytest.fixture
 def impatient(make_gateway, monkeypatch):
     """A gateway with short time limits."""
-    for name in ("HEAD_S", "BODY_S", "LOOK_S"):
+    for name in ("HEAD_S", "BODY_S", "TAKE_S", "LOOK_S"):
         monkeypatch.setattr(protocol, name, 0.2)
     return make_gateway()
 
@@ -118,6 +119,33 @@ def test_a_refused_request_whose_body_never_ends_is_closed(impatient):
         assert connection.recv(1000).startswith(b"HTTP/1.1 404")
         connection.sendall(b"a")
         assert is_closed(connection)
+
+
+MANY = 200 * b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_a_connection_whose_caller_does_not_read_its_answers_is_closed(impatient):
+    """Otherwise callers without a login could use all connections."""
+    connections = impatient.gateway._server.server_state.connections
+    with socket.create_connection(("127.0.0.1", impatient.port)) as connection:
+        connection.sendall(MANY)
+        assert until(lambda: any(each.transport.get_write_buffer_size() for each in connections))
+        assert until(lambda: not connections, 30)
+
+
+def test_a_caller_that_reads_slowly_gets_its_answers(impatient):
+    """It takes several times as long as a caller may take that reads nothing."""
+    connections = impatient.gateway._server.server_state.connections
+    with socket.create_connection(("127.0.0.1", impatient.port)) as connection:
+        connection.sendall(MANY)
+        assert until(lambda: any(each.transport.get_write_buffer_size() for each in connections))
+        found, count, began = b"", 0, time.monotonic()
+        while count < 200:
+            found += connection.recv(200_000)
+            count += found.count(b"HTTP/1.1 200")
+            found = found[-11:]
+            time.sleep(0.0 if time.monotonic() > began + 2 else 0.02)
+        assert time.monotonic() > began + 1
 
 
 def test_a_request_that_waits_has_no_time_limit(make_gateway, queue):

@@ -5,8 +5,9 @@ request. TLS has verified it before. The state also has the writer. It joins the
 uvicorn writes separately, so that an answer costs one system call.
 
 Callers that have not logged in may open connections, and their number has a limit. So the protocol closes a connection
-whose caller takes too long for the head of a request, or sends a body too slowly. A connection has one timer, which
-looks at the time limit now and then, because a timer for each request would cost more.
+whose caller takes too long for the head of a request, sends a body too slowly, or reads its answers too slowly. A
+connection has one timer, which looks at the time limits now and then, because a timer for each request would cost more.
+An event stream has a time limit of its own (`stream-idle-ms`).
 
 When there are too many connections, uvicorn refuses the requests of all of them, with plain text. This protocol refuses
 those of the connections above the limit, with a problem document. It serves /livez even then: the process is alive, and
@@ -30,14 +31,18 @@ WRITER: Final = "writer"
 
 
 class Writer:
-    """A transport that can hold one write back and send it together with the next one."""
+    """A transport that can hold one write back and send it together with the next one.
 
-    __slots__ = ("_held", "_holds", "_transport")
+    written   number of bytes that it was given so far, without those that are held back
+    """
+
+    __slots__ = ("_held", "_holds", "_transport", "written")
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
         self._holds = False
         self._held = b""
+        self.written = 0
 
     def hold(self) -> None:
         """Hold the next write back until another one follows, or until `release`."""
@@ -48,6 +53,7 @@ class Writer:
         self._holds = False
         if self._held:
             held, self._held = self._held, b""
+            self.written += len(held)
             self._transport.write(held)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -55,11 +61,11 @@ class Writer:
         if self._holds:
             self._holds = False
             self._held = bytes(data)
-        elif self._held:
-            held, self._held = self._held, b""
-            self._transport.write(held + data)
-        else:
-            self._transport.write(data)
+            return
+        if self._held:
+            data, self._held = self._held + data, b""
+        self.written += len(data)
+        self._transport.write(data)
 
     def close(self) -> None:
         """Write the bytes that are held back, and close."""
@@ -76,6 +82,8 @@ HEAD_S: Final = 10.0
 # Seconds for the body of a request, and the bytes that add a further second.
 BODY_S: Final = 20.0
 BODY_BYTES_PER_S: Final = 1_000
+# Seconds for reading an answer. Bytes that are read add time, as for a body.
+TAKE_S: Final = 20.0
 # A time limit that begins between two looks is noticed this many seconds late, at most.
 LOOK_S: Final = 5.0
 
@@ -88,6 +96,9 @@ class Protocol(HttpToolsProtocol):
     # uvicorn limits the time between requests.
     _until = inf
     _look: asyncio.TimerHandle | None = None
+    # The time of the event loop until which the caller must have read its answers, and the bytes that it has read.
+    _take_until = inf
+    _taken = 0
     # Whether the limit was reached when the connection came, and at each of its requests since.
     _is_above = False
 
@@ -156,10 +167,25 @@ class Protocol(HttpToolsProtocol):
         if self.flow.read_paused or _waits(self.cycle):
             # Not the caller is slow, but this gateway.
             self._until = max(self._until, now + HEAD_S)
-        if now >= self._until:
+        if now >= self._until or self._takes_too_long(now):
             self.transport.abort()
             return
         self._look = self.loop.call_at(min(self._until, now + LOOK_S), self._check_time)
+
+    def _takes_too_long(self, now: float) -> bool:
+        """Return whether the caller reads its answers too slowly."""
+        writer, cycle = cast(Writer, self.transport), self.cycle
+        waiting: int = writer.get_write_buffer_size()
+        is_stream = cycle is not None and cycle.chunked_encoding and not cycle.response_complete
+        taken = writer.written - waiting
+        if not waiting or is_stream:
+            self._take_until = inf
+        elif self._take_until == inf:
+            self._take_until = now + TAKE_S
+        else:
+            self._take_until += (taken - self._taken) / BODY_BYTES_PER_S
+        self._taken = taken
+        return now >= self._take_until
 
 
 async def crowded(scope: Any, receive: Any, send: Any) -> None:
