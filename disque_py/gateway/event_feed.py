@@ -51,6 +51,9 @@ LOG_ENDED: Final = "log-ended"
 # The most batches of lines that wait for the reader. The nodes keep the rest.
 WAITING_MAX: Final = 8
 COUNT: Final = 1_000
+# The most logs of a place that a reader returns with, and the most characters of a log's id. Nodes make ids of 32.
+LOGS_MAX: Final = 500
+LOG_ID_MAX: Final = 64
 
 _log = logging.getLogger(__name__)
 
@@ -95,9 +98,12 @@ class Part:
 def parse_place(text: str) -> dict[str, int]:
     """Return log id → number. Raises RefusedError."""
     place: dict[str, int] = {}
-    for part in filter(None, text.split(",")):
+    parts = [part for part in text.split(",") if part]
+    if len(parts) > LOGS_MAX:
+        raise RefusedError("ERR", f"the place names more than {LOGS_MAX} logs; begin a stream without a place")
+    for part in parts:
         log, _, number = part.partition(":")
-        if not log or not number.isascii() or not number.isdigit() or len(number) > 18:
+        if not 1 <= len(log) <= LOG_ID_MAX or not number.isascii() or not number.isdigit() or len(number) > 18:
             raise RefusedError("ERR", "the place must be <log>:<number>, separated by commas; it is the id of an event")
         place[log] = int(number)
     return place

@@ -13,7 +13,7 @@ from disque_py.client import Address, EventLog, NoEventLogError, NotConnectedErr
 from disque_py.client.events import EventLines
 from disque_py.client.results import Hello, NodeInfo
 from disque_py.gateway import event_feed
-from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place, place_text
+from disque_py.gateway.event_feed import LOGS_MAX, EventFeed, EventFilter, parse_place, place_text
 from disque_py.gateway.grants import Principal, grant_of
 from disque_py.gateway.problems import RefusedError
 from gateways import until
@@ -115,8 +115,12 @@ def test_a_place_survives_conversion_to_text_and_back():
     assert parse_place("") == {}
 
 
-@pytest.mark.parametrize("text", ["a", "a:", ":5", "a:-1", "a:b", "a:" + "9" * 30])
+TOO_MANY = ",".join(f"{number}:1" for number in range(LOGS_MAX + 1))
+
+
+@pytest.mark.parametrize("text", ["a", "a:", ":5", "a:-1", "a:b", "a:" + "9" * 30, "a" * 65 + ":1", TOO_MANY])
 def test_an_invalid_place_is_refused(text):
+    """The id of each event has the place, so a long one would be a load of its own."""
     with pytest.raises(RefusedError, match="place"):
         parse_place(text)
 
