@@ -173,7 +173,7 @@ class Logins:
     async def _of_issuer(self, token: str, audiences: tuple[str, ...]) -> Principal:
         if self._issuer is None:
             raise RefusedError("WRONGPASS", "this gateway does not support this kind of login")
-        access = self.access()
+        self.access()
         key = hashlib.blake2b(f"{audiences} {token}".encode(), key=self._salt).digest()
         now = time.time()
         kept = self._checked.get(key)
@@ -181,7 +181,9 @@ class Logins:
             return kept[0]
         claims = await self._issuer.claims(token, audiences)
         name = claims.get(self._settings.oidc_name_claim) or claims.get("sub") or "unnamed"
-        found = Principal(f"oidc:{str(name)[:NAME_MAX]}", grants_of_claims(access.claims, claims), self.client)
+        # The file may have changed while the issuer was asked.
+        grants = grants_of_claims(self.access().claims, claims)
+        found = Principal(f"oidc:{str(name)[:NAME_MAX]}", grants, self.client)
         self._checked[key] = (found, min(now + CHECKED_S, float(claims["exp"]) + self._settings.oidc_leeway))
         while len(self._checked) > CHECKED_MAX:
             self._checked.popitem(last=False)

@@ -13,7 +13,9 @@ import time
 import jwt
 import pytest
 
-from disque_py.gateway import oidc
+from disque_py.client.options import make_options
+from disque_py.gateway import logins, oidc
+from disque_py.gateway.logins import Logins
 from disque_py.gateway.oidc import fetch_json, keys_of
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings
@@ -169,6 +171,30 @@ def test_logins_at_an_issuer_that_hangs_hold_up_neither_tokens_nor_other_threads
             ours.close()
 
     asyncio.run(run())
+
+
+def test_grants_that_are_removed_while_a_token_is_checked_are_not_given(issuer, tmp_path, monkeypatch):
+    """The issuer may take seconds, and the result of a check is kept for a minute."""
+    monkeypatch.setattr(logins, "FILE_CHECK_S", 0)
+    path = tmp_path / "access.toml"
+    path.write_text('[[claim]]\nname = "groups"\nvalue = "team"\ngrants = ["admin"]\n')
+    words = {"oidc-issuer": issuer.url, "oidc-audience": "disque", "access-file": str(path)}
+    settings = Settings(words)
+
+    def fetch(*request):
+        path.write_text('[[claim]]\nname = "groups"\nvalue = "team"\ngrants = ["read"]\n')
+        return fetch_json(*request)
+
+    async def run():
+        ours = Logins(settings, make_options(("127.0.0.1:1",), {}), issuer=oidc.Issuer(settings, fetch))
+        ours.access()
+        try:
+            return await ours.principal(f"Bearer {issuer.token()}", "127.0.0.1")
+        finally:
+            await ours.close()
+
+    principal = asyncio.run(run())
+    assert (principal.may_somewhere("read"), principal.may_somewhere("admin")) == (True, False)
 
 
 def test_an_answer_that_comes_byte_by_byte_is_given_up(monkeypatch):
