@@ -2,16 +2,18 @@
 
 A bucket holds at most the requests of one second. It fills steadily, so a caller that stays below the rate is never
 refused. A full bucket has no information, so full buckets are dropped when there are many. Failed logins have separate
-buckets: five per address and minute.
+buckets: five per address and minute. For limits of addresses, an IPv6 network of 64 bits is one address.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Final
 
 BUCKETS_MAX: Final = 10_000
@@ -19,6 +21,22 @@ LOGIN_FAILURES: Final = 5
 LOGIN_SECONDS: Final = 60.0
 # A check of a password waits this many seconds for others of its address. They take long if no node answers.
 CHECK_WAIT_S: Final = 10.0
+# The bits of an IPv6 address that name a subscriber's network.
+NETWORK_BITS: Final = 64
+
+
+@lru_cache(BUCKETS_MAX)
+def group_of(address: str) -> str:
+    """Return the name under which an address is limited: itself, or its network if it is IPv6."""
+    if ":" not in address:
+        return address
+    try:
+        found = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(found), NETWORK_BITS), strict=False))
 
 
 class Rates:
@@ -70,7 +88,7 @@ class LoginFailures:
         Checks that run count as failures until they end, and further ones wait. So an address can't pass the limit by
         guesses at the same time, and callers with correct passwords are not refused.
         """
-        until = time.monotonic() + CHECK_WAIT_S
+        until, address = time.monotonic() + CHECK_WAIT_S, group_of(address)
         checks = self._checks.setdefault(address, _Checks())
         checks.callers += 1
         try:
@@ -95,11 +113,11 @@ class LoginFailures:
 
     def is_blocked(self, address: str, now: float) -> bool:
         """Return whether the address has failed too often."""
-        return self._rates.level(address, now) < 1
+        return self._rates.level(group_of(address), now) < 1
 
     def failed(self, address: str, now: float) -> None:
         """Count a failed login."""
-        self._rates.take(address, now)
+        self._rates.take(group_of(address), now)
 
 
 class _Checks:

@@ -32,7 +32,7 @@ from disque_py.gateway.metrics.durations import Durations
 from disque_py.gateway.oidc import Issuer
 from disque_py.gateway.operations import Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
-from disque_py.gateway.rates import Rates
+from disque_py.gateway.rates import Rates, group_of
 from disque_py.gateway.settings import Settings
 from disque_py.gateway.trace_context import trace_of
 from disque_py.gateway.works import Works
@@ -126,7 +126,7 @@ class Service:
         self, authorization: str, address: str, interface: str, certificate: Certificate | None = None
     ) -> Principal:
         """Return the principal of a request. Raises RefusedError."""
-        if not self._address_rates.take(address, time.monotonic()):
+        if not self._address_rates.take(group_of(address), time.monotonic()):
             raise RefusedError("LIMIT", "too many requests from this address (address-rate)")
         try:
             return await self.logins.principal(authorization, address, certificate)

@@ -184,7 +184,12 @@ TABLE: Final = (
     ),
     Setting("search-max", "100000", _number(1, 10_000_000), "the most jobs that a search by reason or age reads"),
     Setting("rate", "0", _number(0, 10_000_000), "the most requests per second of one caller; 0: no limit"),
-    Setting("address-rate", "0", _number(0, 10_000_000), "the most requests per second from one address; 0: no limit"),
+    Setting(
+        "address-rate",
+        "0",
+        _number(0, 10_000_000),
+        "the most requests per second from one address, or from one IPv6 network of 64 bits; 0: no limit",
+    ),
     Setting("console", "yes", _flag, "serve the console"),
     Setting("read-only", "no", _flag, "refuse every operation that changes something"),
     Setting(

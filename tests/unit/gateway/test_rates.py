@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import time
 
+import pytest
+
 from disque_py.gateway import rates
-from disque_py.gateway.rates import BUCKETS_MAX, LOGIN_FAILURES, LoginFailures, Rates
+from disque_py.gateway.rates import BUCKETS_MAX, LOGIN_FAILURES, LoginFailures, Rates, group_of
 
 
 def test_a_second_holds_as_many_requests_as_the_rate():
@@ -26,6 +28,31 @@ def test_callers_have_buckets_of_their_own():
     rates = Rates(1)
     assert rates.take("a", 0.0)
     assert rates.take("b", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("address", "group"),
+    [
+        ("10.0.0.5", "10.0.0.5"),
+        ("2001:db8:1:2:3::5", "2001:db8:1:2::/64"),
+        ("::ffff:10.0.0.5", "10.0.0.5"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        ("unix:", "unix:"),
+        ("", ""),
+    ],
+)
+def test_a_network_of_ipv6_counts_as_one_address(address, group):
+    """Each subscriber has such a network, with as many addresses as guesses."""
+    assert group_of(address) == group
+
+
+def test_failed_logins_of_a_network_of_ipv6_are_counted_together():
+    failures = LoginFailures()
+    for number in range(LOGIN_FAILURES):
+        failures.failed(f"2001:db8::{number}", 0)
+    assert failures.is_blocked("2001:db8::ffff", 0)
+    assert not failures.is_blocked("2001:db8:0:1::1", 0)
 
 
 def test_a_rate_of_0_means_no_limit():
