@@ -39,7 +39,7 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command(context_settings={"help_option_names": ["--help"]})
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.argument("conf", required=False, type=click.Path(exists=True, dir_okay=False))
 @_with_settings

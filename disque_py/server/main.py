@@ -13,6 +13,7 @@ import platform
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -21,7 +22,7 @@ import uvloop
 from disque_py import __version__
 from disque_py.config.conf_file import ConfigError
 from disque_py.config.settings import Settings
-from disque_py.server import log, process, settings_file, trial
+from disque_py.server import completion, log, process, settings_file, trial
 from disque_py.server.host import NO_RESTART, UVLOOP_VERSION, Ending
 from disque_py.server.node_lifecycle import NodeLifecycle
 from disque_py.server.settings_file import IGNORED, Configuration
@@ -30,13 +31,15 @@ from disque_py.server.start_error import DIRECTORY, FEW_FILES, LOG_FILE, SYSLOG,
 USAGE: Final = """\
 Usage: disque-server [<config file> | -] [--<directive> <value> ...]
        disque-server --test-config [<config file> | -] [--<directive> <value> ...]
+       disque-server --completion bash|zsh|fish
        disque-server -h | --help
        disque-server -v | --version
 
 Runs a node of disque-py. `-` reads the configuration from standard input. The environment overrides the
 file, and the command line overrides both: DISQUE_TCP_BACKLOG=100 is --tcp-backlog 100. conf/disque.conf
 explains all directives. --test-config may stand anywhere, and starts no node. It prints the errors that a start
-would end with and exits with status 1, or says that there are none and exits with status 0.
+would end with and exits with status 1, or says that there are none and exits with status 0. --completion
+prints a script for TAB completion: eval "$(disque-server --completion bash)".
 
   disque-server                               all defaults: port 7711, nodes.conf in this directory
   disque-server /etc/disque/disque.conf
@@ -62,6 +65,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments and arguments[0] in ("-v", "--version"):
         sys.stdout.write(_version())
         return 0
+    if arguments and arguments[0] == completion.OPTION:
+        return _complete(arguments)
     start_directory = os.getcwd()
     is_trial = TEST_CONFIG in arguments
     try:
@@ -80,6 +85,15 @@ def main(argv: list[str] | None = None) -> int:
         time.sleep(ending.restart_delay_ms / 1000)
         process.exec_again(start_directory)
     return ending.status
+
+
+def _complete(arguments: Sequence[str]) -> int:
+    script = completion.script(arguments)
+    if script is None:
+        sys.stderr.write(f"disque-server: {completion.OPTION} takes one word: bash, zsh or fish\n")
+        return FAILURE
+    sys.stdout.write(script)
+    return 0
 
 
 def _try(configuration: Configuration) -> int:

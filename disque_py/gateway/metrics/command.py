@@ -51,7 +51,7 @@ def _listen(ctx: click.Context, param: click.Parameter, value: str) -> Address:
         raise click.BadParameter(str(error), ctx, param) from error
 
 
-@click.command(context_settings={"auto_envvar_prefix": ENVIRONMENT, "help_option_names": ["--help"]})
+@click.command(context_settings={"auto_envvar_prefix": ENVIRONMENT, "help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.option(
     "-n",

@@ -26,7 +26,7 @@ def test_help_goes_to_standard_output(word, capsys):
 
 def test_help_names_directives_that_exist():
     words = {word.removeprefix("--") for word in USAGE.split() if word.startswith("--")}
-    assert words - {"help", "version", "test-config"} <= set(BY_NAME)
+    assert words - {"help", "version", "test-config", "completion"} <= set(BY_NAME)
 
 
 def test_these_options_count_as_the_first_word_only(capsys):

@@ -32,6 +32,12 @@ def test_seeds_are_played_and_summed_up():
     assert "3 seeds, 0 failed" in outcome.output
 
 
+def test_a_script_for_completion_is_printed():
+    outcome = run("--completion", "bash")
+    assert outcome.exit_code == 0
+    assert "_DISQUE_SIM_COMPLETE" in outcome.output
+
+
 def test_hashes_are_the_same_in_one_process_and_in_two():
     """The lines are `seed hash`, in the order of seeds."""
     one = run("--seeds", "1..4", "--trace-hash", "--weather", "breaks")
