@@ -25,7 +25,7 @@ from disque_py.core.ids import is_retried_id
 from disque_py.core.job import ACKED
 from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
 from disque_py.core.restoring import ASK_AFTER_MS
-from disque_py.simulator.checks.cluster_invariants import jobs_of
+from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ class Leases:
             return  # A holder that the deletion or the ack had not reached gave the job to this node (spec C2, A8).
         if machine is not lease.machine and machine.membership.table.me.id not in lease.told:
             return  # A holder gave the job to this node, and the leasing node does not know that (spec L2).
+        if may_have_died(promise, world.now_ms):
+            return  # The leasing node has forgotten the job. A message that waited for a disk may bring it back elsewhere.
         since_ms = lease.seen_ms - SETTLED_MS
         if promise.freed_ms > since_ms or self._losses.mishap_ms > since_ms or lease.machine.runs != lease.run:
             return

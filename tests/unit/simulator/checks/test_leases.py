@@ -94,6 +94,15 @@ def test_a_fault_of_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse):
         scene.deliver("b")
 
 
+def test_after_its_ttl_a_job_may_come_back():
+    """A hand-over waited for a disk until all other nodes had forgotten the job with its lease (seed 22289)."""
+    scene = Scene()
+    scene.promise.ttl_ms = 3_000
+    scene.deliver("a")
+    scene.world.run(3_000)
+    scene.deliver("b")
+
+
 def test_a_holder_that_the_leasing_node_does_not_know_may_deliver():
     """Another holder handed the job to it meanwhile, so it was not told of the lease."""
     scene = Scene()
