@@ -45,6 +45,8 @@ ANSWER_MS: Final = 100
 WANTED_MAX: Final = 64
 # If a grant arrives when no client of this node waits any more, the jobs are offered to all nodes after this span.
 IDLE_MS: Final = 100
+# `step` looks at all slots ten times a second. Slots that become free within this span are looked at on time.
+WAKE_MS: Final = 200
 # Nodes that wait for slots of one key, looked at in one go. Below: leases that are checked per step.
 WAITS_LOOKED: Final = 200
 CHECKED_PER_STEP: Final = 200
@@ -344,14 +346,14 @@ def _give_out(broker: Broker, slot: tuple[bool, Key]) -> None:
 
 
 def _wake_for_rate(broker: Broker, slot: tuple[bool, Key]) -> None:
-    """Look again when the oldest deliveries of a rate no longer count."""
+    """Look again when the oldest deliveries of a rate no longer count, unless `step` looks before."""
     is_running, (name, value) = slot
     caps = broker.caps
     limit = caps.limits.get(name)
     window = caps.windows.get(name, {}).get(value)
     if not is_running and slot in caps.waits and limit is not None and window is not None:
         at_ms = window.free_at_ms(limit.rate_ms)
-        if at_ms > broker.now_ms:
+        if broker.now_ms < at_ms <= broker.now_ms + WAKE_MS:
             broker.schedule.call_at(at_ms, partial(_look_again, broker, slot))
 
 

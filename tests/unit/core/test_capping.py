@@ -8,7 +8,7 @@ from cluster_bus.messages import CAP_ASK, CAP_SETTLE, CAP_USE
 from disque_py.core import capping
 from disque_py.node import dispatch
 from disque_py.node.dispatch import CAP_ROUNDS_PER_TURN
-from tests.support.brokers import add_node, ask, make_broker, make_client
+from tests.support.brokers import add_job, add_node, ask, make_broker, make_client
 from tests.support.copies import advance, sent, sent_of
 from world import World
 
@@ -275,3 +275,17 @@ def test_a_cap_that_is_set_in_a_pause_counts_no_lease_that_ended_in_it():
     world.ask("a", "QUEUE", "SET", "q", "max-running", 1)
     world.run(2_000)
     assert [job[1] for job in world.ask("a", "GETJOB", "NOHANG", "FROM", "q")] == [second]
+
+
+def test_a_client_that_waits_for_a_slot_of_a_rate_costs_no_timer_per_look():
+    """Spec CP4: the coordinator looks ten times a second, and the slot may become free an hour later."""
+    broker = make_broker()
+    client = make_client(broker)
+    ask(broker, client, "QUEUE", "SET", "q", "rate", "1/1h")
+    for _ in range(2):
+        add_job(broker, client)
+    advance(broker, 1_000)
+    assert ask(broker, client, "GETJOB", "FROM", "q").startswith(b"*1")
+    assert ask(broker, client, "GETJOB", "FROM", "q") == b""
+    advance(broker, 10_000)
+    assert broker.schedule.task_count < 10
