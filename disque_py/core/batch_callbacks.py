@@ -8,6 +8,7 @@ batch's shared state, so that no node adds the callback again. A refused ADDJOB 
 from __future__ import annotations
 
 from functools import partial
+from hashlib import sha256
 from typing import Final
 
 from disque_py.core import keeping, own_addjob
@@ -18,6 +19,8 @@ CALLBACK_RETRY_MS: Final = 1_000
 CALLBACK_ADD_MS: Final = b"5000"
 CALLBACK_KEY: Final = b"x-disque-batch:"
 META_BATCH: Final = b"x-disque-batch"
+# The longest KEY of an ADDJOB. In the key of a batch with a longer name, a digest replaces the name.
+KEY_BYTES_MAX: Final = 1024
 
 
 def call_back(broker: Broker) -> None:
@@ -34,9 +37,15 @@ def call_back(broker: Broker) -> None:
 
 def _add(broker: Broker, batch: Batch) -> None:
     queue, body = batch.fields[CALLBACK_QUEUE], batch.fields.get(CALLBACK_BODY, b"")
-    key = b"%b%b:%b" % (CALLBACK_KEY, batch.fields[MADE], batch.name)
-    argv = [b"ADDJOB", queue, body, CALLBACK_ADD_MS, b"KEY", key[:1024], b"META", META_BATCH, batch.name]
+    argv = [b"ADDJOB", queue, body, CALLBACK_ADD_MS, b"KEY", _key_of(batch), b"META", META_BATCH, batch.name]
     broker.batches.clients[batch.name] = own_addjob.add(broker, argv, partial(_called_back, broker, batch.name))
+
+
+def _key_of(batch: Batch) -> bytes:
+    key = b"%b%b:%b" % (CALLBACK_KEY, batch.fields[MADE], batch.name)
+    if len(key) <= KEY_BYTES_MAX:
+        return key
+    return b"%b%b:%b" % (CALLBACK_KEY, batch.fields[MADE], sha256(batch.name).digest())
 
 
 def _called_back(broker: Broker, name: bytes, reply: bytes) -> None:

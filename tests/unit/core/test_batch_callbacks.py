@@ -45,3 +45,18 @@ def test_a_refused_callback_is_added_again_later():
     ask(broker, make_client(broker), "PAUSE", "done", "none")
     advance_and_wake(broker, 3_000)
     assert queue_of(broker, b"done") == [batch.fields[CALLBACK_ID]]
+
+
+def test_batches_of_one_moment_with_long_names_have_two_callbacks():
+    """Spec BT4: a KEY has at most 1,024 bytes, so the names of these batches differ behind its end."""
+    broker = make_broker()
+    names = [b"x" * 1023 + end for end in (b"1", b"2")]
+    for name in names:
+        ask(broker, make_client(broker), "ADDJOB", "q", "x", 0, "BATCH", name)
+    advance(broker, 100)
+    ask(broker, make_client(broker), "ACKJOB", *queue_of(broker))
+    for name in names:
+        ask(broker, make_client(broker), "BATCH", "CLOSE", name, "CALLBACK", "done", "over")
+    advance_and_wake(broker, 1_000)
+    callbacks = [list(broker.find(job_id).meta) for job_id in queue_of(broker, b"done")]
+    assert sorted(callbacks) == [[batch_callbacks.META_BATCH, name] for name in names]
