@@ -304,7 +304,7 @@ class Batches:
             self.report(name, job, event_format.ERRORED)
         elif entered in _ENDS:
             self.report(name, job, entered)
-        elif code in _RESTARTS or left == event_format.ERRORED:
+        elif left == event_format.ERRORED or (code in _RESTARTS and not _is_dead_letter(job)):
             self.report(name, job, LIVE)
 
     def note_added(self, job: Job) -> None:
@@ -516,6 +516,12 @@ class Batches:
             self.enter(batch, data[at : at + KEY_BYTES], status, version)
         self._place(batch, place, len(data))
         self.recorded.pop((name, part), None)
+
+
+def _is_dead_letter(job: Job) -> bool:
+    """Whether the job counts as errored until it is over, also if it is moved."""
+    part = job.part
+    return part is not None and part.is_dead_letter
 
 
 def packed_entry(key: bytes, status: int, version: int) -> bytes:

@@ -127,6 +127,25 @@ def test_a_dead_letter_counts_as_errored_until_it_is_over() -> None:
     assert counts(world, "b") == (1, 0, 0, 1, 0, 0, 0, 0)
 
 
+@pytest.mark.parametrize("command", ["MOVEJOB", "ENQUEUE"])
+def test_a_dead_letter_that_is_moved_or_queued_by_hand_counts_as_errored(command: str) -> None:
+    """Spec BT2, MV3: it stays a dead letter, so the batch is still done."""
+    world = joined("ab")
+    world.ask("a", "QUEUE", "SET", "q", "dead-letter", "dead", "attempts", "1")
+    job = add(world, "a", "b", "RETRY", 30)
+    world.ask("a", "BATCH", "CLOSE", "b")
+    assert take(world, "a") == job
+    world.ask("a", "NACK", job)
+    world.run(1_000)
+    if command == "ENQUEUE":
+        world.ask("a", "DEQUEUE", job)
+        assert world.ask("a", "ENQUEUE", job) == 1
+    else:
+        assert world.ask("a", "MOVEJOB", job, "TO", "other") == 1
+    world.run(2_000)
+    assert counts(world, "b") == (1, 0, 0, 0, 0, 1, 0, 1)
+
+
 def test_an_addjob_that_fails_adds_nothing() -> None:
     """Spec BT1."""
     world = joined("ab")
