@@ -119,7 +119,7 @@ def addjob(
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] ….
 
     plans   takes the plan of the job instead of making it (fanout.py); None: make the job
-    topic   the topic that it is published to, with `plans`
+    topic   the topic that it is published to, with `plans`; None: only the words are checked
     """
     if broker.topics and plans is None and argv[1] in broker.topics:
         return publish(broker, client, argv, is_listed=False)
@@ -133,7 +133,8 @@ def addjob(
     is_async = False
     more: Adding | None = None
     rules: QueueSettings | None = None
-    if broker.queue_settings.in_force:
+    is_check = plans is not None and topic is None  # The name is a topic's, and no queue's.
+    if broker.queue_settings.in_force and not is_check:
         rules = broker.queue_settings.in_force.get(argv[1])
         if rules is not None:
             ttl_ms = delay_ms = -1
@@ -243,7 +244,7 @@ def addjob(
         zone_count = 0  # Any copy is in a zone.
     name = argv[1]
     queue = broker.queues.get(name)
-    if more is None or not more.key:
+    if (more is None or not more.key) and not is_check:
         if rules is not None:
             _refuse_by_settings(broker, name, rules, len(argv[2]), more.meta if more is not None else NO_META)
         _refuse(broker, queue, replicate, is_external, maxlen, zone_count, is_quorum)
@@ -265,7 +266,7 @@ def addjob(
         job.attributes = more.attributes(ttl_ms, delay_ms)
         if more.batch:
             versions.refuse_older(broker, versions.FLOWS)
-            if not more.key and not broker.recurring.is_checking:
+            if not more.key and not broker.recurring.is_checking and not is_check:
                 keeping.begin(broker, more.batch)
         if more.is_claimed and rules is not None:
             _stamp(job, rules)

@@ -67,6 +67,17 @@ def test_a_job_that_no_filter_takes_is_refused():
     assert error_of(broker, client, "TOPIC", "PUBLISH", "u", "b", 0) == "ERR no such topic"
 
 
+def test_a_queue_with_the_topics_name_refuses_no_job_of_the_topic():
+    """Spec TP7: its pause and settings do not reach the topic. A job that no filter takes makes no batch, either."""
+    broker, client = start("t a WHERE x 1")
+    said(broker, client, "QUEUE", "SET", "t", "maxsize", 1, "require-meta", "m", "lease", "1h")
+    ask(broker, client, "PAUSE", "t", "in")
+    for words in ((), ("BATCH", "b"), ("REPLICATE", 9), ("KEY", "k", "BATCH", "b")):
+        assert error_of(broker, client, "ADDJOB", "t", "body", 0, *words).startswith("NOROUTE ")
+        assert ask_parsed(broker, client, "TOPIC", "PUBLISH", "t", "body", 0, *words) == []
+    assert said(broker, client, "BATCH", "LIST") == b"*0\r\n"
+
+
 def test_bindings_are_listed_and_removed():
     broker, client = start("t b WHERE x 1", "t a", "s q")
     assert ask_parsed(broker, client, "TOPIC", "LIST") == [
