@@ -266,7 +266,7 @@ def addjob(
         job.attributes = more.attributes(ttl_ms, delay_ms)
         if more.batch:
             versions.refuse_older(broker, versions.FLOWS)
-            if not more.key and not broker.recurring.is_checking and not is_check:
+            if not more.key and plans is None and not broker.recurring.is_checking:
                 keeping.begin(broker, more.batch)
         if more.is_claimed and rules is not None:
             _stamp(job, rules)
@@ -387,6 +387,10 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
             )
             return None
         may_share = False
+    first = plans[0]
+    batch: bytes | None = None if first.job.attributes is None else first.job.attributes.extra(BATCH)
+    if batch is not None and not first.is_keyed:
+        keeping.begin(broker, batch)  # Not before all queues take their jobs.
     return fanout.start(broker, client, plans, _make_alone, is_listed=is_listed)
 
 

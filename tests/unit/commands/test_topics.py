@@ -137,6 +137,17 @@ def test_a_refusal_of_one_queue_refuses_all_and_names_the_queue(setting, words, 
     assert broker.producers.keys.jobs == {}
 
 
+def test_a_refused_fan_out_makes_no_batch():
+    """Spec BT1, TP9: a batch comes into being with its first job."""
+    broker, client = start("t a", "t b")
+    ask(broker, client, "PAUSE", "b", "in")
+    assert error_of(broker, client, "TOPIC", "PUBLISH", "t", "x", 0, "BATCH", "one").startswith("PAUSED")
+    assert said(broker, client, "BATCH", "LIST") == b"*0\r\n"
+    ask(broker, client, "PAUSE", "b", "none")
+    assert said(broker, client, "TOPIC", "PUBLISH", "t", "x", 0, "BATCH", "one").startswith(b"*2")
+    assert said(broker, client, "BATCH", "LIST") == b"*1\r\n$3\r\none\r\n"
+
+
 def test_settings_of_each_queue_fill_in_what_the_producer_left_out():
     broker, client = start("t a", "t b")
     said(broker, client, "QUEUE", "SET", "b", "delay", "5")
