@@ -14,7 +14,7 @@ from disque_py.core import changing, events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import PAUSED, CommandError
-from disque_py.core.job import ACTIVE, COUNTER_MAX, QUEUED
+from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX, QUEUED
 from disque_py.resp.replies import error
 
 
@@ -26,9 +26,7 @@ def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 def _refuse_paused(broker: Broker, ids: list[bytes]) -> None:
     if broker.pauses.paused_count:
         for job in map(broker.find, ids):
-            if job is None or not pausing.is_paused_in(broker, job):
-                continue
-            if requeue.is_queueable(job) or (job.state == ACTIVE and job.is_errored):
+            if job is not None and job.state != ACKED and pausing.is_paused_in(broker, job):
                 raise CommandError(PAUSED)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brokers import add_job, ask, ask_parsed, error_of, make_broker, make_client
-from copies import advance, deliver, hold, queue_of
+from copies import advance, deliver, hold, hold_queued, queue_of
 from disque_py.core.incremental import PART
 from disque_py.core.job import ACTIVE, QUEUED
 from disque_py.node import dispatch
@@ -31,6 +31,18 @@ def test_a_long_enqueue_is_refused_as_a_whole_for_the_last_of_its_jobs():
     ask(broker, client, "PAUSE", "paused", "in")
     assert in_parts(broker, client, "ENQUEUE", *(job.id for job in jobs), last.id).startswith(b"-PAUSED")
     assert all(job.state == ACTIVE for job in jobs)
+
+
+def test_a_job_that_is_pending_in_a_paused_queue_refuses_the_enqueue_of_others():
+    """Spec U1: the queue of any id. A job that is over is in no queue."""
+    broker, client = start()
+    waiting = hold(broker)
+    pending = hold_queued(broker, number=2, queue=b"paused")
+    ask(broker, client, "PAUSE", "paused", "in")
+    assert ask(broker, client, "ENQUEUE", waiting.id, pending.id).startswith(b"-PAUSED")
+    assert waiting.state == ACTIVE
+    ask(broker, client, "ACKJOB", pending.id)
+    assert ask(broker, client, "ENQUEUE", waiting.id, pending.id) == b":1\r\n"
 
 
 def test_a_queue_that_is_paused_while_a_long_enqueue_is_under_way_gets_no_more():
