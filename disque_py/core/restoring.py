@@ -469,6 +469,8 @@ class Restoring:
         self.waiting += 1
         if was_in_queue and not is_restored:
             job.status = event_format.PENDING  # As far as this node knows, no worker has the job.
+        elif is_mine and job.was_queued and not (was_in_queue or job.is_leased_here):
+            job.status = event_format.INVISIBLE  # It waited for the end of a pause, or was taken out by DEQUEUE.
         if was_in_queue and is_certain and ask_at_ms < job.requeue_at_ms:
             job.requeue_at_ms = ask_at_ms
         if not job.requeue_at_ms:

@@ -361,3 +361,20 @@ def test_a_job_that_waited_in_its_queue_is_pending_after_a_crash_however_often_i
     node = node.restart()
     shown = node.answer("SHOW", job_id)
     assert shown[shown.index(b"status") + 1] == b"pending"
+
+
+@pytest.mark.parametrize("words", [("PAUSE", "q", "in"), ()])
+def test_a_job_that_no_worker_has_is_invisible_after_a_restart(words):
+    """Spec U2, Z2: it waits for the end of a pause or was taken out by DEQUEUE, and no other node holds it."""
+    node = JournaledNode()
+    node.settle(10)
+    job_id = node.answer("ADDJOB", "q", "x", 0)
+    if words:
+        node.answer("GETJOB", "FROM", "q")
+        node.answer(*words)
+    assert node.answer("NACK" if words else "DEQUEUE", job_id) == 1
+    node.settle(10)
+    node = node.restart()
+    shown = node.answer("SHOW", job_id)
+    assert dict(zip(shown[::2], shown[1::2], strict=True))[b"status"] == b"invisible"
+    assert [node.answer("QLEN", "q", "STATUS", status) for status in ("invisible", "running")] == [1, 0]
