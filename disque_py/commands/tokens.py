@@ -56,8 +56,7 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
         if job.id in broker.exclusive.running and claim_stamps.stamp_of(job) is not None:
             claimed.append(job)
             return 0
-        lifecycle.extend(broker, job, lease_ms)
-        requeue.tell_leased(broker, job)
+        _extend(broker, job, lease_ms)
         return 1
 
     return incremental.begin(broker, client, _extend_all(broker, client, argv[1:2], extend, claimed, lease_ms))
@@ -89,11 +88,18 @@ def _extend_all(
         span_ms = min(lease_ms, renewal.until_ms - broker.now_ms)
         is_running = job.id in broker.exclusive.running and job.is_leased_here and not renewal.is_over(job)
         if span_ms > 0 and is_running:
-            lifecycle.extend(broker, job, span_ms)
-            requeue.tell_leased(broker, job)
+            _extend(broker, job, span_ms)
             exclusive.renewed(broker, job, broker.now_ms + span_ms)
             total += 1
     return integer(total)
+
+
+def _extend(broker: Broker, job: Job, lease_ms: int) -> None:
+    """Let the lease of a job last this long from now, and its slot of a cap as long (spec CP1)."""
+    lifecycle.extend(broker, job, lease_ms)
+    if broker.caps.limits:
+        broker.caps.extended(job, job.requeue_at_ms)
+    requeue.tell_leased(broker, job)
 
 
 def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Steps:

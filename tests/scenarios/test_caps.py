@@ -245,6 +245,22 @@ def test_a_lease_that_ends_frees_its_slot(way):
     assert crew.world.ask("b", "GETJOB", "NOHANG", "FROM", "q") is not None
 
 
+@pytest.mark.parametrize("command", ["WORKING", "EXTENDTOKEN"])
+def test_an_extended_lease_of_a_node_that_crashed_keeps_its_slot(command):
+    """Spec CP5: until it ends."""
+    crew = Crew("abc", cluster_node_timeout=1_000)
+    world = crew.world
+    crew.cap("max-running", 1)
+    crew.add(1, node="b", retry=5)
+    ((_, job_id, _),) = world.ask("b", "GETJOB", "TOKEN", "t", "FROM", "q")
+    world.ask("b", command, "t" if command == "EXTENDTOKEN" else job_id, 60)
+    world.ask("a", "ADDJOB", "q", "other", 0, "REPLICATE", 1)
+    world.run(100)
+    world.crash("b")
+    world.run(10_000)
+    assert world.ask("a", "GETJOB", "TIMEOUT", 2_000, "FROM", "q") is None
+
+
 @pytest.mark.parametrize("options", [(), ("DELAY", 60), ("FINAL",)])
 def test_a_nack_at_another_node_frees_the_slot_at_once(options):
     """Spec CP1: the delivering node does not wait until it checks the lease."""
