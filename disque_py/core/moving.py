@@ -124,6 +124,8 @@ def move(broker: Broker, job: Job, name: bytes) -> bool:
     """Move a job to another queue. It stays invisible or errored if it was. Spec MV3."""
     if not is_changeable(broker, job) or job.terms.queue == name:
         return False
+    if not job.terms.retry_ms and name in broker.queue_settings.exclusive:
+        return False  # An at-most-once job can't be delivered under a claim (spec EX1).
     source = job.terms.queue
     is_pending = job.state == QUEUED
     if is_pending:

@@ -505,6 +505,22 @@ def test_a_moved_job_needs_no_claim_in_a_simple_queue():
     assert [entry[1] for entry in world.ask("a", "GETJOB", "NOHANG", "FROM", "plain")] == [moved]
 
 
+@pytest.mark.parametrize("way", ["QMOVE", "MOVEJOB"])
+def test_an_at_most_once_job_is_not_moved_to_a_queue_whose_jobs_need_a_claim(way):
+    """Spec EX1, MV3: it would run next to another job of its value."""
+    world = exclusive()
+    add(world, "a", "ann")
+    assert len(get(world, "a")) == 1
+    once = world.ask("a", "ADDJOB", "plain", "once", 0, "RETRY", 0, "META", "user", "ann")
+    if way == "MOVEJOB":
+        assert world.ask("a", "MOVEJOB", once, "TO", "q") == 0
+    else:
+        reply = world.ask("a", "QMOVE", "plain", "q")
+        assert reply[2:6] == [b"jobs", 0, b"failed", 1]
+    assert get(world, "a") == []
+    assert [entry[1] for entry in world.ask("a", "GETJOB", "NOHANG", "FROM", "plain")] == [once]
+
+
 def test_jobs_that_were_there_before_the_setting_are_claimed_by_their_metadata():
     """Spec EX2."""
     world = exclusive()
