@@ -404,6 +404,7 @@ def _offer_one(broker: Broker, queue: Queue | None, pair: Pair) -> None:
     to be set aside again.
     """
     if queue is None or queue.parking is None:
+        broker.caps.aside.get(pair[0], {}).pop(pair, None)  # Its jobs have ended, and the queue was dropped meanwhile.
         return
     queue.parking.give_back(aside_key(pair), 1)
     if queue.interested:

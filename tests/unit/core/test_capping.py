@@ -289,3 +289,19 @@ def test_a_client_that_waits_for_a_slot_of_a_rate_costs_no_timer_per_look():
     assert ask(broker, client, "GETJOB", "FROM", "q") == b""
     advance(broker, 10_000)
     assert broker.schedule.task_count < 10
+
+
+def test_values_whose_jobs_have_expired_are_forgotten():
+    """Spec CP3: also if the queue was dropped before their slots are free. There may be very many values."""
+    broker = make_broker()
+    client = make_client(broker)
+    ask(broker, client, "QUEUE", "SET", "q", "rate", "1/10m", "rate-by", "user")
+    for _ in range(2):
+        add_job(broker, client, "META", "user", "ann", "TTL", 60)
+    for _ in range(2):
+        ask(broker, make_client(broker), "GETJOB", "NOHANG", "FROM", "q")
+        advance(broker, 1_000)
+    assert len(broker.caps.aside[b"q"]) == 1
+    advance(broker, 700_000)
+    assert not broker.queues
+    assert not broker.caps.aside[b"q"]
