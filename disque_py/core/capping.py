@@ -45,9 +45,7 @@ ANSWER_MS: Final = 100
 WANTED_MAX: Final = 64
 # If a grant arrives when no client of this node waits any more, the jobs are offered to all nodes after this span.
 IDLE_MS: Final = 100
-# `step` looks at all slots ten times a second. Slots that become free within this span are looked at on time.
-WAKE_MS: Final = 200
-# Nodes that wait for slots of one key, looked at in one go. Below: leases that are checked per step.
+# Nodes that wait for slots of one key, looked at in one go. Below: leases, keys and questions checked per step.
 WAITS_LOOKED: Final = 200
 CHECKED_PER_STEP: Final = 200
 SHARDS_PER_PART: Final = 64
@@ -346,15 +344,22 @@ def _give_out(broker: Broker, slot: tuple[bool, Key]) -> None:
 
 
 def _wake_for_rate(broker: Broker, slot: tuple[bool, Key]) -> None:
-    """Look again when the oldest deliveries of a rate no longer count, unless `step` looks before."""
+    """Look again when the oldest deliveries of a rate no longer count. Each key has one timer for that."""
     is_running, (name, value) = slot
     caps = broker.caps
     limit = caps.limits.get(name)
     window = caps.windows.get(name, {}).get(value)
     if not is_running and slot in caps.waits and limit is not None and window is not None:
         at_ms = window.free_at_ms(limit.rate_ms)
-        if broker.now_ms < at_ms <= broker.now_ms + WAKE_MS:
-            broker.schedule.call_at(at_ms, partial(_look_again, broker, slot))
+        if at_ms > broker.now_ms and not broker.now_ms < caps.woken.get(slot, 0) <= at_ms:
+            caps.woken[slot] = at_ms
+            broker.schedule.call_at(at_ms, partial(_woken, broker, slot, at_ms))
+
+
+def _woken(broker: Broker, slot: tuple[bool, Key], at_ms: int) -> None:
+    if broker.caps.woken.get(slot) == at_ms:
+        del broker.caps.woken[slot]
+        _look_again(broker, slot)
 
 
 def _look_again(broker: Broker, slot: tuple[bool, Key]) -> None:
@@ -605,12 +610,15 @@ def step(broker: Broker) -> None:
         caps.uses[key] = caps.uses.pop(key)
         caps.used(key, broker.now_ms)  # This forgets leases of lost nodes. Without a cap nothing else does.
     if caps.coordinator is broker.me:
-        caps.freed.update(dict.fromkeys(caps.waits))
+        for slot in list(islice(caps.waits, CHECKED_PER_STEP)):
+            caps.waits[slot] = caps.waits.pop(slot)
+            caps.freed[slot] = None
     for pair, at_ms in list(caps.idle.items()):
         if at_ms <= broker.now_ms:
             del caps.idle[pair]
             _release_pair(broker, pair)
-    for pair, at_ms in list(caps.asked.items()):
+    for pair, at_ms in list(islice(caps.asked.items(), CHECKED_PER_STEP)):
+        caps.asked[pair] = caps.asked.pop(pair)
         if at_ms + ASK_MS <= broker.now_ms:
             if pair in caps.aside.get(pair[0], {}):
                 caps.asked[pair] = broker.now_ms

@@ -194,6 +194,7 @@ class Caps:
       reserved     (whether it is of `max-running`, key) -> slots of grants and admitted jobs that are not used yet
       waits        (whether it is of `max-running`, key) -> (node, pair) -> number of slots that the node waits for, and
                    milliseconds of a lease; in the order in which the nodes asked
+      woken        (False, key) -> the moment at which a slot of its rate becomes free, if a timer is set for it
     """
 
     def __init__(self, me: Node) -> None:
@@ -221,6 +222,7 @@ class Caps:
         self.number = 0
         self.reserved: dict[tuple[bool, Key], int] = {}
         self.waits: dict[tuple[bool, Key], dict[tuple[Node, Pair], tuple[int, int]]] = {}
+        self.woken: dict[tuple[bool, Key], int] = {}
 
     @property
     def is_due(self) -> bool:

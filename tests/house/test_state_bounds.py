@@ -79,7 +79,7 @@ BOUNDS = {
     "jobs": """
         BodyRecovery: _wanted
         Broker: behind
-        Caps: admitted aside asked freed given grants idle reserved running settled to_ask told_uses uses waits
+        Caps: admitted aside asked freed given grants idle reserved running settled to_ask told_uses uses waits woken
             windows
         Copies: announcements delivered extending extensions waiting_repl
         Drain: moving

@@ -305,3 +305,26 @@ def test_values_whose_jobs_have_expired_are_forgotten():
     advance(broker, 700_000)
     assert not broker.queues
     assert not broker.caps.aside[b"q"]
+
+
+def test_a_step_looks_at_a_bounded_number_of_values_that_wait():
+    """Spec B1: there may be a hundred thousand of them. Each look takes microseconds, ten times a second."""
+    broker = make_broker()
+    client = make_client(broker)
+    ask(broker, client, "QUEUE", "SET", "q", "rate", "1/1h", "rate-by", "user")
+    advance(broker, 1_000)
+    for number in range(2 * capping.CHECKED_PER_STEP):
+        pair = (b"q", b"=%d" % number, None)
+        broker.caps.window(*pair[:2]).add(broker.now_ms, 1, 3_600_000)
+        broker.caps.asked[pair] = broker.now_ms
+        broker.caps.to_ask[pair] = (1, 0)
+    dispatch.settle(broker)
+    assert len(broker.caps.waits) == broker.schedule.task_count == 2 * capping.CHECKED_PER_STEP
+    looked = []
+    for _ in range(2):
+        capping.step(broker)
+        looked.append(list(broker.caps.freed))
+        dispatch.settle(broker)
+    assert [len(each) for each in looked] == [capping.CHECKED_PER_STEP] * 2
+    assert not set(looked[0]) & set(looked[1])
+    assert broker.schedule.task_count == 2 * capping.CHECKED_PER_STEP
