@@ -6,6 +6,7 @@ remember it even when the pause has ended, so that nodes that join or were away 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from cluster_bus.messages import PAUSE
@@ -16,6 +17,8 @@ from disque_py.core.broker import Broker
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT, Queue
 
+# Deferred jobs that are looked at in one go when a pause ends, which takes about a millisecond.
+RESUMED_PER_PART: Final = 500
 # Versions of ended pauses are kept for nodes that were away. Beyond this many, the oldest is dropped.
 ENDED_MAX: Final = 10_000
 # The most queues with a state that was set with BCAST, and the most bytes of their names. Each paused queue is also a
@@ -55,17 +58,33 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
 
 
 def _input_resumed(broker: Broker, queue: Queue) -> None:
-    """Queue the jobs whose queueing was deferred to the end of the pause, unless another node has queued them since."""
+    """Queue the jobs whose queueing was deferred to the end of the pause. Very many of them are queued in parts."""
+    parts = _resumed(broker, queue.name)
+    if next(parts, broker) is not broker:
+        broker.schedule.walk(parts)
+
+
+def _resumed(broker: Broker, name: bytes) -> Iterator[None]:
+    """Queue the deferred jobs of a queue, except those that another node has queued since.
+
+    If the queue is paused again before the last part, the rest stays deferred.
+    """
+    looked = 0
     for job, requeue_at_ms in list(broker.pauses.deferred.items()):
-        if job.terms.queue == queue.name:
+        if job.terms.queue == name and broker.pauses.deferred.get(job) == requeue_at_ms:
+            if is_paused_in(broker, job):
+                return
             del broker.pauses.deferred[job]
-            if job.requeue_at_ms != requeue_at_ms or not requeue.is_queueable(job):
-                continue
-            if job.is_leased_here:  # Its lease ended during the pause.
-                requeue.requeue(broker, job)
-            else:
-                events.note(broker, job, event_format.QUEUED)
-                requeue.release(broker, job)
+            if job.requeue_at_ms == requeue_at_ms and requeue.is_queueable(job):
+                if job.is_leased_here:  # Its lease ended during the pause.
+                    requeue.requeue(broker, job)
+                else:
+                    events.note(broker, job, event_format.QUEUED)
+                    requeue.release(broker, job)
+        looked += 1
+        if looked >= RESUMED_PER_PART:
+            looked = 0
+            yield
 
 
 def defer(broker: Broker, job: Job) -> None:

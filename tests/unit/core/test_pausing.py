@@ -350,3 +350,20 @@ def test_a_lease_that_ends_in_a_pause_ends_with_the_pause():
     assert deliveries == 1
     world.run(20_000)
     assert not any(world.ask(name, "GETJOB", "NOHANG", "FROM", "q") for name in "abc")
+
+
+def test_very_many_jobs_that_wait_for_the_end_of_a_pause_are_queued_in_parts():
+    """Spec B1, U2. If the queue is paused again meanwhile, the rest is due when that pause ends."""
+    broker, _, client = make_pair()
+    jobs = [hold(broker, number=number) for number in range(2 * pausing.RESUMED_PER_PART)]
+    pause(broker, client, "in")
+    for job in jobs:
+        ask(broker, client, "NACK", job.id)
+    pause(broker, client, "none")
+    assert broker.queue(b"q").length == pausing.RESUMED_PER_PART
+    pause(broker, client, "in")
+    advance(broker, 10)
+    assert broker.queue(b"q").length == pausing.RESUMED_PER_PART
+    pause(broker, client, "none")
+    advance(broker, 10)
+    assert (broker.queue(b"q").length, broker.pauses.deferred) == (len(jobs), {})
