@@ -281,6 +281,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             changing.send_ack(broker, sender, job)
             continue
         if len(item) > 3:
+            before = job.version
             events.heard(job, item[3])
             if job.attributes is not None or len(item) > NUMBER_OF_LEASED + 1:
                 changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_LEASED))
@@ -294,6 +295,8 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
                 part = job.part
                 if part is not None and attempt > part.ended:
                     part.is_delayed = False
+                elif part is not None and job.state == IS_QUEUED and item[3] <= before:
+                    continue  # A NACK has ended this delivery here. The sender will hear of that, and ends its lease.
         events.learn(broker, job, RUNNING)
         is_later = attempt > job.attempt
         if is_later:

@@ -14,7 +14,7 @@ from disque_py.core import acks, changing, events, journaling, requeue
 from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.event_format import PENDING, RUNNING
-from world import World
+from world import World, joined
 
 
 def make_cluster(count=2):
@@ -504,3 +504,16 @@ def test_counters_that_another_node_tells_are_recorded():
         journaling.clear(broker)
         say(broker, b, kind, item)
         assert job not in broker.dirty
+
+
+@pytest.mark.parametrize("words", [(), ("ATTEMPT", 1)])
+def test_a_nack_at_another_node_that_crosses_the_news_of_the_delivery_queues_the_job(words):
+    """Spec Y4: the job was in no queue until the end of the lease, because LEASED took it out of the queue again."""
+    world = joined("ab", delay_ms=100)
+    job_id = world.ask("a", "ADDJOB", "q", "x", 0, "RETRY", 30, "REPLICATE", 2, "ATTEMPTS", 2)
+    world.run(500)
+    assert world.ask("a", "GETJOB", "FROM", "q")
+    assert world.ask("b", "NACK", job_id, *words) == 1
+    world.run(500)
+    assert world.ask("a", "SHOW", job_id)[33] == 0  # leased
+    assert world.ask("b", "GETJOB", "NOHANG", "FROM", "q")[0][1] == job_id
