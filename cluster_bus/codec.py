@@ -173,7 +173,7 @@ def _unpack(run: Run) -> Run:
     kind = run[0] - PACKED
     try:
         return [kind, *columns.unpack(kind, run[1:])]
-    except (ValueError, TypeError, IndexError, OverflowError, struct.error) as error:
+    except (ValueError, TypeError, LookupError, OverflowError, struct.error) as error:  # A map in a group: KeyError.
         raise FrameError("bad shape", f"packed run: {error}") from None
 
 
