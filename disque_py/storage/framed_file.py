@@ -5,8 +5,9 @@
     payload = msgpack array of items
 
 Integers are big-endian. A write appends one frame and syncs it. So only the last frame can be torn, and nothing relied
-on it yet. If a damaged frame is not the last one, the whole file is refused as damaged. Items of newer versions are
-kept as they are.
+on it yet. A power cut may keep any of its pages: its length may be missing while a part of its payload is there. A
+broken frame is damage if a whole frame is behind it, and the whole file is refused. Items of newer versions are kept as
+they are.
 
 server/framed_store.py writes such a file; simulator/world/framed_disk.py plays its disk.
 """
@@ -14,6 +15,7 @@ server/framed_store.py writes such a file; simulator/world/framed_disk.py plays 
 # Stays Python: a rewrite runs in a thread, and compiled code would keep the loop from running meanwhile.
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable
@@ -113,11 +115,22 @@ def _payload(data: bytes, at: int) -> bytes | None:
         return None
     length, crc = _FRAME.unpack_from(data, at)
     start = at + _FRAME.size
-    if start + length > len(data):
-        return None
     payload = data[start : start + length]
-    if length and zlib.crc32(payload) == crc:
+    if length and len(payload) == length and zlib.crc32(payload) == crc:
         return payload
-    if (length and start + length == len(data)) or not data[at:].strip(b"\0"):
-        return None
-    raise DamagedFileError(f"the checksum at byte {at} does not match")
+    if _has_frame(data, at + 1):
+        raise DamagedFileError(f"the checksum at byte {at} does not match")
+    return None
+
+
+def _has_frame(data: bytes, at: int) -> bool:
+    """Return whether a whole frame begins at `at` or behind it."""
+    # A payload is a msgpack array. Few other places look like one behind a length that fits into the file.
+    highest = re.escape(bytes(((len(data) - at) >> 24 & 0xFF,)))
+    heads = re.compile(rb"(?=[\0-%b].{7}[\x90-\x9f\xdc\xdd])" % highest, re.DOTALL)
+    for found in heads.finditer(data, at):
+        length, crc = _FRAME.unpack_from(data, found.start())
+        start = found.start() + _FRAME.size
+        if 0 < length <= len(data) - start and zlib.crc32(data[start : start + length]) == crc:
+            return True
+    return False

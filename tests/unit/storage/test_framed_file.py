@@ -39,6 +39,23 @@ def test_zeros_at_the_end_are_torn():
     assert parse(DATA + bytes(100)).items == [FIRST, SECOND]
 
 
+LONG = frame([(b"q", b"colour", bytes(range(256)) * 40, 3, A)])
+
+
+@pytest.mark.parametrize("lost", [4, 8, 30, 100, 4096])
+def test_a_last_frame_whose_first_page_is_missing_is_torn(lost):
+    """A power cut may keep the later pages of a write, and the length of the file."""
+    contents = parse(DATA + bytes(lost) + LONG[lost:])
+    assert (contents.items, contents.good_bytes) == ([FIRST, SECOND], len(DATA))
+
+
+def test_a_wrong_length_in_front_of_whole_frames_is_no_torn_end():
+    """The settings behind it have been relied on."""
+    broken = HEAD + b"\x7f" + frame([FIRST])[1:] + frame([SECOND])
+    with pytest.raises(DamagedFileError, match="the checksum at byte 24 does not match"):
+        parse(broken)
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
