@@ -34,7 +34,7 @@ from disque_py.core.client import (
     WAITS_FOR_PARTS,
     Client,
 )
-from disque_py.core.errors import CommandError
+from disque_py.core.errors import NOAUTH, CommandError
 from disque_py.node import dispatch
 from disque_py.resp.replies import error
 from disque_py.resp.requests import RequestParser, whole_requests
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 PAUSE_BYTES: Final = 1024 * 1024
 # Bytes received and not yet run at which a client is no longer read from.
 BACKLOG_BYTES_MAX: Final = 1024 * 1024
+# Bytes of an unfinished request of a client that has to log in. A login is shorter, and all other requests are refused.
+STRANGER_BYTES_MAX: Final = 64 * 1024
 SLICE_NS: Final = 500_000
 # The time in which a client of TLS that is refused can read the reason.
 REFUSED_SECONDS: Final = 1.0
@@ -65,6 +67,7 @@ BY_COMMON_NAME: Final = "CN"
 ALARM_MS_MAX: Final = 60_000
 
 TOO_MANY: Final = error("ERR max number of clients reached")
+NOAUTH_REPLY: Final = error(NOAUTH)
 PROTECTED: Final = error(
     "DENIED this node is in protected mode: it has no password and no bind, so it serves clients of its own machine"
     " only. To open it to other machines, set one of three directives: requirepass (in the config file, or with CONFIG"
@@ -298,7 +301,10 @@ class ClientConnection:
             self._at = 0
             self._drop_unread()
         elif self._at >= len(self._requests) and not self._unread:
-            self._unthrottle()
+            if self._parser.pending_bytes > STRANGER_BYTES_MAX and logins.is_stranger(broker, client):
+                self._refuse_long(client)
+            else:
+                self._unthrottle()
         elif is_free and (client.waiting == RUNNING or (is_late and client.waiting == WAITS_FOR_COPIES)):
             # Behind an ADDJOB that waits for its copies there may be another one, which need not wait for it.
             self._resume_soon()
@@ -365,6 +371,14 @@ class ClientConnection:
         """Reply with the protocol error, after all earlier replies, and close."""
         client.reply(error(self._parser.error))
         client.close_asked = True
+
+    def _refuse_long(self, client: Client) -> None:
+        """Read no more of a long request of a client that has to log in. Refuse it unless a login is under way."""
+        if client.waiting != RUNNING:
+            self._throttle()  # The reply to a login may take a second.
+        else:
+            client.reply(NOAUTH_REPLY)
+            client.close_asked = True
 
     def _run_in_pause(self, client: Client, until_ns: int) -> None:
         """Run the client's first requests as far as a pause lets them through."""
@@ -462,7 +476,10 @@ class ClientConnection:
             transport.close()
         elif client.held_bytes > PAUSE_BYTES:
             return  # Its replies wait for the disk. When they are released it is woken again.
-        elif (self._at < len(self._requests) or self._unread) and not self._is_stuffed and not self._is_held():
+        elif self._at >= len(self._requests) and not self._unread:
+            if client.waiting == RUNNING and not self._is_stuffed and not transport.is_reading():
+                self._resume_soon()  # A long request has waited for the client's login.
+        elif not self._is_stuffed and not self._is_held():
             # An ADDJOB may start while others wait. When some of these are answered there is room for more.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
                 self._resume_soon()

@@ -13,6 +13,7 @@ import hiredis
 import pytest
 
 from disque_py.config.kinds import OutputLimit, OutputLimits
+from disque_py.core.access_log import FAILURES_MAX
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, Client
 from disque_py.server import connection as connection_module
 from disque_py.server.connection import BACKLOG_BYTES_MAX, PAUSE_BYTES
@@ -299,6 +300,50 @@ def test_a_client_with_an_unfinished_request_above_the_query_buffer_limit_is_clo
         await until(lambda: not server.broker.clients)
 
     serve(story, client_query_buffer_limit=1 << 20)
+
+
+@pytest.mark.parametrize(
+    "begin", [b"*2\r\n$4\r\nPING\r\n$60000000\r\n" + b"x" * 200_000, b"*1000000\r\n" + b"$0\r\n\r\n" * 20_000]
+)
+def test_a_client_that_has_to_log_in_sends_no_long_request(begin):
+    """Otherwise each connection without a password could take a gigabyte (spec B5)."""
+
+    async def story(server):
+        talk = await server.connect()
+        talk.write(begin)
+        assert isinstance(await talk.reply(), hiredis.ReplyError)
+        await until(lambda: not server.broker.clients)
+
+    serve(story, requirepass="secret")
+
+
+def test_a_long_request_may_follow_the_login_in_one_pipeline():
+    async def story(server):
+        talk = await server.connect()
+        body = b"x" * 3_000_000
+        talk.write(encode("AUTH", "secret") + encode("ECHO", body))
+        assert await talk.replies(2) == [b"OK", body]
+
+    serve(story, requirepass="secret")
+
+
+def test_behind_a_login_that_is_delayed_a_long_request_is_not_read_until_the_client_is_known():
+    """Spec B5, US9."""
+
+    async def story(server):
+        for _ in range(FAILURES_MAX):
+            server.broker.access_log.failed("127.0.0.1", server.broker.now_ms)
+        talk = await server.connect()
+        await until(lambda: server.broker.clients)
+        [client] = server.broker.clients.values()
+        body = b"x" * 32_000_000
+        talk.write(encode("AUTH", "secret") + encode("ECHO", body))
+        await asyncio.sleep(0.5)
+        assert client.waiting
+        assert talk.writer.transport.get_write_buffer_size() > 1_000_000  # The rest of it is in buffers of the system.
+        assert await talk.replies(2) == [b"OK", body]
+
+    serve(story, requirepass="secret")
 
 
 def test_an_argument_longer_than_allowed_is_a_protocol_error():
