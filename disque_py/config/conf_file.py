@@ -49,6 +49,9 @@ SERVICE: Final = re.compile(
 )
 SERVICE_PORT: Final = re.compile(r"(?:tcp|udp|sctp)://")
 
+# Directives of Redis whose values are secrets, or contain some.
+SECRETS_OF_REDIS: Final = ("masterauth", "user")
+
 # Deeper nesting means that a file includes itself.
 INCLUDE_DEPTH_MAX: Final = 16
 
@@ -229,7 +232,10 @@ def _variable(name: str) -> str:
 
 
 def _without_secret(line: str) -> str:
-    """Return the line with its secret hidden, because reports end up in logs."""
-    name, *rest = line.split(None, 1)
-    directive = BY_NAME.get(name.removeprefix("--").lower())
-    return f"{name} {HIDDEN}" if rest and directive is not None and directive.is_secret else line
+    """Return the line with its secret hidden, because reports end up in logs. A misspelled line may have one, too."""
+    word, *rest = line.split(None, 1)
+    name, sign, _ = word.partition("=")
+    plain = name.removeprefix("--").strip("'\"").lower()
+    directive = BY_NAME.get(plain) or BY_NAME.get(close_name(plain))
+    is_secret = directive.is_secret if directive is not None else plain in SECRETS_OF_REDIS
+    return f"{name}{sign} {HIDDEN}" if is_secret and (sign or rest) else line

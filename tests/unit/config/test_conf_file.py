@@ -109,6 +109,32 @@ def test_a_report_shows_no_secrets(line):
     assert problems(line)[0][1] == f"{line.split()[0]} (hidden)"
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("requirpass hunter2", "requirpass (hidden)"),
+        ("cluster_secret hunter2", "cluster_secret (hidden)"),
+        ("'requirepass' hunter2 x", "'requirepass' (hidden)"),
+        ("requirepass=hunter2", "requirepass= (hidden)"),
+        ("requirepas=hunter2", "requirepas= (hidden)"),
+        ("masterauth hunter2", "masterauth (hidden)"),
+        ("user ops on >hunter2", "user (hidden)"),
+    ],
+)
+def test_a_report_of_a_misspelled_line_shows_no_secret(line, shown):
+    [(_, found, reason)] = problems(line)
+    assert found == shown
+    assert "hunter2" not in reason
+    assert "hunter2" not in str(problems("", *f"--{line}".split()))
+
+
+def test_an_equals_sign_behind_a_directive_is_explained():
+    assert problems("port=1")[0][1:] == (
+        "port=1",
+        "Bad directive or wrong number of arguments: put a blank between 'port' and its value, and no =",
+    )
+
+
 def test_secrets_of_the_command_line_are_not_shown_either():
     assert problems("", "--requirepass", "two", "words")[0][1] == "--requirepass (hidden)"
     assert problems("", "--requirepass")[0][1] == "--requirepass"
