@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+PRIVATE: Final = 0o600
 # The warning for each name of Configuration.ignored.
 IGNORED: Final = "the environment variable {} names no directive and is ignored"
 
@@ -87,18 +88,22 @@ def rewriting(configuration: Configuration) -> Callable[[], None]:
 def replace_file(path: str, text: str) -> None:
     """Replace the file's text in one step. Its permissions stay, and a link stays a link. OSError.
 
-    The owner and the group stay if the process may give files away. Otherwise a rewrite by root would take the file
-    from the user as which the next start runs.
+    A file that was removed is made anew for its owner alone, because it may have secrets. The owner and the group stay
+    if the process may give files away. Otherwise a rewrite by root would take the file from the user as which the next
+    start runs.
     """
     path = os.path.realpath(path)
     directory = os.path.dirname(path)
     temporary = os.path.join(directory, f".{os.path.basename(path)}.{os.getpid()}.new")
     before = None
-    mode = 0o644
+    mode = PRIVATE
     with contextlib.suppress(FileNotFoundError):
         before = os.stat(path)
         mode = before.st_mode & 0o777
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # A file that a crash left may have other permissions, and a link would lead elsewhere.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
     try:
         with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
             file.write(text)

@@ -108,6 +108,15 @@ def test_a_file_that_was_removed_is_written_anew(path):
     os.unlink(path)
     rewriting(configuration)()
     assert load([path]).settings.port == 7799
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600  # It may have passwords.
+
+
+def test_a_link_in_place_of_the_new_file_does_not_redirect_a_rewrite(path, tmp_path):
+    (tmp_path / "victim").write_text("kept")
+    os.symlink(tmp_path / "victim", os.path.join(os.path.dirname(path), f".disque.conf.{os.getpid()}.new"))
+    replace_file(path, "port 1\n")
+    assert (tmp_path / "victim").read_text() == "kept"
+    assert load([path]).settings.port == 1
 
 
 def test_a_rewrite_writes_the_values_of_the_moment_of_the_command(path):
