@@ -180,10 +180,10 @@ class ProcessHost:
         self._file_writer.write(partial(user_files.write_acl_file, self.acl_path, text), self._in_turn(done))
 
     def read_acl_file(self, take: Callable[[bytes], None], done: Callable[[OSError | None], None]) -> None:
-        """Read the ACL file."""
+        """Read the ACL file. A file that is missing is an error: it has been written at the first change of a user."""
 
         def read() -> None:
-            take(user_files.read_acl_file(self.acl_path))
+            take(user_files.read_acl_file(self.acl_path, may_be_missing=False))
 
         self._file_writer.write(read, self._in_turn(done))
 

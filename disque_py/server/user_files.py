@@ -42,13 +42,16 @@ def write_acl_file(path: str, text: bytes) -> None:
     sync_directory(os.path.dirname(path))
 
 
-def read_acl_file(path: str) -> bytes:
-    """Return the text of the ACL file; empty if there is none yet. OSError, also if its directory is missing."""
+def read_acl_file(path: str, *, may_be_missing: bool = True) -> bytes:
+    """Return the text of the ACL file; empty if it may be missing, and there is none yet.
+
+    OSError, also if its directory is missing.
+    """
     try:
         with open(path, "rb") as file:
             return file.read(ACL_BYTES_MAX)
     except FileNotFoundError:
-        if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
+        if not may_be_missing or not os.path.isdir(os.path.dirname(os.path.realpath(path))):
             raise
         return b""
 

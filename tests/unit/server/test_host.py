@@ -124,6 +124,18 @@ def test_a_setting_that_cannot_be_put_into_effect_is_refused(host, configuration
         host.apply_setting("dir")
 
 
+def test_an_acl_file_that_is_gone_is_no_file_without_users(host, tmp_path):
+    """ACL LOAD would remove all users (spec US7)."""
+    host.acl_path = str(tmp_path / "users.acl")
+    texts = []
+    [failure] = write(host, lambda done: host.read_acl_file(texts.append, done))
+    assert isinstance(failure, FileNotFoundError)
+    assert texts == []
+    (tmp_path / "users.acl").write_bytes(b"user ann on\n")
+    assert write(host, lambda done: host.read_acl_file(texts.append, done)) == [None]
+    assert texts == [b"user ann on\n"]
+
+
 def test_the_config_file_is_rewritten(host, configuration):
     configuration.settings.timeout = 6
     assert write(host, host.rewrite_config) == [None]
