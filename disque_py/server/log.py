@@ -234,10 +234,13 @@ def _zone(now: time.struct_time) -> str:
 
 
 def _text(record: logging.LogRecord) -> str:
-    """Return the text of a record, ours on one line: names chosen by clients must not begin new lines."""
+    """Return the text of a record, ours on one line: names chosen by clients must not begin new lines.
+
+    Nor may they control the terminal of a reader. So unprintable characters are escaped.
+    """
     text = record.getMessage()
-    if isinstance(record.args, tuple) and record.args and isinstance(record.args[0], Line):
-        text = text.replace("\r", "\\r").replace("\n", "\\n")
+    if isinstance(record.args, tuple) and record.args and isinstance(record.args[0], Line) and not text.isprintable():
+        text = "".join([each if each.isprintable() else ascii(each)[1:-1] for each in text])
     return _cut(text)
 
 

@@ -172,3 +172,12 @@ def test_syslog_gets_the_text_alone_and_its_own_names_of_levels():
     record = logging.LogRecord("disque", log.VERBOSE, "", 0, "text %d", (7,), sys.exc_info())
     assert log.TextFormatter().format(record) == "text 7"
     assert log.Syslog.priority_map["VERBOSE"] == "info"
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\x9b2Jb", "a\u2028b", "a\x85b"])
+def test_a_name_that_a_client_chose_controls_no_terminal(settings, name):
+    log.open_log(settings)
+    log.write(line("schedule-failed", schedule=name, tick_ms=1, reason="full"))
+    [found] = lines(settings)
+    assert found.isprintable()
+    assert f"schedule {ascii(name)[1:-1]}: " in found
