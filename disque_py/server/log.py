@@ -7,7 +7,7 @@ standard output or to a file, and to syslog if asked. Lines that libraries log t
 The messages are those of log_lines.py. Of each message, LINES_MAX lines are written in SPAN_SECONDS. Further ones are
 counted, and a line tells their number (`flush`, once a second).
 
-A log that can't be written (full disk, closed pipe) costs lines, never the server.
+A log that can't be written (full disk, closed pipe, a reader that stalls) costs lines, never the server.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from __future__ import annotations
 import json
 import logging
 import logging.handlers
+import os
+import select
+import stat
 import sys
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from disque_py.log_lines import LINES_MAX, SPAN_SECONDS, Line, Value, line
 
@@ -121,8 +124,34 @@ class FollowedFile(logging.handlers.WatchedFileHandler):
             self.handleError(record)
 
 
+class StandardOutput(logging.StreamHandler[TextIO]):
+    """Standard output. If it is a pipe or a socket, and its reader takes nothing, lines are lost.
+
+    Otherwise a container's log driver that stalls, or a pager, would stop the node. The descriptor stays blocking,
+    because other processes may share it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stdout)
+        self._ready = _ready(sys.stdout)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record as far as that needs no waiting."""
+        if self._ready is None:
+            super().emit(record)
+            return
+        try:
+            data = f"{self.format(record)}{self.terminator}".encode("utf-8", "backslashreplace")
+            for at in range(0, len(data), select.PIPE_BUF):
+                if not self._ready.poll(0):
+                    return
+                os.write(self.stream.fileno(), data[at : at + select.PIPE_BUF])
+        except Exception:  # As in every handler: a record of a library may have arguments that don't fit.
+            self.handleError(record)
+
+
 class Syslog(logging.handlers.SysLogHandler):
-    """The local syslog daemon."""
+    """The local syslog daemon. If it takes nothing, lines are lost."""
 
     priority_map = {  # noqa: RUF012 - the attribute of the class in the standard library
         "DEBUG": "debug",
@@ -132,6 +161,10 @@ class Syslog(logging.handlers.SysLogHandler):
         "ERROR": "err",
         "CRITICAL": "crit",
     }
+
+    def _connect_unixsocket(self, address: str) -> None:
+        super()._connect_unixsocket(address)  # type: ignore[misc]  # There is no public hook for a new socket.
+        self.socket.setblocking(False)  # type: ignore[attr-defined]  # typeshed does not know it.
 
 
 _LIMITER: Final = Limiter()
@@ -210,8 +243,21 @@ def _main_handler(logfile: str) -> logging.Handler:
     if logfile:
         handler = FollowedFile(logfile, encoding="utf-8", errors="backslashreplace")
     else:
-        handler = logging.StreamHandler(sys.stdout)
+        handler = StandardOutput()
     return handler
+
+
+def _ready(stream: TextIO) -> select.poll | None:
+    """Return an object whose `poll` says whether the stream takes PIPE_BUF bytes; None if writing never waits."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except (OSError, ValueError):
+        return None  # The stream is no file of the system.
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return None
+    ready = select.poll()
+    ready.register(stream.fileno(), select.POLLOUT)
+    return ready
 
 
 def _character(levelno: int) -> str:

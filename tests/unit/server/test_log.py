@@ -6,7 +6,9 @@ import json
 import logging
 import os
 import re
+import socket
 import sys
+import threading
 from datetime import datetime
 
 import pytest
@@ -181,3 +183,35 @@ def test_a_name_that_a_client_chose_controls_no_terminal(settings, name):
     [found] = lines(settings)
     assert found.isprintable()
     assert f"schedule {ascii(name)[1:-1]}: " in found
+
+
+def ends(deed):
+    """Return whether `deed` ends soon."""
+    thread = threading.Thread(target=deed, daemon=True)
+    thread.start()
+    thread.join(10)
+    return not thread.is_alive()
+
+
+def test_a_reader_of_standard_output_that_stalls_costs_lines_and_not_the_server(monkeypatch):
+    read_fd, write_fd = os.pipe()
+    with open(write_fd, "w") as output, open(read_fd, "rb") as reader:
+        monkeypatch.setattr(sys, "stdout", output)
+        log.open_log(Settings())
+        has_ended = ends(lambda: [log.log("notice", f"{number} {'x' * 1000}") for number in range(200)])
+        first = os.read(read_fd, 1 << 20)
+        assert has_ended
+        assert first.count(b"\n") == first.count(b"x\n") > 30  # Whole lines.
+        logging.getLogger("asyncio").warning("%d", "no number")
+        log.log("notice", "after")
+        assert reader.readline().endswith(b" after\n")
+
+
+def test_a_syslog_daemon_that_stalls_costs_lines_and_not_the_server(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as daemon:
+        daemon.bind(str(tmp_path / "log"))
+        handler = log.Syslog(str(tmp_path / "log"), "local0")
+        record = logging.LogRecord("disque", logging.INFO, "", 0, "%s", ("x" * 1000,), None)
+        assert ends(lambda: [handler.handle(record) for _ in range(2000)])
+        assert b"xxx" in daemon.recv(2000, socket.MSG_DONTWAIT)
+        handler.close()
