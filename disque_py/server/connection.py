@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 PAUSE_BYTES: Final = 1024 * 1024
 # Bytes received and not yet run at which a client is no longer read from.
 BACKLOG_BYTES_MAX: Final = 1024 * 1024
-# Bytes of an unfinished request of a client that has to log in. A login is shorter, and all other requests are refused.
+# Bytes of an unfinished request, or of unread replies, of a client that has to log in. A login and its reply are
+# shorter, and all other requests are refused.
 STRANGER_BYTES_MAX: Final = 64 * 1024
 SLICE_NS: Final = 500_000
 # The time in which a client of TLS that is refused can read the reason.
@@ -526,10 +527,12 @@ class ClientConnection:
 
     def _enforce_output_limit(self, client: Client) -> None:
         """Cut off a client at the hard limit of its class, or above the soft one for too long."""
-        limits = self._turns.driver.broker.settings.client_output_buffer_limit
+        broker = self._turns.driver.broker
+        limits = broker.settings.client_output_buffer_limit
         limit = limits.stream if client.is_monitor else limits.normal
         size = self.output_bytes() + client.held_bytes
-        if limit.hard_bytes and size > limit.hard_bytes:
+        is_refused = size > STRANGER_BYTES_MAX and logins.is_stranger(broker, client)
+        if is_refused or (limit.hard_bytes and size > limit.hard_bytes):
             self._abort()
         elif limit.soft_bytes and size > limit.soft_bytes:
             if not self._soft_since_s:

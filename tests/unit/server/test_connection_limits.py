@@ -317,6 +317,19 @@ def test_a_client_that_has_to_log_in_sends_no_long_request(begin):
     serve(story, requirepass="secret")
 
 
+def test_a_client_that_has_to_log_in_and_does_not_read_is_cut_off():
+    """Otherwise each connection without a password could keep a megabyte of refusals (spec B1)."""
+
+    async def story(server):
+        talk = await server.connect()
+        talk.reader._transport.pause_reading()
+        talk.write(b"PING\r\n" * 500_000)
+        await until(lambda: server.broker.clients)
+        await until(lambda: not server.broker.clients)
+
+    serve(story, requirepass="secret")
+
+
 def test_a_long_request_may_follow_the_login_in_one_pipeline():
     async def story(server):
         talk = await server.connect()
