@@ -53,8 +53,10 @@ BACKLOG_BYTES_MAX: Final = 1024 * 1024
 # shorter, and all other requests are refused.
 STRANGER_BYTES_MAX: Final = 64 * 1024
 SLICE_NS: Final = 500_000
-# The time in which a client of TLS that is refused can read the reason.
+# The time in which a client of TLS that is refused can read the reason, and how many may do so at a time. They count
+# for no limit of clients, and must not use up the descriptors of the journal.
 REFUSED_SECONDS: Final = 1.0
+REFUSED_MAX: Final = 128
 # Bytes parsed at a time: some hundred microseconds of work, also for the smallest requests.
 PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
@@ -148,8 +150,12 @@ class ClientConnection:
             transport.write(refusal)
             transport.close()
             if transport.get_extra_info("sslcontext") is not None:
-                # Closing TLS waits for the other end, for half a minute, and refused connections have no limit.
-                turns.loop.call_later(REFUSED_SECONDS, transport.abort)
+                # Closing TLS waits for the other end, for half a minute.
+                if turns.refused_count < REFUSED_MAX:
+                    turns.refused_count += 1
+                    turns.loop.call_later(REFUSED_SECONDS, self._end_refused)
+                else:
+                    transport.abort()
             return
         turns.driver.begin()
         broker.stats.connections_received += 1
@@ -169,6 +175,11 @@ class ClientConnection:
         transport.set_write_buffer_limits(high=PAUSE_BYTES)
         if is_logged(VERBOSE):
             tell("client-connected", client=client.addr, clients=len(turns.connections))
+
+    def _end_refused(self) -> None:
+        """End a refused connection of TLS that is not closed yet."""
+        self._turns.refused_count -= 1
+        self._abort()
 
     def _address(self, transport: asyncio.Transport) -> str:
         peer = transport.get_extra_info("peername")

@@ -32,6 +32,7 @@ class TurnLoop:
         self.driver: Driver
         self.connections: dict[int, ClientConnection] = {}
         self.next_client_id = 1
+        self.refused_count = 0  # Connections of TLS that were refused a moment ago, and are not closed yet.
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._due_ms = 0

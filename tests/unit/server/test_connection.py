@@ -722,6 +722,38 @@ class ForeignTransport(asyncio.Transport):
         pass
 
 
+class ForeignTls(ForeignTransport):
+    """A connection over TLS. Its other end does not close it."""
+
+    def get_extra_info(self, name, default=None):
+        return "a context" if name == "sslcontext" else super().get_extra_info(name, default)
+
+    def close(self):
+        pass
+
+    def abort(self):
+        self.is_closed = True
+        self.get_extra_info("socket").close()
+
+
+@pytest.mark.plain
+def test_refused_connections_of_tls_do_not_use_up_the_descriptors(monkeypatch):
+    """A few may read the reason for a moment. Beyond that, they are closed immediately."""
+    monkeypatch.setattr(connection_module, "REFUSED_SECONDS", 0.05)
+
+    async def story(server):
+        for _ in range(2):
+            transports = [ForeignTls("10.0.0.9") for _ in range(connection_module.REFUSED_MAX + 10)]
+            for transport in transports:
+                connection_module.ClientConnection(server.turns).connection_made(transport)
+            is_closed = [transport.is_closed for transport in transports]
+            assert is_closed == [False] * connection_module.REFUSED_MAX + [True] * 10
+            await asyncio.sleep(0.2)
+            assert all(transport.is_closed for transport in transports)
+
+    serve(story)
+
+
 def greeted(host, **settings):
     """Connect from this host. Return the bytes sent, whether the node closed the connection, and the rejected count."""
 
