@@ -22,6 +22,8 @@ REDACTED: Final = b"(redacted)"
 SECRET_RULES: Final = (b">", b"<", b"#", b"!")
 SLOWLOG_WRONG_FORM: Final = "ERR Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN."
 SLOWLOG_COUNT: Final = 10
+# Bytes of a word that MONITOR shows. The body of a job may have 64 MiB, and each byte costs time.
+WORD_BYTES_MAX: Final = 16 * 1024
 
 _LETTERS: Final = dict(zip(b'\\"\n\r\t\a\b', b'\\"nrtab', strict=True))
 
@@ -46,9 +48,14 @@ def monitor_line(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """Return the line of one command: time, address, arguments in quotes."""
     row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
     addr = f"unix:{client.addr.removesuffix(':0')}" if client.is_unix else client.addr
-    words = b" ".join(b'"%b"' % escaped(word) for word in redact(argv, row.name if row is not None else None))
+    words = b" ".join(map(_quoted, redact(argv, row.name if row is not None else None)))
     seconds, ms = divmod(broker.wall_ms, 1000)
     return b"+%d.%06d [%b] %b\r\n" % (seconds, ms * 1000, addr.encode(), words)
+
+
+def _quoted(word: bytes) -> bytes:
+    rest = len(word) - WORD_BYTES_MAX
+    return b'"%b"' % escaped(word) if rest <= 0 else b'"%b... (%d more bytes)"' % (escaped(word[:WORD_BYTES_MAX]), rest)
 
 
 def escaped(word: bytes) -> bytes:

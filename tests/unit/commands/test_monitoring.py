@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers import ask, ask_parsed, make_broker, make_client
-from disque_py.commands.monitoring import escaped, monitor_line, redact
+from disque_py.commands.monitoring import WORD_BYTES_MAX, escaped, monitor_line, redact
 
 
 def words(text):
@@ -47,6 +47,13 @@ def test_clients_of_the_unix_socket_are_shown_by_its_path():
 )
 def test_a_monitor_line_escapes_special_characters(word, shown):
     assert escaped(word) == shown
+
+
+def test_a_monitor_line_has_the_beginning_of_a_long_word():
+    """Escaping the longest body would hold up the node for a second."""
+    broker = make_broker()
+    line = monitor_line(broker, make_client(broker), [b"ADDJOB", b"q", b"\xff" * (WORD_BYTES_MAX + 5), b"0"])
+    assert line.endswith(rb'\xff\xff... (5 more bytes)" "0"' + b"\r\n")
 
 
 @pytest.mark.parametrize(

@@ -163,8 +163,8 @@ def test_lines_of_monitor_that_wait_for_the_disk_count_for_the_limit_of_its_clas
         monitor.send("ADDJOB q x 0", "MONITOR")
         await until(lambda: client.is_monitor)
         talk = await server.connect()
-        for _ in range(100):
-            talk.write(encode("PING", b"x" * 60_000))
+        for _ in range(400):
+            talk.write(encode("PING", b"x" * 15_000))
             await talk.reply()
             if client.id not in server.broker.clients:
                 break
@@ -202,8 +202,8 @@ def test_a_monitor_that_does_not_read_is_cut_off_at_the_limit_of_its_class():
         await monitor.reply()
         monitor.reader._transport.pause_reading()
         talk = await server.connect()
-        for _ in range(200):
-            talk.write(encode("PING", b"x" * 60_000))
+        for _ in range(800):
+            talk.write(encode("PING", b"x" * 15_000))
             if client.id not in server.broker.clients:
                 break
             await talk.reply()
