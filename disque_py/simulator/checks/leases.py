@@ -150,7 +150,7 @@ class Leases:
         if machine is not lease.machine and machine.membership.table.me.id not in lease.told:
             return  # A holder gave the job to this node, and the leasing node does not know that (spec L2).
         if may_have_died(promise, world.now_ms):
-            return  # The leasing node has forgotten the job. A message that waited for a disk may bring it back elsewhere.
+            return  # The leasing node has forgotten the job. A message that waited for a disk may bring it back.
         since_ms = lease.seen_ms - SETTLED_MS
         if promise.freed_ms > since_ms or self._losses.mishap_ms > since_ms or lease.machine.runs != lease.run:
             return

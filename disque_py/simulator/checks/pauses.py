@@ -55,7 +55,8 @@ class Pauses:
     def __init__(self, world: World) -> None:
         self._world = world
         self._asked: dict[tuple[str, bytes], int] = {}
-        # PAUSEs under way after which a later state came from another node: their replies promise nothing.
+        # PAUSEs under way after which a later state may have come, from another node or another PAUSE: their replies
+        # promise nothing.
         self._overtaken: set[tuple[str, bytes]] = set()
         self.promises: dict[tuple[str, bytes], Promise] = {}
         self.own: dict[tuple[str, bytes], None] = {}
@@ -83,6 +84,8 @@ class Pauses:
         key = machine.name, _name(command)
         left = self._asked[key] = self._asked.get(key, 1) - 1
         if left > 0:
+            if reply not in PAUSED_OUTPUT:
+                self._overtaken.add(key)  # The last reply may be that of an earlier PAUSE, which waited for the disk.
             return
         is_overtaken = key in self._overtaken
         self._overtaken.discard(key)

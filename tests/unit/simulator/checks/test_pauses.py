@@ -64,6 +64,16 @@ def test_while_two_pauses_are_under_way_nothing_is_promised(pauses, world):
     delivered(pauses, machine, is_wrong=True)
 
 
+def test_a_pause_whose_reply_is_late_promises_nothing(pauses, world):
+    """Its record waited for the disk, and the queue was opened meanwhile (seed 22698)."""
+    machine = world.machines["a"]
+    pauses.asked(machine, ("PAUSE", "q", "out"))
+    pauses.asked(machine, ("PAUSE", "q", "none"))
+    pauses.answered(machine, ("PAUSE", "q", "none"), b"none")
+    pauses.answered(machine, ("PAUSE", "q", "out"), b"out")
+    delivered(pauses, machine, is_wrong=False)
+
+
 @pytest.mark.parametrize(("later_ms", "is_wrong"), [(1, False), (0, True), (-1, True)])
 def test_a_later_state_of_another_node_ends_the_promise(pauses, world, later_ms, is_wrong):
     machine = pause(pauses, world, "a", "out", "bcast")
