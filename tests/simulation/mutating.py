@@ -162,7 +162,7 @@ MUTATIONS = (
     Mutation("keepers do not compare their ids", "disque_py.core.keeping:_compared",
              "send_digests(broker, batch, (node,))", "pass", "halves", "batcher"),
     Mutation("a callback has no key", "disque_py.core.batch_callbacks:_add",
-             'b"KEY", key[:1024], ', "", "kills", "batcher"),
+             'b"KEY", _key_of(batch), ', "", "kills", "batcher"),
     Mutation("a closed batch takes jobs", "disque_py.core.keeping:begin",
              "if batch.is_closed:", "if False:", "fair", "batcher"),
     Mutation("a client that waits for a batch is not woken", "disque_py.core.keeping:wake",
