@@ -335,7 +335,7 @@ def test_the_controlled_restart_brings_back_queues(make_server):
     until(lambda: server.command("CONFIG", "GET", "aof-enqueue-jobs-once")[1] == b"no", 5)
     until(lambda: "aof-enqueue-jobs-once yes" not in server.config_path.read_text(), 5)
     assert server.command("CONFIG", "GET", "appendonly")[1] == b"no"
-    assert journal(server)["aof_enabled"] == "0"
+    until(lambda: journal(server)["aof_enabled"] == "0", 5)
 
 
 def test_the_next_start_with_appendonly_no_is_empty(make_server):
