@@ -48,15 +48,15 @@ NAMING: Final = {GOTACK: 1, HOLDERS: 1, LEFT: 3, SETACK: 1}
 class Lease:
     """The last delivery of a job that a consumer saw.
 
-    told       the ids of the holders that heard of it
+    told       the ids of the holders that heard of it; not of a node that had no copy, and could not note it
     is_deleted whether the delivering node was told since to delete its copy, whatever its state
     """
 
     __slots__ = ("is_deleted", "left_ms", "machine", "run", "seen_ms", "told")
 
-    def __init__(self, machine: Machine, job_id: bytes, seen_ms: int, left_ms: int) -> None:
+    def __init__(self, machine: Machine, told: list[bytes], seen_ms: int, left_ms: int) -> None:
         self.machine = machine
-        self.told = holder_ids(machine, job_id)
+        self.told = told
         self.run = machine.runs
         self.seen_ms = seen_ms
         self.left_ms = left_ms
@@ -135,7 +135,13 @@ class Leases:
             lease = self.running.get(job_id)
             if lease is not None and promise.loose == 0:
                 self._check_lease(machine, promise, lease)
-            self.running[job_id] = Lease(machine, job_id, self._world.now_ms, _left_ms(entry, promise))
+            self.running[job_id] = Lease(
+                machine, self._told(machine, job_id), self._world.now_ms, _left_ms(entry, promise)
+            )
+
+    def _told(self, machine: Machine, job_id: bytes) -> list[bytes]:
+        without = [other.membership.table.me.id for other in self._world.running() if other.broker.find(job_id) is None]
+        return [node_id for node_id in holder_ids(machine, job_id) if node_id not in without]
 
     # -- leases ------------------------------------------------------------------------------------
 

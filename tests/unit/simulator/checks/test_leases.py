@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from cluster_bus.messages import DELJOB, HOLDERS, SETACK
+from disque_py.core import lifecycle
 from disque_py.simulator.checks.cluster_invariants import Losses
 from disque_py.simulator.checks.leases import Leases, is_well
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
@@ -92,6 +93,16 @@ def test_a_fault_of_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse):
     is_wrong = excuse == "other link"  # This link does not connect the two nodes.
     with pytest.raises(RuleBrokenError, match="during a lease") if is_wrong else nullcontext():
         scene.deliver("b")
+
+
+def test_a_holder_that_had_refused_its_copy_may_deliver():
+    """It could not note the lease, and got the job later from a node that did not know of it (seed 23322)."""
+    scene = Scene()
+    copy = scene.world["b"].find(scene.promise.id)
+    lifecycle.forget(scene.world["b"], copy)
+    scene.deliver("a")
+    scene.world.run(3_000)
+    scene.deliver("b")
 
 
 def test_after_its_ttl_a_job_may_come_back():
