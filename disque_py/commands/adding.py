@@ -53,6 +53,7 @@ from disque_py.core.job_attributes import (
     WINDOW,
     JobAttributes,
 )
+from disque_py.core.keys import KEY_BYTES_MAX
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.queue_fields import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
@@ -101,7 +102,6 @@ RESERVED_META: Final = b"x-disque-"
 RESERVED_ERROR: Final = "ERR META names that begin with x-disque- are reserved"
 # The node itself gives these to the jobs of a schedule.
 OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, META_BATCH)
-KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
 TRACE_ERROR: Final = f"ERR META: traceparent and tracestate may have {TRACE_BYTES_MAX} bytes together"

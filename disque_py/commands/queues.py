@@ -9,7 +9,6 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from disque_py.commands import shares, showing
-from disque_py.commands.adding import KEY_BYTES_MAX
 from disque_py.commands.options import between, read_integer
 from disque_py.commands.shares import PENDING, STATUSES, Peeked, Stat
 from disque_py.commands.subcommands import text_of
@@ -25,7 +24,7 @@ from disque_py.core.gathering import Check, Question
 from disque_py.core.ids import is_valid_id
 from disque_py.core.incremental import PART
 from disque_py.core.job import Job
-from disque_py.core.keys import key_chars
+from disque_py.core.keys import KEY_BYTES_MAX, key_chars
 from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT
 from disque_py.core.users import NO_NAME, may_name, sees_bodies
 from disque_py.resp.replies import EMPTY_ARRAY, array, bulk, bulk_array, integer, nil_array, nil_bulk, simple

@@ -14,13 +14,12 @@ from typing import Final
 from disque_py.core import keeping, own_addjob
 from disque_py.core.batch_state import CALLBACK_BODY, CALLBACK_ID, CALLBACK_QUEUE, MADE, Batch
 from disque_py.core.broker import Broker
+from disque_py.core.keys import KEY_BYTES_MAX
 
 CALLBACK_RETRY_MS: Final = 1_000
 CALLBACK_ADD_MS: Final = b"5000"
 CALLBACK_KEY: Final = b"x-disque-batch:"
 META_BATCH: Final = b"x-disque-batch"
-# The longest KEY of an ADDJOB. In the key of a batch with a longer name, a digest replaces the name.
-KEY_BYTES_MAX: Final = 1024
 
 
 def call_back(broker: Broker) -> None:
@@ -45,6 +44,7 @@ def _key_of(batch: Batch) -> bytes:
     key = b"%b%b:%b" % (CALLBACK_KEY, batch.fields[MADE], batch.name)
     if len(key) <= KEY_BYTES_MAX:
         return key
+    # A digest stands for a long name.
     return b"%b%b:%b" % (CALLBACK_KEY, batch.fields[MADE], sha256(batch.name).digest())
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 KEY_AT: Final = 11
 KEY_END: Final = 29
 KEY_LENGTH: Final = 18
+# The longest KEY of an ADDJOB.
+KEY_BYTES_MAX: Final = 1024
 
 # The bytes of a key whose job is over (its id and entries, as measured), and about the bytes of its record.
 USED_BYTES: Final = 420
