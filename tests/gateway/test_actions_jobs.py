@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import pytest
+
+from disque_py.client import AsyncDisque
 from disque_py.gateway.actions import jobs
 from gateways import until
 
@@ -42,3 +47,21 @@ def test_a_history_has_no_events_of_jobs_that_name_the_job(gateway, queue):
     other = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b", "meta": {"parent": job}}).json["id"]
     assert until(lambda: gateway.get(f"/v1/jobs/{other}/history").json["events"])
     assert {each["job_id"] for each in until(lambda: gateway.get(f"/v1/jobs/{job}/history").json["events"])} == {job}
+
+
+@pytest.mark.parametrize("rest", ['"', '","seq":1,"event":"added"}', '","seq":1,"event":"added","ts":1,"version":"2"}'])
+def test_a_line_that_is_no_event_is_left_out_of_a_history(rest, gateway, queue, monkeypatch):
+    other, job = (gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).json["id"] for _ in range(2))
+    read = AsyncDisque.events_read
+
+    async def with_a_bad_line(*args, **options):
+        found = await read(*args, **options)
+        lines = [
+            f'{{"job_id":"{job}{rest}\n'.encode() if other.encode() in line else line
+            for line in found.lines.splitlines(keepends=True)
+        ]
+        return dataclasses.replace(found, lines=b"".join(lines))
+
+    monkeypatch.setattr(AsyncDisque, "events_read", with_a_bad_line)
+    path = f"/v1/jobs/{job}/history"
+    assert [each["event"] for each in until(lambda: gateway.get(path).json["events"])] == ["added"]

@@ -8,14 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from disque_py.client import Address, DisqueError, NoJobError, ReplyError, commands
 from disque_py.client.request import Request
 from disque_py.client.results import Job, JobInfo
 from disque_py.gateway import shapes
 from disque_py.gateway.actions.calls import Call, asked, ms, other_nodes
-from disque_py.gateway.event_feed import nodes_of
+from disque_py.gateway.event_feed import event_of, nodes_of
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.trace_context import with_trace
 
@@ -316,8 +314,14 @@ async def job_history(call: Call) -> Any:
     return {"events": events[:HISTORY_EVENTS], "is_complete": is_complete}
 
 
+def _is_of_job(event: dict[str, Any], job_id: str) -> bool:
+    """Return whether an event is about the job, and has what a history is sorted by."""
+    is_sortable = isinstance(event.get("ts"), int) and isinstance(event.get("version"), int | None)
+    return is_sortable and event.get("job_id") == job_id
+
+
 async def _history_at(call: Call, address: Address, job_id: bytes, since_ms: int) -> tuple[list[dict[str, Any]], bool]:
-    """Return one node's events of the job, and whether its log was read to the end."""
+    """Return one node's events of the job, and whether its log was read to the end. Other lines are left out."""
     found: list[dict[str, Any]] = []
     try:
         info = await call.client.events_info(node=address)
@@ -330,10 +334,10 @@ async def _history_at(call: Call, address: Address, job_id: bytes, since_ms: int
             if not part.lines:
                 break
             read += len(part.lines)
-            number = part.next
+            number = max(part.next, number + len(part))  # The last line may not be an event.
             # Metadata and reasons of other jobs may have the id, too.
-            events = [msgspec.json.decode(line) for line in part.lines.splitlines() if job_id in line]
-            found += [event for event in events if event.get("job_id") == job_id.decode()]
+            events = (event_of(line) for line in part.lines.splitlines() if job_id in line)
+            found += [event for event in events if event is not None and _is_of_job(event, job_id.decode())]
     except DisqueError as error:  # A node without a log, or one that is away, makes the history incomplete.
         if isinstance(error, ReplyError) and error.code == "NOPERM":
             raise
