@@ -164,7 +164,8 @@ TABLE: Final = (
         "body-max",
         "1048576",
         _number(1, 2**30),
-        "the most bytes of a request's body over HTTP, and of a job's body over gRPC; in JSON, a job's body needs more",
+        "the most bytes of a request's body or a line of a batch over HTTP, and of a job's body over gRPC; in JSON, a job's "
+        "body needs more",
     ),
     Setting("batch-max-jobs", "10000", _number(1, 1_000_000), "the most jobs in a batch"),
     Setting("batch-max-bytes", "16777216", _number(1, 2**31), "the most bytes of a batch"),

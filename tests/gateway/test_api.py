@@ -286,6 +286,16 @@ def test_a_chunked_body_has_the_same_limit(make_gateway):
     caller.close()
 
 
+def test_a_line_of_a_batch_is_limited_like_a_body(make_gateway, queue):
+    """The other lines are added."""
+    gateway = make_gateway(body_max=50)
+    body = b'{"body":"1"}\n{"body":"%s"}\n{"body":"2"}' % (b"x" * 50)
+    headers = {"Content-Type": "application/x-ndjson"}
+    lines = gateway.post(f"/v1/queues/{queue}/jobs:batch", body=body, headers=headers).text.splitlines()
+    assert ['"id"' in line for line in lines] == [True, False, True]
+    assert "(body-max)" in lines[1]
+
+
 def test_a_caller_that_hangs_up_within_its_batch_is_no_fault(make_gateway):
     gateway = make_gateway()
     caller = socket.create_connection(("127.0.0.1", gateway.port))

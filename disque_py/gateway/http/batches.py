@@ -1,7 +1,7 @@
 """Batches: each line of NDJSON is a job, and each line of the answer is its result, in the same order.
 
-The answer to a line that can't be read, or that names a batch without permission, is its problem; the other jobs are
-added. Jobs are added in pipelines. If the caller hangs up, all jobs are added nevertheless.
+The answer to a line that can't be read, that is too long, or that names a batch without permission, is its problem;
+the other jobs are added. Jobs are added in pipelines. If the caller hangs up, all jobs are added nevertheless.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ async def answers(call: Call, lines: list[bytes], codes: set[str] | None = None)
 
 
 def _request(call: Call, line: bytes) -> Request[str] | RefusedError:
+    most = call.settings.body_max
     try:
+        if len(line) > most:
+            raise RefusedError("TOOBIG", f"the line has more than {most} bytes (body-max)")
         args = of_json(ENQUEUE, line)
         check_other_names(call.principal, ENQUEUE.role, args)
         return add_request(call.queue, args, call.trace)
