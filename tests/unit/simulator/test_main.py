@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import disque_py.simulator.main
 from disque_py import __version__
 from disque_py.core import lifecycle
-from disque_py.simulator.main import interrupting_worlds, main, seeds_of
+from disque_py.simulator.main import Order, interrupting_worlds, main, seeds_of
 from disque_py.simulator.plan import draw
 from disque_py.simulator.shrink import shrink
 from disque_py.simulator.simulation import simulate
@@ -119,6 +119,13 @@ def test_one_seed_can_be_read():
     """The output is the transcript."""
     outcome = run("--seeds", "2", "--weather", "fair", "--transcript")
     assert " → " in outcome.output
+
+
+def test_claims_and_locks_can_be_played_alone():
+    outcome = run("--claims", "--seeds", "2", "--seconds", "1")
+    assert outcome.exit_code == 0
+    assert "1 seed, 0 failed" in outcome.output
+    assert Order(2, 1.0, "", "", is_for_claims=True).command("") == "bin/disque-sim --seeds 2 --seconds 1 --claims"
 
 
 def test_the_version_is_printed():
