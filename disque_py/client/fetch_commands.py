@@ -51,12 +51,14 @@ def get_jobs(
     If the connection breaks while the call waits, the client opens another one. Jobs that are lost in flight come again
     after their RETRY. In the asyncio client the call may be cancelled: the client then puts back the jobs in flight.
 
-    Raises ValueError without a queue, or for a number that is not whole.
+    Raises ValueError without a queue, or for a number that is not whole; TypeError for `match` that is no list.
 
         for job in client.get_jobs("mail", "news", count=10, timeout_ms=1000):
             print(job.body)
             client.ack(job)
     """
+    if isinstance(match, (str, bytes)):
+        raise TypeError("match is a list of patterns, not one pattern")
     patterns = () if match is None else tuple(map(word, match))
     if bool(queues) == bool(patterns):
         raise ValueError("GETJOB needs at least one queue, or one pattern and no queue")
@@ -122,7 +124,7 @@ def get_job(
                    default
     node           ask this node only; by default the client chooses
 
-    Raises ValueError without a queue, or for a number that is not whole.
+    Raises ValueError without a queue, or for a number that is not whole; TypeError for `match` that is no list.
 
         job = client.get_job("mail", timeout_ms=1000)
         if job is not None:
@@ -165,7 +167,7 @@ def jobs(
     An iterator that ends early puts back the jobs that it has fetched but not handed out. It ends when its loop is
     left, when it is closed, and when the client is closed.
 
-    Raises ValueError without a queue, or for a number that is not whole.
+    Raises ValueError without a queue, or for a number that is not whole; TypeError for `match` that is no list.
 
         for job in client.jobs("mail", count=10, idle_ms=500):  # asyncio: async for
             print(job.body)

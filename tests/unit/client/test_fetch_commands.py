@@ -37,6 +37,13 @@ def test_getjob_without_a_queue_is_refused():
         fetch_commands.get_jobs()
 
 
+@pytest.mark.parametrize("pattern", ["mail.*", b"mail.*"])
+def test_a_single_pattern_is_no_list_of_patterns(pattern):
+    """Its letters would be patterns, and `*` takes the jobs of every queue."""
+    with pytest.raises(TypeError, match="list of patterns"):
+        fetch_commands.get_job(match=pattern)
+
+
 def test_a_token_belongs_to_the_node_that_answered():
     again = fetch_commands.get_jobs("q", token="t", node=A)
     assert (again.node, again.is_pinned) == (A, True)
