@@ -252,7 +252,8 @@ class AsyncCommands(ABC):
         with pauses of 20 ms to a second. A dead letter is not over: it is in another queue.
 
         Raises TimeoutError if the job is not over in time, or if it is unknown when the time is over; BadIdError;
-        ReplyError if the node supports neither command; and the errors of every command.
+        ReplyError if the node supports neither command; ValueError for a time-out that is not finite; and the errors of
+        every command.
 
         Example: `client.wait(job_id, timeout=30).result`
         """
@@ -404,7 +405,8 @@ class BlockingCommands(ABC):
         with pauses of 20 ms to a second. A dead letter is not over: it is in another queue.
 
         Raises TimeoutError if the job is not over in time, or if it is unknown when the time is over; BadIdError;
-        ReplyError if the node supports neither command; and the errors of every command.
+        ReplyError if the node supports neither command; ValueError for a time-out that is not finite; and the errors of
+        every command.
 
         Example: `client.wait(job_id, timeout=30).result`
         """

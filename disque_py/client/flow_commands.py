@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -70,8 +71,13 @@ class BatchInfo:
 
 
 def _milliseconds(timeout: Span | None) -> int:
-    """Return a time-out in milliseconds, at least one; 0 for none."""
-    return 0 if timeout is None else max(1, round(1000 * float_seconds("timeout", timeout)))
+    """Return a time-out in milliseconds, at least one; 0 for none. Raises ValueError for an infinite one."""
+    if timeout is None:
+        return 0
+    wait_ms = 1000 * float_seconds("timeout", timeout)
+    if not math.isfinite(wait_ms):
+        raise ValueError(f"timeout must be finite, or None, not {timeout}")
+    return max(1, round(wait_ms))
 
 
 def _id(job: JobRef) -> bytes:
@@ -86,7 +92,7 @@ def wait_jobs(*jobs: JobRef, timeout: Span | None = None, first: bool = False) -
               has the statuses of that moment
     first     True: wait only until one of them is over. False by default
 
-    Any node will do. Raises BadIdError; ValueError without a job.
+    Any node will do. Raises BadIdError; ValueError without a job, or for a time-out that is not finite.
 
         first, second = client.wait_jobs(one, other, timeout=30)
     """
@@ -174,7 +180,7 @@ def wait_batch(name: str | bytes, timeout: Span | None = None) -> Request[BatchI
     timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever. Look at `BatchInfo.done`
               afterwards
 
-    Raises ReplyError if there is no such batch.
+    Raises ReplyError if there is no such batch, ValueError for a time-out that is not finite.
 
         client.wait_batch("upload-77", timeout=60).done
     """

@@ -13,13 +13,27 @@ from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from disque_py.client.address import Address
-from disque_py.client.protocol import Reply, text
+from disque_py.client.protocol import Reply, text, word
+from disque_py.client.spans import whole
 from disque_py.event_format import JobStatus
 
 # The name of an encoding, or a function that makes a value of a body (`json.loads`).
 Decode: TypeAlias = "str | Callable[[bytes], Any] | None"
 
 ID_LENGTH: Final = 40
+# The node's limits of a progress (spec RW4).
+PERCENT_MAX: Final = 100
+NOTE_BYTES_MAX: Final = 256
+
+
+def checked_percent(percent: int, note: str) -> int:
+    """Return the percentage of a progress as an int. Raises ValueError if a node would refuse it or its note."""
+    percent = whole("percent", percent)
+    if not 0 <= percent <= PERCENT_MAX:
+        raise ValueError(f"percent must be a number from 0 to {PERCENT_MAX}, not {percent}")
+    if len(word(note)) > NOTE_BYTES_MAX:
+        raise ValueError(f"note must have at most {NOTE_BYTES_MAX} bytes")
+    return percent
 
 
 @dataclass(slots=True)
@@ -60,11 +74,12 @@ class Job:
         """Report how far a worker's handler is with this job: 0 to 100, and a note of at most 256 bytes.
 
         It returns immediately, also in a thread. The worker sends the newest report. Raises RuntimeError for a job that
-        no worker handles.
+        no worker handles; ValueError for a percentage that is not whole or out of range, and for a note that is too
+        long or no UTF-8.
         """
         if self.tell is None:
             raise RuntimeError("no worker handles this job: use the client's progress")
-        self.tell(self, percent, note)
+        self.tell(self, checked_percent(percent, note), note)
 
     @property
     def delivery_count(self) -> int | None:

@@ -17,6 +17,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final
 
+from disque_py.client.results import checked_percent
+
 
 def _not_canceled() -> bool:
     return False
@@ -46,8 +48,12 @@ class Context:
     asks_canceled: Callable[[], bool] = field(default=_not_canceled, repr=False)
 
     def progress(self, percent: int, note: str = "") -> None:
-        """Report how far the task is: 0 to 100, and a note of at most 256 bytes. It returns immediately."""
-        self.tell(percent, note)
+        """Report how far the task is: 0 to 100, and a note of at most 256 bytes. It returns immediately.
+
+        Raises ValueError for a percentage that is not whole or out of range, and for a note that is too long or no
+        UTF-8.
+        """
+        self.tell(checked_percent(percent, note), note)
 
     @property
     def is_canceled(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 import pytest
@@ -49,6 +50,35 @@ def test_a_result_belongs_to_one_job():
         commands.ack(JOB_A, JOB_B, result="r")
     with pytest.raises(ValueError, match="needs a job"):
         flow_commands.wait_jobs()
+
+
+@pytest.mark.parametrize("timeout", [math.inf, -math.inf, math.nan, 1e306])
+def test_a_wait_that_has_no_end_says_none(timeout):
+    """As for the time-out of a lock. Python's own error would not name the argument."""
+    with pytest.raises(ValueError, match="timeout must be finite, or None"):
+        flow_commands.wait_jobs(JOB_A, timeout=timeout)
+    with pytest.raises(ValueError, match="timeout must be finite, or None"):
+        flow_commands.wait_batch("b", timeout)
+
+
+@pytest.mark.parametrize(
+    ("percent", "note", "reason"),
+    [
+        (101, "", "from 0 to 100"),
+        (-1, "", "from 0 to 100"),
+        (33.3, "", "whole number"),
+        (50, "é" * 129, "256 bytes"),
+        (50, "\ud83d", "surrogates"),
+    ],
+)
+def test_wrong_progress_is_refused_where_it_is_reported(percent, note, reason):
+    """The worker sends it later, and a refusal there would reach no handler."""
+    told = []
+    job = Job("q", JOB_A, b"", tell=lambda *report: told.append(report))
+    with pytest.raises(ValueError, match=reason):
+        job.progress(percent, note)
+    job.progress(50.0, "é" * 128)
+    assert told == [(job, 50, "é" * 128)]
 
 
 def test_progress_goes_to_the_node_that_delivered_the_job():

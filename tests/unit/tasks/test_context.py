@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from disque_py.tasks import Context, current
 from disque_py.tasks.context import running
 
@@ -20,3 +22,9 @@ def test_a_run_has_its_own_context():
         assert current().is_canceled
     assert told == [(40, "page 4")]
     assert current().job_id == ""
+
+
+def test_wrong_progress_is_an_error_outside_a_worker_too():
+    """A test of the function finds it. A worker's node would refuse it."""
+    with pytest.raises(ValueError, match="from 0 to 100"):
+        current().progress(101)
