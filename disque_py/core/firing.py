@@ -283,9 +283,12 @@ def _oldest_caught_up(ticks: Ticks, base_ms: int, until_ms: int) -> int:
 
 
 def _is_alive(broker: Broker, job_id: bytes) -> bool:
-    """Return whether a job is neither over nor errored, as far as this node knows."""
+    """Return whether a job is neither over nor errored nor a dead letter, as far as this node knows."""
     job = broker.find(job_id) if job_id and is_valid_id(job_id) else None
-    return job is not None and job.state != ACKED and not job.is_errored
+    if job is None or job.state == ACKED:
+        return False
+    part = job.part
+    return part is None or not (part.is_errored or part.is_dead_letter)
 
 
 def _record(broker: Broker, schedule: Schedule, tick_ms: int, job_id: bytes) -> None:

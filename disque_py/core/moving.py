@@ -33,6 +33,21 @@ def is_delayed(broker: Broker, job: Job) -> bool:
     return census.is_delayed_elsewhere(broker, job)
 
 
+def _first_delay_left_ms(broker: Broker, job: Job) -> int:
+    """Return how long the DELAY of a job with a KEY still lasts; 0 if it does not, or if the part has another delay.
+
+    After a change, each holder goes by the part, and no longer by the DELAY of the ADDJOB. So the part gets what is
+    left of it. Otherwise REPLACE would find a job that does not wait (spec TP6).
+    """
+    attributes, part = job.attributes, job.part
+    if attributes is None or not attributes.is_keyed or not job.terms.delay_ms:
+        return 0
+    if not is_delayed(broker, job) or (part is not None and part.is_delayed):
+        return 0
+    until_ms = job.requeue_at_ms - (job.terms.retry_ms if job.was_queued else 0)
+    return max(1, until_ms - broker.now_ms)
+
+
 def promote(broker: Broker, job_id: bytes) -> int:
     """End the delay of a job. Return 1 if it was delayed, else 0. Spec MV1."""
     job = broker.find(job_id)
@@ -79,6 +94,7 @@ def reschedule(broker: Broker, job_id: bytes, delay_ms: int, priority: int | Non
         return 0
     if is_here and (delay_ms > 0 or priority is not None):
         lifecycle.dequeue(broker, job)
+    delay_left_ms = _first_delay_left_ms(broker, job)
     part = changing.begin(broker, job)
     attributes = job.attributes
     assert attributes is not None
@@ -95,6 +111,8 @@ def reschedule(broker: Broker, job_id: bytes, delay_ms: int, priority: int | Non
         is_invisible = left == event_format.INVISIBLE
         code = event_format.RESCHEDULED_INVISIBLE if is_invisible else event_format.RESCHEDULED
         _note_same(broker, job, code, left=left)
+        if delay_left_ms:
+            changing.delay(broker, job, part, delay_left_ms)
         changing.change(broker, job)
         if is_here and job.state == ACTIVE:
             lifecycle.put_back(broker, job)
@@ -130,6 +148,7 @@ def move(broker: Broker, job: Job, name: bytes) -> bool:
     is_pending = job.state == QUEUED
     if is_pending:
         lifecycle.dequeue(broker, job)
+    delay_left_ms = _first_delay_left_ms(broker, job)
     part = changing.begin(broker, job)
     lifecycle.rename_queue(broker, job, name)
     rare = {"from_queue": _text(source)}
@@ -144,6 +163,8 @@ def move(broker: Broker, job: Job, name: bytes) -> bool:
     code = event_format.MOVED if is_shown and not is_paused else event_format.MOVED_INVISIBLE
     left = event_format.PENDING if is_pending else event_format.INVISIBLE
     _note_same(broker, job, code, rare, left=left)
+    if delay_left_ms:
+        changing.delay(broker, job, part, delay_left_ms)
     changing.change(broker, job)
     if is_shown:
         _show(broker, job, is_paused=is_paused)

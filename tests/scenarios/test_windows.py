@@ -34,6 +34,40 @@ def test_a_replacement_on_another_node_leaves_one_job() -> None:
     assert [job[1] for jobs in got for job in jobs] == [second]
 
 
+@pytest.mark.parametrize("change", [("RESCHEDULE", "PRIORITY", 3), ("MOVEJOB", "TO", "other")])
+@pytest.mark.parametrize("node", "abc")
+def test_a_job_that_was_changed_while_it_waits_for_its_delay_is_replaced(
+    change: tuple[str | int, ...], node: str
+) -> None:
+    """Spec TP6: the change leaves the delay as it is, wherever it is made."""
+    world = joined()
+    first = add(world, "a", "DELAY", 3, "REPLACE", "REPLICATE", 2)
+    assert world.ask(node, change[0], first, *change[1:]) == 1
+    world.run(2_000)
+    second = add(world, "c", "DELAY", 3, "REPLACE", "REPLICATE", 2)
+    assert second != first
+    world.run(6_000)
+    queues = ("q", "other")
+    got = [world.ask(name, "GETJOB", "NOHANG", "COUNT", 5, "FROM", *queues) or [] for name in "abc"]
+    assert [job[1] for jobs in got for job in jobs] == [second]
+
+
+@pytest.mark.parametrize("change", [("RESCHEDULE", "PRIORITY", 3), ("MOVEJOB", "TO", "other")])
+def test_a_job_that_was_changed_is_queued_when_its_delay_ends(change: tuple[str | int, ...]) -> None:
+    world = joined()
+    first = add(world, "a", "DELAY", 3, "REPLICATE", 2)
+    assert world.ask("b", change[0], first, *change[1:]) == 1
+
+    def got() -> list[bytes]:
+        found = [world.ask(name, "GETJOB", "NOHANG", "COUNT", 5, "FROM", "q", "other") or [] for name in "abc"]
+        return [job[1] for jobs in found for job in jobs]
+
+    world.run(2_500)
+    assert got() == []
+    world.run(1_500)
+    assert got() == [first]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_any_number_of_replacements_at_once_leaves_one_job(seed: int) -> None:
     world = joined(seed=seed)

@@ -243,6 +243,19 @@ def test_overlap_skip_waits_for_the_job_before(broker):
     assert ticks_fired(broker)[-1] == FIRST + 3 * MINUTE
 
 
+def test_overlap_skip_does_not_wait_for_a_dead_letter(broker):
+    """Spec SD8: it failed, as an errored job has."""
+    client = make_client(broker)
+    assert ask(broker, client, "QUEUE", "SET", "q", "DEAD-LETTER", "dead", "ATTEMPTS", 1) == b"+OK\r\n"
+    set_schedule(broker, "OVERLAP", "skip")
+    until(broker, FIRST + 1_000)
+    ask(broker, client, "GETJOB", "NOHANG", "FROM", "q")
+    ask(broker, client, "NACK", progress_of(broker).job_id)
+    assert broker.queues[b"dead"].length == 1
+    until(broker, FIRST + MINUTE + 1_000)
+    assert ticks_fired(broker) == [FIRST, FIRST + MINUTE]
+
+
 def test_a_new_generation_has_the_ticks_after_its_set(broker):
     """Spec SD5: and a progress of its own."""
     set_schedule(broker)
