@@ -422,6 +422,13 @@ SECTIONS: Final = (
                 " of the voters.",
             ),
             Message(
+                "callback-failed",
+                WARNING,
+                "batch {batch}: its callback can't be added to the queue {queue}, trying again: {reason}",
+                "The callback is tried every second, until it is added or the batch is deleted.",
+                "Correct the cause that the reason names: a paused queue, or a setting of the queue that refuses it.",
+            ),
+            Message(
                 "votes-torn",
                 WARNING,
                 "the last {bytes} bytes of {path} were not written completely: this voter does not remember all claims",

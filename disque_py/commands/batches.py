@@ -38,7 +38,7 @@ ABORTED_AT: Final = FIELDS
 LOOKED_PER_PART: Final = 2_000
 NAME_ERROR: Final = f"ERR BATCH must have 1 to {NAME_BYTES_MAX} bytes"
 NO_SUCH: Final = "ERR no such batch"
-BODY_ERROR: Final = f"ERR the callback's queue and body have at most {VALUE_BYTES_MAX} bytes"
+BODY_ERROR: Final = f"ERR the callback's queue must have 1 to {VALUE_BYTES_MAX} bytes, and its body at most as many"
 TIMEOUT_ERROR: Final = "ERR TIMEOUT must be a number of milliseconds >= 0"
 
 

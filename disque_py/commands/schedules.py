@@ -57,10 +57,12 @@ FULL: Final = f"ERR too many schedules and settings, at most {QUEUES_MAX}"
 TEXTS: Final = settings_changes.Texts(FULL, NO_VERSION, "schedule")
 COUNT_ERROR: Final = "ERR COUNT must be a number from 1 to 1000"
 
-# NEXT: ticks without COUNT, at most, and in one part.
+# NEXT: ticks without COUNT, at most, and in one part. A part with rare ticks ends earlier, because the zone's rules are
+# read for the whole time between them.
 NEXT_COUNT: Final = 10
 NEXT_COUNT_MAX: Final = 1_000
 NEXT_PER_PART: Final = 20
+NEXT_MS_PER_PART: Final = 366 * 86_400_000
 # The words of SET before the options of ADDJOB; and those of ADDJOB that a schedule's jobs can't have.
 WORDS: Final = (b"cron", b"every", b"tz", b"catchup", b"overlap", b"queue", b"body")
 NOT_ALLOWED: Final = (b"async", b"key", b"window", b"replace")
@@ -307,12 +309,14 @@ def _next(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 def _next_ticks(ticks: Ticks, at_ms: int, count: int) -> incremental.Steps:
     parts: list[bytes] = []
+    begin_ms = at_ms
     while len(parts) < count:
         at_ms = ticks.after(at_ms)
         if not at_ms:
             break
         parts.append(integer(at_ms))
-        if len(parts) % NEXT_PER_PART == 0:
+        if len(parts) % NEXT_PER_PART == 0 or at_ms - begin_ms > NEXT_MS_PER_PART:
+            begin_ms = at_ms
             yield
     return array(parts)
 

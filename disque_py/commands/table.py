@@ -241,7 +241,7 @@ COMMANDS: Final = (
     # Results and progress of jobs.
     _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, on any node."),
     _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Report how far the work on a job is."),
-    _c("batch", batches.batch, -2, "readonly", "jobs", BATCH, "Count groups of jobs, and add a callback when all of them are over."),
+    _c("batch", batches.batch, -2, "write", "jobs", BATCH, "Count groups of jobs, and add a callback when all of them are over."),
     # Moving and changing jobs, on any node; and tasks on the jobs of a queue.
     _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, on all nodes."),
     _c("reschedule", moving.reschedule, -2, "write denyoom fast", "jobs", RESCHEDULE, "Give a waiting job another delay or priority."),

@@ -15,6 +15,7 @@ from disque_py.core import keeping, own_addjob
 from disque_py.core.batch_state import CALLBACK_BODY, CALLBACK_ID, CALLBACK_QUEUE, MADE, Batch
 from disque_py.core.broker import Broker
 from disque_py.core.keys import KEY_BYTES_MAX
+from disque_py.log_lines import tell
 
 CALLBACK_RETRY_MS: Final = 1_000
 CALLBACK_ADD_MS: Final = b"5000"
@@ -29,6 +30,7 @@ def call_back(broker: Broker) -> None:
         batch = batches.by_name.get(name)
         if batch is None or CALLBACK_QUEUE not in batch.fields or CALLBACK_ID in batch.fields:
             del batches.callbacks[name]
+            batches.refused.pop(name, None)
         elif at_ms <= broker.now_ms:
             batches.callbacks[name] = broker.now_ms + 10 * CALLBACK_RETRY_MS
             _add(broker, batch)
@@ -57,6 +59,12 @@ def _called_back(broker: Broker, name: bytes, reply: bytes) -> None:
         return
     if reply.startswith(b"+"):
         batches.callbacks.pop(name, None)
+        batches.refused.pop(name, None)
         keeping.change(broker, batch, [(CALLBACK_ID, reply[1:-2])])
     else:
         batches.callbacks[name] = broker.now_ms + CALLBACK_RETRY_MS
+        if name not in batches.refused:
+            batches.refused[name] = None
+            queue = batch.fields.get(CALLBACK_QUEUE, b"")
+            texts = [text.decode("utf-8", "replace") for text in (name, queue, reply[1:-2])]
+            tell(broker.host, "callback-failed", batch=texts[0], queue=texts[1], reason=texts[2])

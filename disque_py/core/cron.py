@@ -35,6 +35,8 @@ SEARCHED_DAYS: Final = 9 * 366
 # within a day.
 PIECE_DAYS: Final = 64
 PIECE_S: Final = PIECE_DAYS * DAY_S
+# The most pieces that a zone keeps: more than a search for one tick reads.
+PIECES_MAX: Final = 128
 # No zone ever changed its clocks by more than this in one step.
 CHANGE_S_MAX: Final = DAY_S + 3_600
 # The last possible moment of a tick: the end of the year 9998. Zone rules end with the year 9999.
@@ -263,7 +265,8 @@ def _is_number(text: str) -> bool:
 class Zone:
     """A time zone: its offset at each moment, and the moments at which the offset changes.
 
-    To find the changes, the zone asks for the offset of each day, for PIECE_DAYS at a time. It keeps what it found.
+    To find the changes, the zone asks for the offset of each day, for PIECE_DAYS at a time. It keeps what it found, up
+    to PIECES_MAX pieces.
     """
 
     __slots__ = ("_pieces", "name", "offset_at")
@@ -278,6 +281,8 @@ class Zone:
         for number in range(from_s // PIECE_S, min(end_s, LAST_S) // PIECE_S + 1):
             piece = self._pieces.get(number)
             if piece is None:
+                if len(self._pieces) >= PIECES_MAX:
+                    self._pieces.clear()
                 piece = self._pieces[number] = self._looked_up(number * PIECE_S)
             for change in piece:
                 if from_s <= change[0] < end_s:

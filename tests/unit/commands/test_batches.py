@@ -36,7 +36,7 @@ def start(count=2):
         (("BATCH", "CLOSE", "b", "CALLBACK", "q"), "ERR syntax error: 'CALLBACK'"),
         (
             ("BATCH", "CLOSE", "b", "CALLBACK", "q", LONG),
-            "ERR the callback's queue and body have at most 65536 bytes",
+            "ERR the callback's queue must have 1 to 65536 bytes, and its body at most as many",
         ),
         (("BATCH", "OPEN", "b"), "ERR syntax error: 'OPEN'"),
         (("BATCH", "SHOW", "x" * 1025), "ERR BATCH must have 1 to 1024 bytes"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.node import dispatch
 from tests.support.brokers import WALL_MS, ask, ask_parsed, error_of, make_broker, make_client, pass_time
 
 HOUR_MS = 3_600_000
@@ -182,3 +183,17 @@ def test_there_are_10000_schedules_at_most_and_one_of_them_can_be_set_anew(broke
     assert ask(broker, client, "SCHEDULE", "SET", "last", *words) == b"+OK\r\n"
     assert error_of(broker, client, "SCHEDULE", "SET", "more", *words) == "ERR too many schedules, at most 10000"
     assert ask(broker, client, "SCHEDULE", "SET", "last", *words) == b"+OK\r\n"
+
+
+def test_next_of_rare_ticks_is_answered_in_parts(broker, client):
+    """The rules of a zone are read for all years between them."""
+    words = "CRON", "0 0 29 2 *", "TZ", "Europe/Berlin", "QUEUE", "q"
+    assert ask(broker, client, "SCHEDULE", "SET", "leap", *words) == b"+OK\r\n"
+    reply = ask(broker, client, "SCHEDULE", "NEXT", "leap", "COUNT", 3)
+    turns = 1
+    while client.waiting:
+        dispatch.tick(broker)
+        turns += 1
+    reply += b"".join(client.out)
+    assert reply.startswith(b"*3\r\n")
+    assert turns >= 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokers import ask, make_broker, make_client
+from brokers import ask, host_of, make_broker, make_client
 from copies import advance, queue_of
 from disque_py.core import batch_callbacks
 from disque_py.core.batch_state import CALLBACK_ID
@@ -45,6 +45,15 @@ def test_a_refused_callback_is_added_again_later():
     ask(broker, make_client(broker), "PAUSE", "done", "none")
     advance_and_wake(broker, 3_000)
     assert queue_of(broker, b"done") == [batch.fields[CALLBACK_ID]]
+
+
+def test_a_refused_callback_is_logged_once():
+    """The line has the batch, the queue and the reason. Otherwise nothing would show why the callback does not come."""
+    broker, _ = start()
+    ask(broker, make_client(broker), "PAUSE", "done", "in")
+    advance_and_wake(broker, 3_000)
+    [line] = [str(call[2]) for call in host_of(broker).calls if call[0] == "log" and "callback" in str(call[2])]
+    assert line.startswith("batch b: its callback can't be added to the queue done, trying again: PAUSED")
 
 
 def test_batches_of_one_moment_with_long_names_have_two_callbacks():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disque_py.core.cron import UTC, Cron, CronError, Ticks, Zone, date_of, day_of
+from disque_py.core.cron import DAY_S, PIECE_S, PIECES_MAX, UTC, Cron, CronError, Ticks, Zone, date_of, day_of
 
 BERLIN = "Europe/Berlin"  # 2026: 29 March 2:00 -> 3:00, 25 October 3:00 -> 2:00
 
@@ -272,3 +272,21 @@ def test_the_changes_of_a_zone_are_found_to_the_second():
         (int(datetime(2026, 3, 29, 1, tzinfo=UTC_ZONE).timestamp()), 3600, 7200),
         (int(datetime(2026, 10, 25, 1, tzinfo=UTC_ZONE).timestamp()), 7200, 3600),
     ]
+
+
+def test_a_zone_reads_its_rules_once_and_keeps_a_bounded_number_of_them():
+    asked = []
+
+    def offset_at(unix_s: int) -> int:
+        asked.append(unix_s)
+        return 0
+
+    known = Zone("x", offset_at)
+    for _ in range(2):
+        list(known.changes(0, PIECE_S))
+    once = len(asked)
+    assert once <= 2 * (PIECE_S // DAY_S + 2)
+    list(known.changes(0, 2 * PIECES_MAX * PIECE_S))
+    asked.clear()
+    list(known.changes(0, PIECE_S))
+    assert len(asked) == once
