@@ -27,10 +27,19 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 from disque_py.client import commands
+from disque_py.client.address import Address
+from disque_py.client.arguments import JobRef
 from disque_py.client.commands import by_node
-from disque_py.client.errors import DisqueError, JobCanceledError, NoJobError, StaleError, TooLateError
+from disque_py.client.errors import (
+    DisqueError,
+    FencedError,
+    JobCanceledError,
+    NoJobError,
+    StaleError,
+    TooLateError,
+)
 from disque_py.client.request import Request
-from disque_py.client.results import Job, QueueStat
+from disque_py.client.results import Hello, Job, JobInfo, QueueStat
 from disque_py.client.spans import Milliseconds, Seconds, float_seconds, time_words
 
 if TYPE_CHECKING:
@@ -68,7 +77,7 @@ class Message:
     priority   0 to 99, a lower number is served first; 0 by default
     timeout    seconds until it can be popped; 0 by default
     shard      the shard that it is in; None: the queue chooses
-    job        the job of a popped message, None for a new one
+    job        the job of a message that a queue returned, None for a new one
     """
 
     id: str
@@ -320,68 +329,114 @@ def unsafe_peek_all_shards(layout: Layout, count: int) -> Steps[list[Message]]:
     return found
 
 
-def _job_of(layout: Layout, message: Message | str, statuses: Sequence[str] = STATUSES) -> Steps[Job | None]:
-    if isinstance(message, Message) and message.job is not None:
-        return message.job
-    message_id = message.id if isinstance(message, Message) else message
+def _id_of(message: Message | str) -> str:
+    return message.id if isinstance(message, Message) else message
+
+
+def _delivery_of(layout: Layout, message: Message | str) -> Job | None:
+    """Return the job of a message that was popped, by this object or by the one that returned the message.
+
+    Messages that were only looked at have jobs without a lease.
+    """
+    job = message.job if isinstance(message, Message) else None
+    return job if job is not None and job.lease_ms is not None else layout.deliveries.get(_id_of(message))
+
+
+def _forget(layout: Layout, message: Message | str, job: Job | None) -> None:
+    """Forget a delivery that is over. A later delivery of the same message is kept."""
+    message_id = _id_of(message)
     known = layout.deliveries.get(message_id)
-    if known is not None:
-        return known
-    found = yield from _find(layout, message_id, statuses)
+    if known is not None and (job is None or known.id == job.id):
+        del layout.deliveries[message_id]
+
+
+def _find_running(layout: Layout, message: Message | str) -> Steps[Job | None]:
+    found = yield from _find(layout, _id_of(message), ("running",))
     return found[0] if found else None
 
 
 def ack(layout: Layout, message: Message | str) -> Steps[bool]:
-    """Acknowledge a message, named by itself or by its id. Return False if it was done before, or is unknown."""
-    message_id = message.id if isinstance(message, Message) else message
-    job = layout.deliveries.pop(message_id, None)
+    """Acknowledge a popped message, named by itself or by its id. Return False if it was done before, or is not popped.
+
+    A message that was popped is acknowledged even if its unack time is over.
+    """
+    job = _delivery_of(layout, message)
+    _forget(layout, message, job)
+    if job is not None:
+        return (yield from _ack_deliveries(job)) > 0
+    job = yield from _find_running(layout, message)
     if job is None:
-        found = yield from _find(layout, message_id)
-        if not found:
-            return False
-        job = found[0]
-    count: int = yield commands.ack(job)
-    return count > 0
+        return False
+    yield commands.ack(job)  # A node without a copy passes the ack on, and counts nothing.
+    return True
 
 
 def ack_all(layout: Layout, messages: Iterable[Message]) -> Steps[int]:
     """Acknowledge many messages, with one command for each node that delivered some. Return how many were known."""
     jobs: list[Job] = []
-    for message in messages:
-        job = yield from _job_of(layout, message)
-        layout.deliveries.pop(message.id, None)
-        if job is not None:
-            jobs.append(job)
     total = 0
+    for message in messages:
+        job = _delivery_of(layout, message)
+        if job is not None:
+            _forget(layout, message, job)
+            jobs.append(job)
+        elif (yield from ack(layout, message)):
+            total += 1
     for group in by_node(jobs).values():
-        total += yield commands.ack(*group)
+        total += yield from _ack_deliveries(*group)
     return total
 
 
+def _ack_deliveries(*jobs: JobRef) -> Steps[int]:
+    with suppress(FencedError):  # A single job of an exclusive queue, which another consumer has by now.
+        count: int = yield commands.ack(*jobs)
+        return count
+    return 0
+
+
 def set_unack_timeout(layout: Layout, message: Message | str, seconds: Seconds) -> Steps[bool]:
-    """Let the lease of a popped message end in `seconds` from now. Return False if it is no longer popped."""
-    job = yield from _job_of(layout, message, ("running",))
+    """Let the lease of a popped message end in `seconds` from now. Return False if it is no longer popped.
+
+    The lease of a message whose unack time is over begins again, if the message was not popped again meanwhile.
+    """
+    job = _delivery_of(layout, message)
     if job is None:
-        return False
+        job = yield from _find_running(layout, message)
+        if job is None:
+            return False
+        yield from _go_to_holder(job)
     try:
-        yield commands.working(job, seconds)
-    except (NoJobError, TooLateError, StaleError, JobCanceledError):
+        yield commands.working(job, seconds, attempt=job.attempt)
+    except (NoJobError, TooLateError, StaleError, JobCanceledError, FencedError):
         return False
     return True
 
 
+def _go_to_holder(job: Job) -> Steps[None]:
+    """Let the next commands about a job go to a node that has a copy of it."""
+    info: JobInfo | None = yield commands.show(job, cluster=True)
+    if info is None:
+        return
+    hello: Hello = yield commands.hello()
+    holders = [node for node in hello.nodes if node.id in info.nodes_delivered]
+    if holders:
+        best = min(holders, key=lambda node: (node.priority, node.id != hello.id))
+        job.node = Address(best.host, best.port)
+
+
 def set_timeout(layout: Layout, message: Message | str, seconds: Seconds) -> Steps[bool]:
     """Make a waiting message ready in `seconds` from now; 0: immediately. Return False if it is not waiting."""
-    job = yield from _job_of(layout, message, ("pending", "invisible"))
-    if job is None:
+    found = yield from _find(layout, _id_of(message), ("pending", "invisible"))
+    if not found:
         return False
+    (job,) = found
     changed: bool = yield commands.reschedule(job, delay=seconds)
     return changed
 
 
 def remove(layout: Layout, message: Message | str) -> Steps[bool]:
     """Remove a message, popped or not. Return whether it existed. It is not delivered again."""
-    message_id = message.id if isinstance(message, Message) else message
+    message_id = _id_of(message)
     layout.deliveries.pop(message_id, None)
     found = yield from _find(layout, message_id, count=PEEK_MAX)
     count = (yield commands.cancel(*found)) if found else 0

@@ -10,7 +10,7 @@ import pytest
 
 from disque_py.client import AsyncDisque, Disque
 from disque_py.client.dyno import AsyncDynoQueue, DynoQueue, Message
-from servers import HOST, Cluster
+from servers import HOST, Cluster, until
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +48,65 @@ def test_messages_are_popped_by_priority_then_age(queues):
 def test_an_acknowledged_message_is_done_once(queues):
     queue, other = queues
     queue.push([Message("one", shard="a"), Message("two", shard="a"), Message("three", shard="b")])
-    (one,) = queue.pop(1)
+    one, _ = queue.pop(2)
     assert (queue.ack(one), queue.ack(one), queue.ack("unknown")) == (True, False, False)
-    assert other.ack("two")
+    assert (other.ack("two"), queue.ack("two")) == (True, False)
     assert other.ack_all(other.pop(5)) == 1
     assert queue.size() == 0
+
+
+def test_only_popped_messages_are_acknowledged_and_leased(queues):
+    """As in dyno-queues. A message that was not popped would be lost, or nobody would have it."""
+    queue, other = queues
+    queue.push([Message("m", shard="a")])
+    for message in ("m", queue.peek(1)[0], queue.get("m")):
+        for each in (queue, other):
+            assert not each.ack(message)
+            assert each.ack_all([Message("m")]) == 0
+            assert not each.set_unack_timeout(message, 60)
+    assert queue.shard_sizes()["a"] == {"size": 1, "uacked": 0}
+
+
+def test_an_acknowledged_message_names_no_later_one_with_its_id(queues):
+    queue, _ = queues
+    again = DynoQueue(queue.client, queue.name, shards=["a", "b"])
+    queue.push([Message("m", b"old", shard="a")])
+    (old,) = queue.pop(1)
+    assert queue.ack(old)
+    queue.push([Message("m", b"new", shard="a")])
+    assert [each.ack(old) for each in (queue, again)] == [False, False]
+    assert [message.payload for message in again.pop(1)] == [b"new"]
+    assert (again.ack(old), again.ack("m"), queue.size()) == (False, True, 0)
+
+
+def test_a_popped_message_is_found_from_a_node_without_a_copy(queues):
+    queue, other = queues
+    queue.client.set_queue(f"{queue.name}.a", replicate=1)
+    queue.push([Message("m", shard="a"), Message("n", shard="a")])
+    assert len(queue.pop(2)) == 2
+    assert other.set_unack_timeout("m", 600)
+    assert [other.ack("m"), other.ack_all([Message("n")])] == [True, 1]
+    until(lambda: queue.shard_sizes()["a"] == {"size": 0, "uacked": 0})
+
+
+def test_a_consumer_whose_message_was_popped_again_changes_no_lease(three):
+    with Disque(f"{HOST}:{three[0].port}") as here, Disque(f"{HOST}:{three[1].port}", discover=False) as there:
+        first, second = DynoQueue(here, "late", unack_time=1), DynoQueue(there, "late", unack_time=60)
+        first.push([Message("m")])
+        (early,) = first.pop(1)
+        (late,) = second.pop(1, wait=10_000)
+        assert not first.set_unack_timeout(early, 1)
+        assert second.set_unack_timeout(late, 60)
+        assert second.ack(late)
+
+
+def test_a_message_that_was_pushed_again_can_be_delayed(queues):
+    queue, other = queues
+    queue.push([Message("m", shard="a")])
+    queue.pop(1)
+    other.push([Message("m", timeout=60, shard="a")])
+    assert queue.set_timeout("m", 0)
+    assert ids(queue.pop(1, wait=2_000)) == ["m"]
 
 
 def test_shards_are_taken_in_turns_and_popped_alone(queues):
@@ -174,10 +228,10 @@ def test_many_workers_pop_every_message_once(queues):
     queue, other = queues
     fast = DynoQueue(queue.client, queue.name, shards=["a", "b"], overwrite=False)
     fast.push([Message(f"m{number}") for number in range(600)])
-    seen, until = [], time.monotonic() + 20
+    seen, deadline = [], time.monotonic() + 20
 
     def work(face):
-        while len(seen) < 600 and time.monotonic() < until:
+        while len(seen) < 600 and time.monotonic() < deadline:
             for message in face.pop(20, wait=200):
                 seen.append(message.id)
                 face.ack(message)
