@@ -58,6 +58,8 @@ DELIVERIES_MAX: Final = 100_000
 PEEK_MAX: Final = 10_000
 # A message on another node arrives within this time, if a client waits for it.
 LOOK_MS: Final = 50
+# It arrives within this time even if it has just moved, because a node keeps a job for a moment (spec I7).
+COME_MS: Final = 1_000
 # The seconds for which a cancelled operation tries to put back the messages that it has taken.
 PUT_BACK_S: Final = 2.0
 
@@ -282,13 +284,23 @@ def unsafe_bulk_pop(layout: Layout, count: int, wait: Milliseconds = LOOK_MS) ->
 
 def pop_with_msg_id(layout: Layout, message_id: str) -> Steps[Message | None]:
     """Take this message out of this shard. None if it is not there, or not ready."""
-    found = yield from _take(layout, layout.queues(is_local=True), 1, LOOK_MS, {ID: message_id})
-    return found[0] if found else None
+    return (yield from _take_one(layout, layout.queues(is_local=True), message_id))
 
 
 def unsafe_pop_with_msg_id_all_shards(layout: Layout, message_id: str) -> Steps[Message | None]:
     """Take this message from the shard that has it. None if no shard has it, or if it is not ready."""
-    found = yield from _take(layout, layout.queues(), 1, LOOK_MS, {ID: message_id})
+    return (yield from _take_one(layout, layout.queues(), message_id))
+
+
+def _take_one(layout: Layout, queues: Sequence[str], message_id: str) -> Steps[Message | None]:
+    """Take a message by its id. If it is ready on another node, wait until it comes, or another consumer has it."""
+    where = {ID: message_id}
+    found = yield from _take(layout, queues, 1, LOOK_MS, where)
+    if not found:
+        for queue in queues:
+            if (yield commands.qpeek(queue, 1, where=where, cluster=True)):
+                found = yield from _take(layout, queues, 1, COME_MS, where)
+                break
     return found[0] if found else None
 
 

@@ -161,6 +161,16 @@ def test_a_message_is_popped_by_its_id(queues):
     assert other.get("x").id == "x"
 
 
+def test_a_message_that_another_node_has_just_taken_is_popped_by_its_id(queues):
+    """Spec I7: it rests there for longer than a short look."""
+    queue, other = queues
+    other.unsafe_pop_all_shards(1)
+    queue.push([Message("m", shard="a")])
+    until(lambda: queue.client.qlen(f"{queue.name}.a") == 0)
+    assert queue.pop_with_msg_id("m").id == "m"
+    assert queue.pop_with_msg_id("m") is None
+
+
 def test_leases_and_delays_can_be_changed(queues):
     queue, other = queues
     queue.push([Message("m", shard="a"), Message("late", timeout=3600, shard="a")])
