@@ -120,6 +120,12 @@ class DynoOptions(TypedDict, total=False):
     overwrite: bool
 
 
+def _priority_of(meta: dict[str, str]) -> int:
+    """Return a message's priority. Other programs may add jobs to the queue, with any META."""
+    text = meta.get("dyno-priority", "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 2 else 0
+
+
 class Layout:
     """The shards of a queue, its options, and the deliveries of this object."""
 
@@ -162,7 +168,7 @@ class Layout:
         """Return a job as a message."""
         meta = job.meta or {}
         shard = next((shard for shard in self.shards if self.queue_of(shard) == job.queue), None)
-        return Message(meta.get(ID, job.id), job.body, int(meta.get("dyno-priority", 0)), 0, shard, job)
+        return Message(meta.get(ID, job.id), job.body, _priority_of(meta), 0, shard, job)
 
     def delivered(self, jobs: Iterable[Job]) -> list[Message]:
         """Remember deliveries; return their messages."""

@@ -66,6 +66,13 @@ def test_a_job_becomes_a_message_again():
     assert layout.deliveries["m"] is job
 
 
+@pytest.mark.parametrize("priority", ["abc", "100", "-1", "²", ""])
+def test_a_job_with_a_strange_priority_has_none(priority):
+    """A program may add one, and an error would return no message of the pop."""
+    meta = {"dyno-id": "m", "dyno-priority": priority}
+    assert Layout("q").message(Job("q", "D-1", b"x", meta=meta)).priority == 0
+
+
 def test_queues_of_one_name_are_one_object():
     queues = DynoQueues(Disque("127.0.0.1:1"), shards=["a"])
     assert queues.get("q") is queues.get("q")
