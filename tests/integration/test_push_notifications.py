@@ -118,4 +118,5 @@ def test_a_kill_loses_no_notification(three, tmp_path, victim):
         rows = farm.wait_for(300)
     assert {row[0] for row in rows} == expected(1, 60)
     again = [row for row in rows if row[4] > 1]
-    assert len(again) <= push.BATCH
+    # The deliverers have their locks all the time if another phase is killed.
+    assert len(again) <= (0 if victim in ("generate", "target") else push.BATCH)
