@@ -16,6 +16,7 @@ import pytest
 from disque_py.client import AsyncDisque, Disque, LockHeldError, LockLostError
 from disque_py.client.lock import now
 from histories import Held, overlaps
+from linearizability import ACQUIRE, EXTEND, RELEASE, take_lock, unexplained
 from servers import HOST, Cluster
 
 HOLDER = """
@@ -120,6 +121,33 @@ def test_no_two_threads_have_a_lock_at_a_time(three):
         thread.join()
     assert len(history) > THREADS
     assert overlaps(history) == []
+
+
+def test_the_replies_to_owners_at_three_nodes_are_linearizable(three):
+    """Spec CL8, CL9. One node after the other is stopped for longer than a lease. Some owners act too late."""
+    history = []
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=take_lock, args=(three[number % 3], b"order", 600, history, stop, number))
+        for number in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for server in three.servers:
+            time.sleep(1)
+            server.pause()
+            time.sleep(1)
+            server.resume()
+        time.sleep(1)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    three.wait_whole()
+    assert {(call.what, call.is_ok) for call in history} >= {(ACQUIRE, True), (EXTEND, True), (RELEASE, True)}
+    assert len({call.fence for call in history}) > len(threads)
+    assert unexplained(history) == []
 
 
 def test_a_backup_of_a_killed_holder_goes_on(three):

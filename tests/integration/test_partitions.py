@@ -15,6 +15,7 @@ from hiredis import ReplyError
 from disque_py.client import Disque, DisqueError, LockHeldError, LockLostError
 from disque_py.client.lock import now
 from histories import Held, overlaps
+from linearizability import ACQUIRE, EXTEND, take_jobs, take_lock, unexplained
 from namespaces import SeparateCluster, why_not
 from servers import until
 
@@ -199,3 +200,37 @@ def test_no_two_owners_have_a_lock(three):
         healed = len(history)
         until(lambda: len(history) > healed)
     assert overlaps(history) == []
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_the_replies_about_locks_and_values_are_linearizable(three, cut):
+    """Spec CL8, CL9, EX3, EX5: the calls of owners and workers at all nodes, some of which act too late."""
+    history = []
+
+    def take(number):
+        return lambda stop: take_lock(three[number % 3], b"order", 600, history, stop, number)
+
+    def work(number):
+        return lambda stop: take_jobs(three[number % 3], "one-by-one", history, stop, number)
+
+    def produce(stop):
+        with three[1].connect() as connection:
+            while not stop.wait(0.01):
+                connection.send("ADDJOB", "one-by-one", "ann", 300, "RETRYMS", 700, "META", "user", "ann")
+                connection.read()  # The reply may be -NOREPL.
+
+    def taken_since(moment):
+        return {call.name for call in history if call.what == ACQUIRE and call.began > moment}
+
+    one_side, other_side, both_ways = CUTS[cut]
+    with threads(*map(take, range(6)), *map(work, range(6)), produce):
+        until(lambda: taken_since(0) == {b"order", b"ann"})
+        with three.cut(one_side, other_side, both_ways=both_ways):
+            began = time.monotonic()
+            until(lambda: time.monotonic() > began + CUT_S)
+            until(lambda: taken_since(began + 2) == {b"order", b"ann"})
+        three.wait_whole()
+        healed = time.monotonic()
+        until(lambda: taken_since(healed) == {b"order", b"ann"})
+    assert any(call.what == EXTEND and call.is_ok for call in history)
+    assert unexplained(history) == []
