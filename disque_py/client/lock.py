@@ -141,7 +141,8 @@ class _Grip:
     def lose(self, lease: LockLease, error: Exception | None, lost: _Flag) -> None:
         """Note that the lock is lost, set `lost`, and log it."""
         lease.is_lost = True
-        _log.warning("%s", self.loss() if error is None else f"{self.loss()} ({error})")
+        cause = "" if error is None else str(error)  # A request that took too long has no text.
+        _log.warning("%s", f"{self.loss()} ({cause})" if cause else self.loss())
         if self.last is lease:  # This object was not used again meanwhile.
             lost.set()
 

@@ -270,6 +270,22 @@ def test_a_lost_lock_wakes_a_task():
     assert len(lost) == 1
 
 
+def test_the_log_has_no_empty_reason_of_a_loss(caplog):
+    """The event loop is blocked until the lease is over, so an extension has no time at all."""
+
+    async def main(node):
+        async with AsyncDisque(node.address) as client:
+            lock = await client.lock("l", lease=0.2).acquire()
+            await asyncio.sleep(0.01)
+            time.sleep(0.3)  # noqa: ASYNC251  # it blocks the loop on purpose
+            await asyncio.wait_for(lock.lost.wait(), 5)
+            await lock.release()
+
+    with lock_node(extend=SILENCE) as node:
+        asyncio.run(main(node))
+    assert caplog.messages == ["the lock 'l' is lost: its lease ended, or another owner has it"]
+
+
 def test_a_lost_lock_is_reported_once_under_asyncio():
     lost = []
 
