@@ -41,7 +41,7 @@ class Call(NamedTuple):
     fence    the fence that it got (ACQUIRE) or named
     lease_s  the lease that it asked for
     began    before the request was sent
-    ended    when the reply came
+    ended    when the reply came; infinite without a reply
     is_ok    whether it was granted; UNKNOWN: there was no reply, or an error
     attempt  the number of the attempt; 0: not counted
     """
@@ -102,8 +102,7 @@ def _next(ordered: list[Call], first: int, done: frozenset[int]) -> Iterator[int
         if at not in done:
             if ordered[at].began > ended:
                 return
-            if ordered[at].is_ok is not UNKNOWN:
-                ended = min(ended, ordered[at].ended)
+            ended = min(ended, ordered[at].ended)
             yield at
 
 
@@ -136,7 +135,7 @@ def _after(state: State, call: Call) -> State | None:
             return None
         after = state._replace(is_held=False)
     moment = max(earliest, call.began)
-    return after._replace(moment=moment) if call.is_ok is UNKNOWN or moment <= call.ended else None
+    return after._replace(moment=moment) if moment <= call.ended else None
 
 
 class Recorder:
@@ -163,8 +162,12 @@ class Recorder:
 
     def release(self, name: bytes, owner: str, fence: int) -> None:
         """Send LOCK RELEASE."""
-        reply, *times = self._ask("LOCK", "RELEASE", name, owner, fence)
-        self._history.append(Call(RELEASE, name, owner, fence, 0, *times, _is_ok(reply)))
+        unanswered = Call(RELEASE, name, owner, fence, 0, monotonic(), math.inf, UNKNOWN)
+        self._history.append(unanswered)
+        reply, _, ended = self._ask("LOCK", "RELEASE", name, owner, fence)
+        if _is_ok(reply) is not UNKNOWN:
+            self._history.remove(unanswered)
+            self._history.append(unanswered._replace(ended=ended, is_ok=_is_ok(reply)))
 
     def get(self, queue: str, wait_ms: int) -> Call | None:
         """Send GETJOB to an exclusive queue whose jobs have their value as body. Return the ACQUIRE of the value."""
@@ -185,8 +188,8 @@ class Recorder:
 
     def ack(self, job: Call) -> None:
         """Send ACKJOB. Its reply counts jobs, and does not tell whether the value is free already."""
-        _, *times = self._ask("ACKJOB", job.owner, "FENCE", job.fence)
-        self._history.append(Call(RELEASE, job.name, job.owner, job.fence, 0, *times, UNKNOWN))
+        self._history.append(Call(RELEASE, job.name, job.owner, job.fence, 0, monotonic(), math.inf, UNKNOWN))
+        self._ask("ACKJOB", job.owner, "FENCE", job.fence)
 
     def _ask(self, *words: Word) -> tuple[Any, float, float]:
         began = monotonic()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from histories import Held, overlaps
@@ -31,8 +33,8 @@ A, B = acquire("a", 1, 0, 1, 1), acquire("b", 2, 5, 6, 2)
 GOOD = {
     "released first": [A, release("a", 1, 2, 3), B],
     "released meanwhile": [A, release("a", 1, 2, 5.5), B],
-    "released without a reply": [A, release("a", 1, 2, 3, UNKNOWN), B],
-    "a release that arrives late": [A, release("a", 1, 2, 3, UNKNOWN), extend("a", 1, 4, 4.5), B],
+    "released without a reply": [A, release("a", 1, 2, math.inf, UNKNOWN), B],
+    "a release that arrives late": [A, release("a", 1, 2, math.inf, UNKNOWN), extend("a", 1, 4, 4.5), B],
     "a lapsed lease": [A, acquire("b", 2, 5, 11, 2), extend("a", 1, 12, 13, False), release("a", 1, 13, 14, False)],
     "a renewal": [A, acquire("a", 1, 2, 3, 1), acquire("b", 2, 12, 13, 2)],
     "a refusal during the grant": [A, release("a", 1, 2, 3), B, extend("a", 1, 4, 5.5, False)],

@@ -9,15 +9,16 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
+from hiredis import ReplyError
 
 from disque_py.client import AsyncDisque, Disque, LockHeldError, LockLostError
 from disque_py.client.lock import now
 from histories import Held, overlaps
 from linearizability import ACQUIRE, EXTEND, RELEASE, take_lock, unexplained
-from servers import HOST, Cluster
+from servers import HOST, Cluster, until
 
 HOLDER = """
 import sys, time
@@ -67,8 +68,8 @@ def test_a_lock_can_be_extended_at_another_node(three):
         assert len(answering) == 1
         answering[0].kill()
         try:
-            until = time.monotonic() + 5
-            while time.monotonic() < until:
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline:
                 assert lock.is_held
                 time.sleep(0.05)
             assert lock.left_s > 0
@@ -99,13 +100,13 @@ def test_a_stopped_holder_loses_its_lock_to_another_owner(three):
 def test_no_two_threads_have_a_lock_at_a_time(three):
     """The history has ten threads, each with its own lock object, at three nodes."""
     history = []
-    until = now() + SECONDS
+    deadline = now() + SECONDS
     inside = []
 
     def work(number):
         names = addresses(three)
         with Disque(names[number % 3], discover=False) as client:
-            while now() < until:
+            while now() < deadline:
                 with client.lock("busy", lease=5, timeout=30) as lock:
                     began = now()
                     inside.append(number)
@@ -148,6 +149,57 @@ def test_the_replies_to_owners_at_three_nodes_are_linearizable(three):
     assert {(call.what, call.is_ok) for call in history} >= {(ACQUIRE, True), (EXTEND, True), (RELEASE, True)}
     assert len({call.fence for call in history}) > len(threads)
     assert unexplained(history) == []
+
+
+def take_again(server, history, stop, number):
+    """Take the lock `order`, also after the node was killed."""
+    while not stop.is_set():
+        with suppress(OSError, EOFError):
+            take_lock(server, b"order", 600, history, stop, number)
+        stop.wait(0.05)
+
+
+def test_the_replies_are_linearizable_while_voters_change_and_die(tmp_path):
+    """Spec CL3, CL5: a new voter copies the grants, and one that was killed reads its own from disk."""
+    history = []
+    stop = threading.Event()
+    with Cluster(tmp_path, 4, ["--cluster-node-timeout", "1000"]) as four:
+        *voters, spare = [server.node_id for server in four.servers]
+        four[3].command("CLUSTER", "VOTERS", "INIT", *voters)
+        threads = [
+            threading.Thread(target=take_again, args=(four[number % 4], history, stop, number)) for number in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(3):
+                time.sleep(0.3)
+                change(four[3], "ADD", spare)
+                time.sleep(0.3)
+                change(four[3], "REMOVE", voters[number])
+                spare = voters[number]
+                four[number].kill()
+                time.sleep(0.2)
+                four[number].restart()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+    assert {(call.what, call.is_ok) for call in history} >= {(ACQUIRE, True), (EXTEND, True), (RELEASE, True)}
+    assert unexplained(history) == []
+
+
+def change(server, *words):
+    """Change the list of voters. Repeat the change while an earlier one, or a link, is not complete."""
+
+    def is_changed():
+        try:
+            server.command("CLUSTER", "VOTERS", *words)
+        except ReplyError as error:
+            return "is a voter" in str(error) or "is not a voter" in str(error)
+        return True
+
+    until(is_changed)
 
 
 def test_a_backup_of_a_killed_holder_goes_on(three):
