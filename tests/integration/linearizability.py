@@ -76,7 +76,7 @@ def unexplained(history: Collection[Call]) -> list[bytes]:
 
 def is_linearizable(calls: Collection[Call]) -> bool:
     """Return whether one order of these calls of one lock explains their replies."""
-    # An ACQUIRE or EXTEND without a reply gives nobody a lease to believe in, and refuses nothing.
+    # An ACQUIRE or EXTEND without a reply gives no owner a lease to believe in, and refuses nothing.
     useful = [call for call in calls if call.is_ok is not UNKNOWN or call.what == RELEASE]
     ordered = sorted(useful, key=lambda call: call.began)
     todo = [(0, frozenset[int](), State())]

@@ -56,7 +56,7 @@ def test_an_acknowledged_message_is_done_once(queues):
 
 
 def test_only_popped_messages_are_acknowledged_and_leased(queues):
-    """As in dyno-queues. A message that was not popped would be lost, or nobody would have it."""
+    """As in dyno-queues. Otherwise a message would be lost, or leased without a consumer."""
     queue, other = queues
     queue.push([Message("m", shard="a")])
     for message in ("m", queue.peek(1)[0], queue.get("m")):
