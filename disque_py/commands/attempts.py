@@ -120,7 +120,7 @@ def _renew(broker: Broker, client: Client, job: Job, work: Work) -> bytes | None
         lease_ms = min(work.lease_ms, renewal.until_ms - broker.now_ms)
         _extend(broker, again, lease_ms)
         exclusive.renewed(broker, again, broker.now_ms + lease_ms)
-        return integer(-(-work.lease_ms // work.unit_ms))
+        return integer(-(-lease_ms // work.unit_ms))
 
     return deferred_reply.begin(broker, client, start, reply)
 
@@ -288,8 +288,11 @@ def _nack_one(broker: Broker, job_id: bytes, how: NackWords | None) -> int:
 
 
 def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
-    """Note a delivery that a client names, before the node that made it does. Return how many were not heard of."""
-    unheard = min(attempt, ATTEMPT_MAX) - job.attempt
+    """Note a delivery that a client names, before the node that made it does. Return how many were not heard of.
+
+    A number that is far too high must not use up the numbers of later deliveries, so few are learned at a time.
+    """
+    unheard = min(min(attempt, ATTEMPT_MAX) - job.attempt, changing.UNHEARD_MAX)
     if unheard <= 0:
         return 0
     job.attempt += unheard
@@ -341,7 +344,7 @@ def _give_back(broker: Broker, job: Job, how: NackWords, *, is_paused: bool) -> 
     if unheard:
         # This change is later than that of a lease that ended before the delivery.
         part = changing.begin(broker, job)
-        part.number += min(unheard, changing.UNHEARD_MAX)
+        part.number += unheard
     if how.is_final or (part is not None and part.is_spent(job.attempt)):
         if changing.give_up(broker, job, how.reason):
             requeue.tell_queued(broker, job, QUEUED_RELEASED)

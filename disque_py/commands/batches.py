@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from disque_py.commands.name_lists import list_names
 from disque_py.commands.options import INT64_MAX, between
-from disque_py.commands.subcommands import Form, run_form, syntax_error
+from disque_py.commands.subcommands import ANY, Form, run_form, syntax_error
 from disque_py.core import batch_ends, census, deferred_reply, gathering, incremental, keeping, settings_sync, versions
 from disque_py.core.batch_state import ABORTED, CALLBACK_ID, Batch
 from disque_py.core.broker import SHARDS, Broker
@@ -140,10 +140,10 @@ def _knowledge(share_of: list[int]) -> tuple[int, int]:
 def _wait(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """WAIT name [TIMEOUT ms] → pairs as SHOW, when the batch is done or the time is over."""
     timeout_ms = 0
-    if len(argv) > 3:
-        if len(argv) != 5 or argv[3].lower() != b"timeout":
-            raise syntax_error(argv[3])
-        timeout_ms = between(argv[4] or b"-", 0, INT64_MAX >> 1, TIMEOUT_ERROR)
+    for at in range(3, len(argv), 2):
+        if argv[at].lower() != b"timeout" or at + 1 == len(argv):
+            raise syntax_error(argv[at])
+        timeout_ms = between(argv[at + 1] or b"-", 0, INT64_MAX >> 1, TIMEOUT_ERROR)
     if _known(broker, argv[2]) is None:
         raise CommandError(NO_SUCH)
     until_ms = broker.now_ms + timeout_ms if timeout_ms else 0
@@ -228,7 +228,7 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 FORMS: Final = {
     b"show": Form(_show, 3, 3),
     b"close": Form(_close, 3, 6),
-    b"wait": Form(_wait, 3, 5),
+    b"wait": Form(_wait, 3, ANY),
     b"del": Form(_del, 3, 3),
     b"list": Form(_list, 2, 3),
 }

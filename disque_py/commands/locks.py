@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from disque_py.commands.options import INT64_MAX, between
-from disque_py.commands.subcommands import Form, run_form, syntax_error
+from disque_py.commands.subcommands import ANY, Form, run_form, syntax_error
 from disque_py.core import claiming, deferred_reply, gathering, incremental, locking
 from disque_py.core.broker import Broker
 from disque_py.core.claiming import Result, Wish
@@ -174,10 +174,10 @@ def _release(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     _names(name, owner)
     fence = between(argv[4], 1, FENCE_LIMIT, FENCE_ERROR)
     done_ms = 0
-    if len(argv) > 5:
-        if argv[5].lower() != b"done" or len(argv) != 7:
-            raise syntax_error(argv[5])
-        done_ms = _lease(broker, argv[6], DONE_ERROR)
+    for at in range(5, len(argv), 2):
+        if argv[at].lower() != b"done" or at + 1 == len(argv):
+            raise syntax_error(argv[at])
+        done_ms = _lease(broker, argv[at + 1], DONE_ERROR)
     wish: Wish = locking.wish_of(broker, name, owner, 1)
     found: list[Outcome] = []
 
@@ -279,9 +279,9 @@ def _listed(broker: Broker, client: Client, pattern: bytes) -> incremental.Steps
 
 
 FORMS: Final = {
-    b"acquire": Form(_acquire, 5, 9),
+    b"acquire": Form(_acquire, 5, ANY),
     b"extend": Form(_extend, 6, 6),
-    b"release": Form(_release, 5, 7),
+    b"release": Form(_release, 5, ANY),
     b"show": Form(_show, 3, 3),
     b"list": Form(_list, 2, 3),
 }

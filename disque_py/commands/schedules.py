@@ -296,10 +296,10 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 def _next(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """NEXT name [COUNT n]: the next ticks as Unix ms, also of a paused schedule; empty if there is no such schedule."""
     count = NEXT_COUNT
-    if len(argv) > 3:
-        if len(argv) == 4 or argv[3].lower() != b"count":
-            raise syntax_error(argv[3])
-        count = between(argv[4] or b"-", 1, NEXT_COUNT_MAX, COUNT_ERROR)
+    for at in range(3, len(argv), 2):
+        if argv[at].lower() != b"count" or at + 1 == len(argv):
+            raise syntax_error(argv[at])
+        count = between(argv[at + 1] or b"-", 1, NEXT_COUNT_MAX, COUNT_ERROR)
     found = broker.recurring.known.get(argv[2])
     ticks = _ticks_of(broker, found) if found is not None else None
     if found is None or ticks is None:
@@ -329,5 +329,5 @@ FORMS: Final = {
     b"resume": Form(_resume, 3, 3),
     b"del": Form(_delete, 3, 3),
     b"run": Form(_run, 3, 3),
-    b"next": Form(_next, 3, 5),
+    b"next": Form(_next, 3, ANY),
 }

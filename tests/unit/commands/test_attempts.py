@@ -9,7 +9,8 @@ from cluster_bus.messages import LEASED
 from copies import advance, deliver, hold, hold_queued, make_id, queue_of, sent_of
 from disque_py.commands.adding import BACKOFF_ERROR
 from disque_py.core import acks
-from disque_py.core.job import ACTIVE
+from disque_py.core.changing import UNHEARD_MAX
+from disque_py.core.job import ACTIVE, ATTEMPT_MAX
 
 # The maximum delay of a timer (core/schedule.py).
 BUCKET_MS = 16
@@ -334,6 +335,15 @@ def test_working_answers_retry_and_begins_the_lease_anew():
     assert ask_parsed(broker, client, "WORKING", job.id) == 30
     assert job.requeue_at_ms == broker.now_ms + 30_000
     assert sent_of(broker, LEASED) == [((node,), (job.id, 30_000, 1, 2))]
+
+
+@pytest.mark.parametrize("word", ["WORKING", "NACK"])
+def test_an_attempt_that_is_far_too_high_leaves_numbers_for_later_deliveries(word):
+    broker, client = start()
+    hold_queued(broker, add_node(broker), retry_s=30)
+    job = deliver(broker)
+    ask(broker, client, word, job.id, "ATTEMPT", ATTEMPT_MAX)
+    assert job.attempt <= 1 + UNHEARD_MAX
 
 
 def test_working_takes_a_queued_job_out_of_its_queue():

@@ -147,6 +147,15 @@ def test_wrong_arguments_are_refused(words, error):
     assert error_of(broker, make_client(broker), "LOCK", *words) == error
 
 
+def test_the_last_of_repeated_options_counts():
+    world = voters("abc")
+    fence, _, left = world.ask("a", "LOCK", "ACQUIRE", "l", "o", 500, "ATTEMPTS", 9, "TIMEOUT", 1, "ATTEMPTS", 3)
+    assert left == 2
+    assert world.ask("a", "LOCK", "RELEASE", "l", "o", fence, "DONE", 9_000, "DONE", 100) == 1
+    world.run(300)
+    assert acquire(world, "b", "two")[1] == 1
+
+
 def test_without_voters_a_lock_is_refused():
     broker = make_broker()
     for words in (("ACQUIRE", "l", "o", 100), ("SHOW", "l"), ("LIST",)):

@@ -185,15 +185,27 @@ def test_there_are_10000_schedules_at_most_and_one_of_them_can_be_set_anew(broke
     assert ask(broker, client, "SCHEDULE", "SET", "last", *words) == b"+OK\r\n"
 
 
-def test_next_of_rare_ticks_is_answered_in_parts(broker, client):
-    """The rules of a zone are read for all years between them."""
-    words = "CRON", "0 0 29 2 *", "TZ", "Europe/Berlin", "QUEUE", "q"
-    assert ask(broker, client, "SCHEDULE", "SET", "leap", *words) == b"+OK\r\n"
-    reply = ask(broker, client, "SCHEDULE", "NEXT", "leap", "COUNT", 3)
+def next_in_turns(broker, client, *words):
+    """Return the reply to SCHEDULE NEXT, and the number of turns that it took."""
+    reply = ask(broker, client, "SCHEDULE", "NEXT", *words)
     turns = 1
     while client.waiting:
         dispatch.tick(broker)
         turns += 1
     reply += b"".join(client.out)
+    client.out.clear()
+    return reply, turns
+
+
+def test_next_of_rare_ticks_is_answered_in_parts(broker, client):
+    """The rules of a zone are read for all years between them."""
+    words = "CRON", "0 0 29 2 *", "TZ", "Europe/Berlin", "QUEUE", "q"
+    assert ask(broker, client, "SCHEDULE", "SET", "leap", *words) == b"+OK\r\n"
+    reply, turns = next_in_turns(broker, client, "leap", "COUNT", 3)
     assert reply.startswith(b"*3\r\n")
     assert turns >= 3
+
+
+def test_the_last_of_repeated_counts_is_the_number_of_ticks(broker, client):
+    assert ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "60s", "QUEUE", "q") == b"+OK\r\n"
+    assert next_in_turns(broker, client, "s", "COUNT", 3, "COUNT", 1)[0].startswith(b"*1\r\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import UTC as UTC_ZONE
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -228,7 +229,8 @@ def _set(text: str, bounds: tuple[int, int]) -> set[int]:
 def _jump(known: ZoneInfo, low: int, high: int) -> int:
     """The moment within two at which a zone's offset changes."""
     first = datetime.fromtimestamp(low, known).utcoffset()
-    return next(at for at in range(low, high + 1) if datetime.fromtimestamp(at, known).utcoffset() != first)
+    moments = range(low, high + 1)
+    return moments[bisect_left(moments, True, key=lambda at: datetime.fromtimestamp(at, known).utcoffset() != first)]
 
 
 @settings(max_examples=25, deadline=None)

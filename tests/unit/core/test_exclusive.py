@@ -140,6 +140,18 @@ def test_working_renews_the_claim():
         assert get(world, "b") == []
 
 
+def test_working_tells_the_lease_that_the_claim_allows():
+    """Spec EX5: the lease ends before the grants, which last at most claim-lease-max, on the fastest clock."""
+    world = exclusive()
+    most_s = world["a"].claims.memory.list.lease_max_ms // 1_000
+    job_id = add(world, "a", "ann", retry=most_s)
+    get(world, "a")
+    told_ms = world.ask("a", "WORKING", job_id, "LEASEMS", 1_000 * most_s)
+    assert told_ms < 1_000 * most_s
+    reply = world.ask("a", "SHOW", job_id)
+    assert told_ms - 5 <= dict(zip(reply[::2], reply[1::2], strict=True))[b"next-requeue-within"] <= told_ms
+
+
 def test_a_claim_that_is_renewed_after_its_lease_keeps_other_jobs_of_its_value_back():
     """A waiting consumer made its node look at such a job again and again until the lease was over (seed 14129)."""
     world = exclusive()
