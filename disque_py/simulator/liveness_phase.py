@@ -70,6 +70,7 @@ LEFT_MS: Final = 30_000
 # seconds for each holder.
 REPAIRED_MS: Final = 150_000
 DRAINED_MS: Final = 60_000
+TRIPS_PER_SLOT: Final = 4
 FETCH_MS: Final = 400
 SAME_SETTINGS: Final = "nodes know the same settings"
 CANCEL_MS: Final = 500
@@ -415,7 +416,7 @@ class LivenessPhase:
             canceller = Canceller(self)
             self.world.connect(machine, canceller)
             canceller.look()
-        within_ms = DRAINED_MS + self._longest_ms()
+        within_ms = DRAINED_MS + self._longest_ms() + self._capped_ms()
         self.drain_ms = self.until(
             "jobs that are done vanish",
             within_ms,
@@ -431,6 +432,23 @@ class LivenessPhase:
         """
         asked_for = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
         return max(asked_for, max((job.retry_ms for _, job in self._left()), default=0))
+
+    def _capped_ms(self) -> int:
+        """Return how much longer the jobs of queues with `max-running` may take.
+
+        A slot serves one job after the other: the coordinator grants it, the job moves to the node with the slot, and
+        the ack and the free slot travel back.
+        """
+        longest_ms = 0
+        jobs: dict[bytes, set[bytes]] = {}
+        for _, job in self._left():
+            jobs.setdefault(job.terms.queue, set()).add(job.id)
+        for machine in self.world.running():
+            for queue, ids in jobs.items():
+                slots = machine.broker.queue_settings.of(queue).max_running
+                if slots:
+                    longest_ms = max(longest_ms, len(ids) * TRIPS_PER_SLOT * self.simulation.plan.delay_ms[1] // slots)
+        return longest_ms
 
     def _left(self) -> Iterator[tuple[Machine, Job]]:
         """Return the jobs that should be gone. A delivered at-most-once job without an ack stays until its TTL."""

@@ -38,6 +38,15 @@ def test_the_liveness_phase_drains_everything():
     assert simulation.liveness.drain_ms > 0
 
 
+def test_a_queue_with_a_cap_gets_the_time_that_its_slots_need():
+    """On slow links a slot serves only a few jobs per second (seed 24185)."""
+    simulation = played()
+    assert simulation.liveness._capped_ms() == 0
+    assert ask(simulation.world, simulation.world.running()[0].name, "QUEUE", "SET", "q0", "max-running", 2) == b"OK"
+    ids = {job.id for _, job in simulation.liveness._left() if job.terms.queue == b"q0"}
+    assert simulation.liveness._capped_ms() == len(ids) * 2 * simulation.plan.delay_ms[1] > 0
+
+
 def test_nodes_that_are_down_come_up():
     """Stopped nodes go on, and killed nodes start."""
     simulation = played()
