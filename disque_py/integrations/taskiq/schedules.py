@@ -104,7 +104,7 @@ class DisqueScheduleSource(ScheduleSource):
     async def get_schedules(self) -> list[ScheduledTask]:
         """Return the schedules of this source that the cluster has."""
         client = self.broker.client
-        names = await client.schedules(f"{self.prefix}*")
+        names = [name for name in await client.schedules() if name.startswith(self.prefix)]
         infos = [await client.schedule_info(name) for name in names]
         found = [self._read(info) for info in infos if info is not None]
         for queue in self.broker.queues:

@@ -81,6 +81,18 @@ def test_schedules_are_listed_and_deleted(broker, source, note):
     asyncio.run(main())
 
 
+def test_a_prefix_may_have_any_characters(broker, note, name):
+    source = DisqueScheduleSource(broker, prefix=f"{name}[*]:")
+
+    async def main():
+        created = await note.schedule_by_interval(source, 3600, 1)
+        assert [task.schedule_id for task in await source.get_schedules()] == [created.schedule_id]
+        await created.unschedule()
+        await broker.shutdown()
+
+    asyncio.run(main())
+
+
 def test_a_scheduler_process_sends_nothing(broker, source, note, client, name):
     async def main():
         await note.schedule_by_cron(source, "0 0 1 1 *", 1)
