@@ -26,7 +26,6 @@ def hashes(hash_seed: str) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("hash_seed", ["1", "777"])
-def test_traces_are_equal_whatever_the_hash_seed(hash_seed):
+def test_traces_are_equal_whatever_the_hash_seed():
     """With another hash seed, sets have another order. Nothing may depend on it."""
-    assert hashes(hash_seed) == hashes("0")
+    assert hashes("1") == hashes("777")

@@ -40,6 +40,7 @@ def run(folder, *words, **settings):
         **os.environ, "SPARK_CONF_DIR": str(folder), "JAVA_HOME": ensure_java(), "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }  # fmt: skip
+    environment["SPARK_TESTING"] = "1"  # A server of Connect takes a free port then, and not always the same one.
     environment.pop("PYTHONPATH", None)
     if (PACKAGE / "pyproject.toml").exists():
         environment["PYTHONPATH"] = str(PACKAGE)
