@@ -25,8 +25,8 @@ from rich.table import Table
 
 from disque_py import __version__
 from disque_py.shell_scripts import completion_option
-from disque_py.simulator.claims_plans import draw_claims
 from disque_py.simulator.figures import COLUMNS, Figures
+from disque_py.simulator.focused_plans import FOCUSES, draw_focused
 from disque_py.simulator.plan import WEATHER, Keep, Plan, draw
 from disque_py.simulator.shrink import RUNS_MAX, shrink
 from disque_py.simulator.simulation import Failure, Result, simulate
@@ -56,12 +56,15 @@ class Order:
     seconds: float
     weather: str
     keep: str
-    is_for_claims: bool = False
+    focus: str = ""
 
     def plan(self) -> Plan:
         """Return the plan of the seed, or the part of it that is kept."""
-        drawn = draw_claims if self.is_for_claims else draw
-        plan = drawn(self.seed, round(self.seconds * 1000), weather=self.weather)
+        duration_ms = round(self.seconds * 1000)
+        if self.focus:
+            plan = draw_focused(self.focus, self.seed, duration_ms, weather=self.weather)
+        else:
+            plan = draw(self.seed, duration_ms, weather=self.weather)
         return plan.kept(Keep.read(self.keep)) if self.keep else plan
 
     def play(self) -> Result:
@@ -74,7 +77,7 @@ class Order:
     def command(self, keep: str) -> str:
         """Return the command that plays the seed again."""
         words = [f"bin/disque-sim --seeds {self.seed} --seconds {self.seconds:g}"]
-        words += ["--claims"] if self.is_for_claims else []
+        words += [f"--focus {self.focus}"] if self.focus else []
         words += [f"--weather {self.weather}"] if self.weather else []
         words += [f'--keep "{keep}"'] if keep else []
         return " ".join(words)
@@ -346,7 +349,10 @@ def seeds_of(text: str) -> range:
 @click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes that play seeds.")
 @click.option("--weather", metavar="KIND[+KIND...]", help=f"Only this weather (kinds of faults): {', '.join(WEATHER)}.")
 @click.option(
-    "--claims", "is_for_claims", is_flag=True, help="Only clients of claims and locks, and faults that matter to them."
+    "--focus",
+    type=click.Choice(list(FOCUSES)),
+    default="",
+    help="Only clients of one part of the broker, and the faults that matter to it.",
 )
 @click.option("--keep", default="", help="The part of a seed's plan to keep, as printed for a shrunk failure.")
 @click.option("--trace-hash", is_flag=True, help="Print a line `seed hash` for each seed.")
@@ -373,7 +379,7 @@ def main(
     seconds: float,
     jobs: int,
     weather: str | None,
-    is_for_claims: bool,
+    focus: str,
     keep: str,
     trace_hash: bool,
     transcript: bool,
@@ -401,7 +407,7 @@ def main(
         Keep.read(keep)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--keep") from None
-    orders = (Order(seed, seconds, weather or "", keep, is_for_claims) for seed in chosen)
+    orders = (Order(seed, seconds, weather or "", keep, focus) for seed in chosen)
     signal.signal(signal.SIGTERM, interrupt)
     if failures_max is None:
         failures_max = 0 if report_path is not None else FAILURES_MAX
@@ -413,7 +419,7 @@ def main(
     if failed and not playing.is_interrupted:
         show_failures(report, failed[:FAILURES_SHRUNK_MAX], RUNS_MAX if shrinks else 0)
     if transcript and not failed:
-        first = Order(chosen.start, seconds, weather or "", keep, is_for_claims)
+        first = Order(chosen.start, seconds, weather or "", keep, focus)
         for line in simulate(first.plan(), is_read=True).transcript:
             report.console.print(line, markup=False, soft_wrap=True)
     report.show_summary(report.console)

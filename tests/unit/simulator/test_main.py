@@ -122,10 +122,10 @@ def test_one_seed_can_be_read():
 
 
 def test_claims_and_locks_can_be_played_alone():
-    outcome = run("--claims", "--seeds", "2", "--seconds", "1")
+    outcome = run("--focus", "claims", "--seeds", "2", "--seconds", "1")
     assert outcome.exit_code == 0
     assert "1 seed, 0 failed" in outcome.output
-    assert Order(2, 1.0, "", "", is_for_claims=True).command("") == "bin/disque-sim --seeds 2 --seconds 1 --claims"
+    assert Order(2, 1.0, "", "", "claims").command("") == "bin/disque-sim --seeds 2 --seconds 1 --focus claims"
 
 
 def test_the_version_is_printed():

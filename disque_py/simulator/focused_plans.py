@@ -1,0 +1,71 @@
+"""Plans for one part of the broker: `disque-sim --focus claims` and `--focus flows`.
+
+In the plan of an ordinary seed most kinds of clients are missing, and the common ones take most of the time. The plan
+of a focus has clients of one part only, and the weather that matters to it:
+
+* `claims`: voters, locks and queues whose jobs need a claim. Partitions, pauses, clocks at the allowed bound, restarts
+  with and without memory, and nodes that are reset or leave (spec CL, EX and LK).
+* `flows`: topics, windows and REPLACE, caps, results, batches, schedules and patterns. Any weather (spec TP, CP, RW, BT
+  and SD).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final, NamedTuple
+
+from disque_py.simulator.plan import BY_NAME, WEATHER, ClientPlan, Plan, draw
+
+KINDS_AT_ONCE: Final = (1, 1, 2, 3)
+
+
+class Focus(NamedTuple):
+    """A part of the broker.
+
+    stream    the name of the random stream
+    clients   kinds of clients, each with the numbers from which a seed chooses
+    weather   kinds of weather, from which a seed chooses one to three
+    """
+
+    stream: str
+    clients: dict[str, tuple[int, ...]]
+    weather: tuple[str, ...]
+
+
+FOCUSES: Final = {
+    "claims": Focus(
+        "claims and locks",
+        {"voter keeper": (1, 1, 2), "locker": (2, 3, 5), "claim producer": (1, 2), "claim worker": (2, 3)},
+        # Not limits of memory, pauses of other queues, disks of jobs, and nodes without voters.
+        tuple(kind for kind in WEATHER if kind not in ("fair", "memory", "queues", "disks", "upgrade")),
+    ),
+    "flows": Focus(
+        "flows",
+        {
+            "consumer": (1, 2),
+            "publisher": (0, 1),
+            "pattern consumer": (0, 1),
+            "debouncer": (0, 1, 2),
+            "timekeeper": (0, 1),
+            "capper": (0, 1),
+            "waiter": (0, 1, 2),
+            "batcher": (0, 1, 2),
+            "voter keeper": (0, 0, 1),
+        },
+        (*(kind for kind in WEATHER if kind not in BY_NAME), "lost"),
+    ),
+}
+
+
+def draw_focused(
+    focus: str, seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[str], Random] = Random
+) -> Plan:
+    """Return the plan of a seed for one part of the broker. `weather` is as in `draw`."""
+    chosen = FOCUSES[focus]
+    rng = chance(f"{seed} {chosen.stream}")
+    kinds = weather or "+".join(sorted(rng.sample(chosen.weather, rng.choice(KINDS_AT_ONCE))))
+    names = [name for name, numbers in chosen.clients.items() for _ in range(rng.choice(numbers))]
+    clients = tuple(ClientPlan(number, kind) for number, kind in enumerate(names))
+    return replace(draw(seed, duration_ms, weather=kinds, chance=chance), clients=clients, places=())
