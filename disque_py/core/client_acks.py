@@ -94,10 +94,13 @@ def ack_with_result(broker: Broker, job_id: bytes, attempt: int, value: bytes) -
     return 0
 
 
-def _keep_result(broker: Broker, job: Job, value: bytes, version: int, node: bytes) -> None:
-    """Keep a result for the time that the job's queue sets, unless the result of an earlier ack is known."""
+def _keep_result(broker: Broker, job: Job, value: bytes, version: int, node: bytes) -> bool:
+    """Keep a result for the time that the job's queue sets, unless the result of an earlier ack is known.
+
+    Return whether it is kept.
+    """
     keep_ms = broker.queue_settings.of(job.terms.queue).result_retention_ms
-    broker.results.put(job.id, value, version, node, keep_ms)
+    return broker.results.put(job.id, value, version, node, keep_ms)
 
 
 def on_result(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -106,6 +109,7 @@ def on_result(broker: Broker, sender: Node, items: list[Any]) -> None:
         job_id, value, version, node = results.read_item(item)
         job = broker.find(job_id)
         if job is None:
+            _replace_kept(broker, job_id, value, version, node)
             ahead = broker.acks.ahead
             ahead[job_id] = (job_id, value, version, node)
             if len(ahead) > AHEAD_MAX:
@@ -113,12 +117,31 @@ def on_result(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif not job.holders or (job.state == ACKED and not version and not _may_lack_result(broker, job)):
             broker.stats.ignored("result of a job that is unknown or over")
         else:
-            if version:
-                _keep_result(broker, job, value, version, node)
-            else:
+            had_another = job_id in broker.results.by_id
+            if not version:
                 _keep_result(broker, job, value, job.version + 1, broker.me.id)
+            elif _keep_result(broker, job, value, version, node) and had_another:
+                _pass_on(broker, sender, job)
             if job.state == ACKED and broker.ends.watched:
                 broker.ends.note(job_id)
+
+
+def _pass_on(broker: Broker, sender: Node, job: Job) -> None:
+    """Send the result that has replaced ours to the other holders. Spec RW2.
+
+    We have told them ours, and the sender may not know all of them.
+    """
+    item = broker.results.item(job.id)
+    others = [node for node in broker.sets.others(job.holders) if node is not sender]
+    if item is not None and others:
+        broker.send(tuple(others), RESULT, item)
+
+
+def _replace_kept(broker: Broker, job_id: bytes, value: bytes, version: int, node: bytes) -> None:
+    """Replace the result of a job whose record is gone by that of an earlier ack. Spec RW2."""
+    known = broker.results.by_id.get(job_id)
+    if version and known is not None and known.expire_at_ms > broker.now_ms:
+        broker.results.put(job_id, value, version, node, known.expire_at_ms - broker.now_ms)
 
 
 def _may_lack_result(broker: Broker, job: Job) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from disque_py.simulator.focused_plans import draw_focused
 from disque_py.simulator.plan import Keep, draw
 from disque_py.simulator.simulation import simulate
 
@@ -20,6 +21,7 @@ LINES = [
     if line and not line.startswith("#")
 ]
 NEWEST: Final = 16
+FOCUS: Final = "focus "
 CASES = [
     pytest.param(*line, id=line[0], marks=[pytest.mark.soak] if age > NEWEST else [])
     for age, line in zip(range(len(LINES), 0, -1), LINES, strict=True)
@@ -30,6 +32,10 @@ CASES = [
 @pytest.mark.parametrize(("seed", "seconds", "weather", "keep", "defect"), CASES)
 def test_a_seed_that_found_a_defect_finds_it_no_more(seed, seconds, weather, keep, defect):
     """The file names the defect beside the seed."""
-    plan = draw(int(seed), round(float(seconds) * 1000), weather=weather.strip("-"))
+    duration_ms = round(float(seconds) * 1000)
+    if weather.startswith(FOCUS):
+        plan = draw_focused(weather.removeprefix(FOCUS), int(seed), duration_ms)
+    else:
+        plan = draw(int(seed), duration_ms, weather=weather.strip("-"))
     failure = simulate(plan.kept(Keep.read(keep.strip("-")))).failure
     assert failure is None, f"{failure.rule}: {failure.detail} (once: {defect})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, make_broker, make_cluster
-from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, REPLJOB, SETACK
+from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, REPLJOB, RESULT, SETACK
 from copies import advance, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
 from disque_py.core import acks, client_acks
 from disque_py.core.job import ACKED
@@ -168,3 +168,25 @@ def test_an_ack_that_no_holder_took_finds_them():
     assert world.ask("c", "ACKJOB", job_id) == 0
     world.run(50)
     assert [world[name].job_count for name in world.members] == [0, 0, 0]
+
+
+def test_a_result_that_is_replaced_by_that_of_another_ack_is_passed_on():
+    """Spec RW2: the node with the other ack may not know all holders (seed 542 of `--focus flows`)."""
+    broker, near, far = make_cluster()
+    job = hold(broker, near, far)
+    assert client_acks.ack_with_result(broker, job.id, 0, b"ours") == 1
+    sent(broker)
+    say(broker, near, RESULT, (job.id, b"first", 1, bytes(20)))
+    say(broker, near, RESULT, (job.id, b"later", 9, bytes(20)))
+    assert sent_of(broker, RESULT) == [((far,), (job.id, b"first", 1, bytes(20)))]
+    assert broker.results.get(job.id) == b"first"
+
+
+def test_the_result_of_a_job_whose_record_is_gone_is_replaced_by_that_of_an_earlier_ack():
+    """Spec RW2."""
+    broker = make_broker()
+    node = add_node(broker)
+    job_id = make_id()
+    broker.results.put(job_id, b"ours", 3, b"x" * 20, 5_000)
+    say(broker, node, RESULT, (job_id, b"first", 3, bytes(20)))
+    assert broker.results.get(job_id) == b"first"
