@@ -351,7 +351,6 @@ def seeds_of(text: str) -> range:
 @click.option(
     "--focus",
     type=click.Choice(list(FOCUSES)),
-    default="",
     help="Only clients of one part of the broker, and the faults that matter to it.",
 )
 @click.option("--keep", default="", help="The part of a seed's plan to keep, as printed for a shrunk failure.")
@@ -379,7 +378,7 @@ def main(
     seconds: float,
     jobs: int,
     weather: str | None,
-    focus: str,
+    focus: str | None,
     keep: str,
     trace_hash: bool,
     transcript: bool,
@@ -407,7 +406,7 @@ def main(
         Keep.read(keep)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--keep") from None
-    orders = (Order(seed, seconds, weather or "", keep, focus) for seed in chosen)
+    orders = (Order(seed, seconds, weather or "", keep, focus or "") for seed in chosen)
     signal.signal(signal.SIGTERM, interrupt)
     if failures_max is None:
         failures_max = 0 if report_path is not None else FAILURES_MAX
@@ -419,7 +418,7 @@ def main(
     if failed and not playing.is_interrupted:
         show_failures(report, failed[:FAILURES_SHRUNK_MAX], RUNS_MAX if shrinks else 0)
     if transcript and not failed:
-        first = Order(chosen.start, seconds, weather or "", keep, focus)
+        first = Order(chosen.start, seconds, weather or "", keep, focus or "")
         for line in simulate(first.plan(), is_read=True).transcript:
             report.console.print(line, markup=False, soft_wrap=True)
     report.show_summary(report.console)
