@@ -145,7 +145,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if next(building, broker) is not broker:
             asked = _Asked(names, count, options, nohang, timeout_ms)
             return incremental.begin(broker, client, _getjob_indexed(broker, client, asked, building))
-    if broker.exclusive.queues and claimed_fetch.has_claims(broker, names):
+    if broker.exclusive.queues and claimed_fetch.has_claims(broker, names, nohang):
         asked = _Asked(names, count, options, nohang, timeout_ms)
         return incremental.begin(broker, client, _getjob_claimed(broker, client, asked))
     if count > PART and sum(queue.length for name in names if (queue := broker.queues.get(name))) > PART:
@@ -283,7 +283,7 @@ def _getjob_indexed(broker: Broker, client: Client, asked: _Asked, building: Ite
     """Run a GETJOB whose WHERE is new to queues: their indexes are built first, in parts."""
     yield
     yield from building
-    if broker.exclusive.queues and claimed_fetch.has_claims(broker, asked.names):
+    if broker.exclusive.queues and claimed_fetch.has_claims(broker, asked.names, asked.nohang):
         return (yield from _getjob_claimed(broker, client, asked))
     return (yield from _getjob_in_parts(broker, client, asked))
 
@@ -293,7 +293,9 @@ def _getjob_claimed(broker: Broker, client: Client, asked: _Asked) -> incrementa
     if asked.options.lease_ms:
         exclusive.refuse_long(broker, asked.options.lease_ms)
     deadline = claimed_fetch.deadline_ms(broker, asked.nohang, asked.timeout_ms)
-    found = yield from claimed_fetch.fetch(broker, client, asked.names, asked.count_max, asked.options, deadline)
+    found = yield from claimed_fetch.fetch(
+        broker, client, asked.names, asked.count_max, asked.options, deadline, nohang=asked.nohang
+    )
     if found.entries:
         return b"*%d\r\n%b" % (len(found.entries), b"".join(found.entries))
     if asked.nohang and found.reason:

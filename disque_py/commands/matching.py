@@ -134,11 +134,17 @@ def _claimed(
             return b"*%d\r\n%b" % (len(visit.entries), b"".join(visit.entries))
     if options.where is not None:
         yield from filters.built(broker, list(group.names), options.where)
-    names = [queue.name for queue in broker.exclusive.queues if queue.length and queue.name in group.names]
+    claimed = {pick.queue.name for pick in claimed_fetch.under_way(broker, group.takes)} if nohang else set()
+    names = [
+        queue.name
+        for queue in broker.exclusive.queues
+        if (queue.length and queue.name in group.names) or queue.name in claimed
+    ]
     reason = ""
     if names:
         deadline = claimed_fetch.deadline_ms(broker, nohang, timeout_ms)
-        found = yield from claimed_fetch.fetch(broker, client, names[:NAMES_MAX], count, options, deadline)
+        some = names[:NAMES_MAX]
+        found = yield from claimed_fetch.fetch(broker, client, some, count, options, deadline, nohang=nohang)
         if found.entries:
             client.served_from = names[0]
             return b"*%d\r\n%b" % (len(found.entries), b"".join(found.entries))

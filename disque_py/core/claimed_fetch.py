@@ -12,7 +12,7 @@ delivery.py serves a client that waits for jobs that arrive later.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final
 
@@ -28,6 +28,8 @@ from disque_py.core.queue import PAUSED_OUT, Queue
 CLAIMS_MAX: Final = 256
 # Claims are decided within this time: first that of the value, then that of the job.
 DECIDED_MS: Final = 2 * claiming.DECIDE_MS
+# How often a GETJOB looks whether the claims of others are decided.
+LOOK_MS: Final = 20
 # How long a GETJOB goes on to try values.
 TRY_MS: Final = 1_000
 
@@ -42,10 +44,25 @@ class Found:
         self.reason = ""
 
 
-def has_claims(broker: Broker, names: list[bytes]) -> bool:
-    """Whether one of these queues has jobs and may have some that need a claim."""
+def has_claims(broker: Broker, names: list[bytes], nohang: bool) -> bool:
+    """Whether one of these queues has jobs and may have some that need a claim.
+
+    For a GETJOB with NOHANG it is enough if a job is aside because it is being claimed for another consumer.
+    """
     known = broker.exclusive.queues
-    return any((queue := broker.queues.get(name)) is not None and queue in known and queue.length for name in names)
+    if any((queue := broker.queues.get(name)) is not None and queue in known and queue.length for name in names):
+        return True
+    return nohang and bool(under_way(broker, names.__contains__))
+
+
+def under_way(broker: Broker, takes: Callable[[bytes], bool]) -> list[Pick]:
+    """Return the claims that are not decided yet for jobs of queues with such a name."""
+    state = broker.exclusive
+    if not state.under_way:
+        return []
+    return [
+        pick for picks in state.picks.values() for pick in picks if pick.outcome == UNDECIDED and takes(pick.queue.name)
+    ]
 
 
 def deadline_ms(broker: Broker, nohang: bool, timeout_ms: int) -> int:
@@ -59,10 +76,22 @@ def left_ms(broker: Broker, deadline: int) -> int:
 
 
 def fetch(
-    broker: Broker, client: Client, names: list[bytes], count: int, options: FetchOptions, deadline: int
+    broker: Broker,
+    client: Client,
+    names: list[bytes],
+    count: int,
+    options: FetchOptions,
+    deadline: int,
+    *,
+    nohang: bool = False,
 ) -> Generator[None, None, Found]:
-    """Return up to `count` jobs of these queues. Jobs that need a claim are delivered under one."""
+    """Return up to `count` jobs of these queues. Jobs that need a claim are delivered under one.
+
+    nohang   if there is no job, wait for the decision about those that are aside for other consumers: perhaps the
+             voters have no majority, which the reply must tell
+    """
     found = Found()
+    has_waited = not nohang
     until_ms = broker.now_ms + TRY_MS
     if deadline:
         until_ms = min(until_ms, deadline)
@@ -85,6 +114,13 @@ def fetch(
         room = delivery.REPLY_BYTES_MAX - sum(map(len, found.entries))
         if rest > 0 and room > 0 and not _is_repeated(broker, options, found):
             found.entries += delivery.collect(broker, queues, min(rest, CLAIMS_MAX), options, room)
+        others = [] if picks or found.entries or has_waited else under_way(broker, names.__contains__)
+        if others and not found.reason:
+            has_waited = True
+            decided_ms = broker.now_ms + DECIDED_MS
+            while not _are_decided(others) and broker.now_ms < decided_ms:
+                yield from stalling.pause(broker, client, LOOK_MS)
+            continue
         if found.entries or not picks or broker.now_ms >= until_ms or exclusive.is_closed(broker):
             return found
         yield

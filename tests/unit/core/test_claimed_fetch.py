@@ -7,6 +7,30 @@ import pytest
 from claimed_worlds import add, begin_get, deliveries, exclusive, get, ids_within
 
 
+@pytest.mark.parametrize("source", [("FROM", "q"), ("FROMMATCH", "q*")])
+def test_nohang_tells_of_the_missing_majority_though_the_only_job_is_aside_for_another_consumer(source):
+    """Spec EX8: it waits for the decision about that job."""
+    world = exclusive()
+    add(world, "a", "ann")
+    for name in "bc":
+        world.cut("a", name)
+    world.run(100)
+    begin_get(world, "a")
+    for _ in range(6):
+        world.run(330)
+        reply = world.ask("a", "GETJOB", "NOHANG", *source)
+        assert str(reply) == "NOQUORUM no majority of the voters answered"
+
+
+def test_nohang_is_nil_if_another_consumer_gets_the_only_job():
+    world = exclusive()
+    add(world, "a", "ann")
+    waiting = begin_get(world, "a")
+    assert world.ask("a", "GETJOB", "NOHANG", "FROM", "q") is None
+    world.run(500)
+    assert len(waiting.replies) == 1
+
+
 def test_each_job_of_an_answer_has_a_claim_of_its_own():
     """Spec EX8."""
     world = exclusive()
