@@ -26,13 +26,12 @@ META_BATCH: Final = b"x-disque-batch"
 def call_back(broker: Broker) -> None:
     """Add the callbacks that are due, each by an ADDJOB as if a client had sent it."""
     batches = broker.batches
-    for name, at_ms in list(batches.callbacks.items()):
+    for name, (at_ms, was_refused) in list(batches.callbacks.items()):
         batch = batches.by_name.get(name)
         if batch is None or CALLBACK_QUEUE not in batch.fields or CALLBACK_ID in batch.fields:
             del batches.callbacks[name]
-            batches.refused.pop(name, None)
         elif at_ms <= broker.now_ms:
-            batches.callbacks[name] = broker.now_ms + 10 * CALLBACK_RETRY_MS
+            batches.callbacks[name] = broker.now_ms + 10 * CALLBACK_RETRY_MS, was_refused
             _add(broker, batch)
 
 
@@ -59,12 +58,11 @@ def _called_back(broker: Broker, name: bytes, reply: bytes) -> None:
         return
     if reply.startswith(b"+"):
         batches.callbacks.pop(name, None)
-        batches.refused.pop(name, None)
         keeping.change(broker, batch, [(CALLBACK_ID, reply[1:-2])])
     else:
-        batches.callbacks[name] = broker.now_ms + CALLBACK_RETRY_MS
-        if name not in batches.refused:
-            batches.refused[name] = None
+        _, was_refused = batches.callbacks.get(name, (0, False))
+        batches.callbacks[name] = broker.now_ms + CALLBACK_RETRY_MS, True
+        if not was_refused:  # Log it once.
             queue = batch.fields.get(CALLBACK_QUEUE, b"")
             texts = [text.decode("utf-8", "replace") for text in (name, queue, reply[1:-2])]
             tell(broker.host, "callback-failed", batch=texts[0], queue=texts[1], reason=texts[2])

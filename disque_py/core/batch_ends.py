@@ -205,7 +205,7 @@ def _look_at(broker: Broker, name: bytes) -> None:
         if live:
             keeping.change(broker, batch, [(DONE, b"")])
         elif CALLBACK_QUEUE in batch.fields and CALLBACK_ID not in batch.fields:
-            broker.batches.callbacks.setdefault(name, 0)
+            broker.batches.callbacks.setdefault(name, (0, False))
     elif batch.is_closed and not live and not batch.flush and name not in broker.batches.reporting:
         linked = broker.cluster.linked
         if not linked:

@@ -218,8 +218,7 @@ class Batches:
     recorded     (batch, part) -> entries that the journal must record
     due          batches that may have become done, or may no longer be done
     waiting      batch -> (client that waits until it is done -> until when; 0: without a limit)
-    callbacks    batch whose callback must be added -> the earliest moment for that
-    refused      batch whose callback was refused, which is logged once
+    callbacks    batch whose callback must be added -> the earliest moment for that, and whether it was refused before
     clients      batch -> client of the callback's ADDJOB, while that waits
     flushes      number -> question whether all reports have arrived, oldest first
     flush_answers   questions of other nodes whether our reports have arrived: (node, number, batch)
@@ -250,7 +249,6 @@ class Batches:
         "push_of",
         "pushes",
         "recorded",
-        "refused",
         "reporting",
         "reports",
         "seen_epoch",
@@ -272,8 +270,7 @@ class Batches:
         self.recorded: dict[tuple[bytes, int], dict[bytes, tuple[int, int]]] = {}
         self.due: dict[bytes, None] = {}
         self.waiting: dict[bytes, dict[Client, int]] = {}
-        self.callbacks: dict[bytes, int] = {}
-        self.refused: dict[bytes, None] = {}
+        self.callbacks: dict[bytes, tuple[int, bool]] = {}
         self.clients: dict[bytes, Client] = {}
         self.flushes: dict[int, Flush] = {}
         self.flush_answers: dict[tuple[Node, int, bytes], None] = {}
@@ -394,7 +391,6 @@ class Batches:
         self.noted.pop(batch.name, None)
         self.due.pop(batch.name, None)
         self.callbacks.pop(batch.name, None)
-        self.refused.pop(batch.name, None)
         self.keeperless.pop(batch.name, None)
         if not batch.held:
             self._forget(batch)

@@ -218,7 +218,7 @@ BOUNDS = {
     "batches and the ids in them": """
         Batch: fields parts places
         Batches: by_name callbacks collecting due flush_answers flushes held keeperless noted pending push_of
-            pushes recorded refused reporting reports to_sync waiting
+            pushes recorded reporting reports to_sync waiting
         IdSet: _buckets
     """,
     "queues, for whatever reason they exist": """
