@@ -1,8 +1,10 @@
-"""Plans for one part of the broker: `disque-sim --focus claims` and `--focus flows`.
+"""Plans for one part of the broker: `disque-sim --focus queues`, `--focus claims` and `--focus flows`.
 
 In the plan of an ordinary seed most kinds of clients are missing, and the common ones take most of the time. The plan
 of a focus has clients of one part only, and the weather that matters to it:
 
+* `queues`: attempts, errored jobs, filters, settings, moves, tasks and lost copies. Any weather, often lost nodes
+  (spec Y, W, QS, MV and RC).
 * `claims`: voters, locks and queues whose jobs need a claim. Partitions, pauses, clocks at the allowed bound, restarts
   with and without memory, and nodes that are reset or leave (spec CL, EX and LK).
 * `flows`: topics, windows and REPLACE, caps, results, batches, schedules and patterns. Any weather (spec TP, CP, RW, BT
@@ -26,7 +28,7 @@ class Focus(NamedTuple):
 
     stream    the name of the random stream
     clients   kinds of clients, each with the numbers from which a seed chooses
-    weather   kinds of weather, from which a seed chooses one to three
+    weather   kinds of weather, from which a seed chooses one to three. A kind that comes twice is chosen more often.
     """
 
     stream: str
@@ -35,6 +37,21 @@ class Focus(NamedTuple):
 
 
 FOCUSES: Final = {
+    "queues": Focus(
+        "queues",
+        {
+            "producer": (0, 1),
+            "consumer": (1, 2),
+            "limited producer": (1, 2),
+            "quitter": (1, 2),
+            "keyed producer": (0, 1),
+            "fetcher": (0, 1),
+            "filtered consumer": (0, 1, 2),
+            "asker": (0, 1),
+            "mover": (0, 1),
+        },
+        (*(kind for kind in WEATHER if kind not in BY_NAME), "lost", "lost", "lost"),
+    ),
     "claims": Focus(
         "claims and locks",
         {"voter keeper": (1, 1, 2), "locker": (2, 3, 5), "claim producer": (1, 2), "claim worker": (2, 3)},
@@ -65,7 +82,8 @@ def draw_focused(
     """Return the plan of a seed for one part of the broker. `weather` is as in `draw`."""
     chosen = FOCUSES[focus]
     rng = chance(f"{seed} {chosen.stream}")
-    kinds = weather or "+".join(sorted(rng.sample(chosen.weather, rng.choice(KINDS_AT_ONCE))))
+    drawn = rng.sample(chosen.weather, rng.choice(KINDS_AT_ONCE))
+    kinds = weather or "+".join(sorted(set(drawn)))
     names = [name for name, numbers in chosen.clients.items() for _ in range(rng.choice(numbers))]
     clients = tuple(ClientPlan(number, kind) for number, kind in enumerate(names))
     return replace(draw(seed, duration_ms, weather=kinds, chance=chance), clients=clients, places=())

@@ -34,6 +34,7 @@ from cluster_bus.node import FORGOTTEN, LEAVING, UNKNOWN, Node
 from disque_py.core.batch_ends import LOOK_MS
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
+from disque_py.core.keeping import UNKNOWN_MS
 from disque_py.simulator.checks import backups, counting, filter_indexes, moving, order, zones
 from disque_py.simulator.checks.batches import CALLED, LastBatches
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
@@ -480,6 +481,7 @@ class LivenessPhase:
         world.run(SETTLE_MS)
         self._find_keepers()
         self._push_ids()
+        self._give_up_reports()
         heard: list[tuple[str, str, list[Any]]] = []
         world.traffic.tap = lambda sender, receiver, runs: heard.extend(
             (sender, receiver, run)
@@ -516,6 +518,16 @@ class LivenessPhase:
         world = self.world
         until_ms = world.now_ms + LOOK_MS
         while world.now_ms < until_ms and any(machine.broker.batches.pushes for machine in world.running()):
+            world.run(STEP_MS)
+
+    def _give_up_reports(self) -> None:
+        """Wait for nodes to give up reports about batches that no node knows (spec BT3).
+
+        The node that made a batch may be reset before the batch is on disk, when other nodes have copies of its job.
+        """
+        world = self.world
+        until_ms = world.now_ms + UNKNOWN_MS + LOOK_MS
+        while world.now_ms < until_ms and any(_has_strange_reports(machine.broker) for machine in world.running()):
             world.run(STEP_MS)
 
     def _told_again(self) -> list[bytes] | None:
@@ -585,6 +597,14 @@ def _has_keeperless(broker: Broker) -> bool:
     gone = FORGOTTEN | UNKNOWN
     batches = (batch for batch in broker.batches.by_name.values() if batch.is_known)
     return any(all(node.flags & gone for node in batch.keepers) for batch in batches)
+
+
+def _has_strange_reports(broker: Broker) -> bool:
+    """Return whether the node has reports about a batch that it does not know."""
+    batches = broker.batches.by_name
+    return any(
+        report.name not in batches or not batches[report.name].is_known for report in broker.batches.reports.values()
+    )
 
 
 def _named(heard: list[tuple[str, str, list[Any]]]) -> Iterator[bytes | str]:

@@ -54,6 +54,8 @@ class OrderChecker:
         """Note which jobs wait, and where."""
         ready: dict[bytes, Ready] = {}
         for machine in self._world.running():
+            if QUEUE in machine.broker.caps.limits:
+                continue  # A cap holds its jobs back.
             queue = machine.broker.queues.get(QUEUE)
             for job in queue.oldest() if queue is not None else ():
                 known = self.ready.get(job.id)

@@ -43,3 +43,12 @@ def test_jobs_that_wait_for_less_than_a_second_do_not_count():
         checker.delivered(world.machines["b"], job_id)
     assert checker.most == 0
     assert better in checker.ready
+
+
+def test_jobs_that_a_cap_holds_back_do_not_count():
+    world = joined("ab")
+    ask(world, "a", "QUEUE", "SET", "q0", "rate", "1/60")
+    ask(world, "a", "ADDJOB", "q0", "x", 0, "REPLICATE", 1, "PRIORITY", 1)
+    checker = OrderChecker(world)
+    checker.look()
+    assert not checker.ready
