@@ -192,8 +192,11 @@ class RequestParser:
                         raise RequestError("ERR Protocol error: too big bulk count string")
                     return self._keep(data, at, 0)
                 length = _length(data[at + 1 : end])
-                if length is None or length < 0 or length > self.bulk_bytes_max:
+                if length is None or length < 0:
                     raise RequestError("ERR Protocol error: invalid bulk length")
+                if length > self.bulk_bytes_max:
+                    limit = f"at most {self.bulk_bytes_max} bytes (proto-max-bulk-len)"
+                    raise RequestError(f"ERR Protocol error: invalid bulk length, {limit}")
                 start = end + 2
                 if size < start + length + 2:
                     return self._keep(data, at, start + length + 2 - at)

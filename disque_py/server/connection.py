@@ -57,6 +57,9 @@ SLICE_NS: Final = 500_000
 # for no limit of clients, and must not use up the descriptors of the journal.
 REFUSED_SECONDS: Final = 1.0
 REFUSED_MAX: Final = 128
+# How long a client that broke the protocol may go on sending. Its bytes are discarded, so that its call ends, and it
+# reads the reason. 1 GB arrives in this time on a fast link, and 64 MB on one of 100 Mbit/s.
+LINGER_SECONDS: Final = 10.0
 # Bytes parsed at a time: some hundred microseconds of work, also for the smallest requests.
 PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
@@ -90,7 +93,9 @@ class ClientConnection:
         "_alarm_ms",
         "_at",
         "_is_ended",
+        "_is_lingering",
         "_is_quiet",
+        "_is_refused",
         "_is_resuming",
         "_is_stuffed",
         "_left_bytes",
@@ -120,8 +125,11 @@ class ClientConnection:
         self._is_stuffed = False
         self._is_resuming = False
         self._is_ended = False  # The client has closed its end of the connection.
+        self._is_refused = False  # The client has logged in, has broken the protocol, and perhaps goes on sending.
+        self._is_lingering = False  # It has got the reason, and its input is discarded until it hangs up.
         self._is_quiet = True  # No input is left over, and nothing keeps the client from being read.
-        self._alarm: asyncio.TimerHandle | None = None  # Set while a pause holds commands back.
+        # Set while a pause holds commands back, and while the client lingers.
+        self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
         self._soft_since_s = 0.0
         self._moved_ms = 0  # The last time at which bytes came or went, checked once a second.
@@ -267,6 +275,8 @@ class ClientConnection:
         if client is None or transport is None:
             return False
         is_half = transport.get_extra_info("sslcontext") is None  # TLS knows no half-closed connection.
+        if self._is_lingering:
+            return False
         if client.waiting == WAITS_FOR_JOBS:
             self._turns.driver.begin()
             self._stop_consuming(client)
@@ -383,6 +393,7 @@ class ClientConnection:
         """Reply with the protocol error, after all earlier replies, and close."""
         client.reply(error(self._parser.error))
         client.close_asked = True
+        self._is_refused = not logins.is_stranger(self._turns.driver.broker, client)
 
     def _refuse_long(self, client: Client) -> None:
         """Read no more of a long request of a client that has to log in. Refuse it unless a login is under way."""
@@ -481,7 +492,7 @@ class ClientConnection:
         if client.close_asked:
             # Not while replies to earlier requests are missing, or wait for the journal.
             if not client.slots and not client.held:
-                transport.close()
+                self._end(transport)
         elif self._is_ended and self._is_done(client):
             if client.waiting == WAITS_FOR_JOBS:
                 self._stop_consuming(client)
@@ -495,6 +506,23 @@ class ClientConnection:
             # An ADDJOB may start while others wait. When some of these are answered there is room for more.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
                 self._resume_soon()
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """Close the connection behind the last reply. A refused client that may still be sending lingers.
+
+        If the connection were closed while bytes arrive, the system would reset it, and the client's call would fail
+        before it reads the reason.
+        """
+        if not self._is_refused or self._is_ended or not transport.can_write_eof():
+            transport.close()
+        elif not self._is_lingering:
+            self._is_lingering = True
+            transport.write_eof()
+            if not transport.is_reading():
+                transport.resume_reading()
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = self._turns.loop.call_later(LINGER_SECONDS, self._abort)
 
     def _stop_consuming(self, client: Client) -> None:
         """Stop deliveries now, before the loop reports the loss: a job delivered in between would reach no client."""
@@ -513,7 +541,7 @@ class ClientConnection:
         client = self.client
         if client is None:
             return
-        if after_replies:
+        if after_replies and not self._is_lingering:
             client.close_asked = True
             self._turns.driver.begin()
             self._turns.driver.broker.outbox.clients[client] = None

@@ -129,7 +129,8 @@ def test_a_protocol_error_is_sent_after_all_earlier_replies_and_ends_the_connect
         talk.write(encode("PING", "a") + encode("PING", "b") + b"*1\r\n:1\r\n" + encode("ADDJOB", "q", "body", "0"))
         assert await talk.rest() == b"$1\r\na\r\n$1\r\nb\r\n-ERR Protocol error: expected '$', got ':'\r\n"
         assert server.broker.job_count == 0
-        assert server.broker.clients == {}
+        talk.hang_up()
+        await until(lambda: not server.broker.clients)
 
     serve(story, loop_factory=loop_factory)
 

@@ -65,6 +65,7 @@ def test_a_client_that_does_not_read_delays_no_other_client():
     serve(story)
 
 
+TOO_LONG = b"-ERR Protocol error: invalid bulk length, at most %d bytes (proto-max-bulk-len)\r\n"
 JOURNAL = {"appendonly": True, "appendfsync": "always"}
 
 
@@ -363,9 +364,50 @@ def test_an_argument_longer_than_allowed_is_a_protocol_error():
     async def story(server):
         talk = await server.connect()
         talk.write(encode("ADDJOB", "q", b"x" * 1025, "0"))
-        assert await talk.rest() == b"-ERR Protocol error: invalid bulk length\r\n"
+        assert await talk.rest() == TOO_LONG % 1024
 
     serve(story, proto_max_bulk_len=1024)
+
+
+def test_a_client_that_sends_a_longer_argument_in_one_call_reads_the_reason():
+    """Without this, its call fails with "connection reset", and it never looks for a reply (spec B5)."""
+
+    async def story(server):
+        talk = await server.connect()
+        talk.write(encode("ADDJOB", "q", b"x" * 20_000_000, "0"))
+        await talk.writer.drain()
+        assert b"proto-max-bulk-len" in await talk.rest()
+        talk.write(b"x" * 20_000_000)
+        await talk.writer.drain()
+        talk.writer.close()
+        await until(lambda: not server.turns.connections)
+
+    serve(story, proto_max_bulk_len=1024)
+
+
+@pytest.mark.plain
+def test_a_refused_client_that_does_not_hang_up_is_cut_off(monkeypatch):
+    monkeypatch.setattr(connection_module, "LINGER_SECONDS", 0.05)
+
+    async def story(server):
+        talk = await server.connect()
+        talk.write(b"*x\r\n")
+        assert await talk.rest()
+        await until(lambda: not server.turns.connections)
+
+    serve(story)
+
+
+def test_a_node_that_stops_does_not_wait_for_a_refused_client():
+    async def story(server):
+        talk = await server.connect()
+        talk.write(b"*x\r\n")
+        assert await talk.rest()
+        [connection] = server.turns.connections.values()
+        connection.close(after_replies=True)
+        await until(lambda: not server.turns.connections)
+
+    serve(story)
 
 
 def test_the_longest_argument_may_be_changed_while_clients_are_connected():
@@ -376,7 +418,7 @@ def test_the_longest_argument_may_be_changed_while_clients_are_connected():
         talk.write(encode("PING", b"x" * 1025))
         assert len(await talk.reply()) == 1025
         talk.write(encode("PING", b"x" * 2049))
-        assert await talk.rest() == b"-ERR Protocol error: invalid bulk length\r\n"
+        assert await talk.rest() == TOO_LONG % 2048
 
     serve(story, proto_max_bulk_len=1024)
 
