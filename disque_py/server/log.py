@@ -7,11 +7,14 @@ standard output or to a file, and to syslog if asked. Lines that libraries log t
 The messages are those of log_lines.py. Of each message, LINES_MAX lines are written in SPAN_SECONDS. Further ones are
 counted, and a line tells their number (`flush`, once a second).
 
+When a fatal signal ends the process, the stacks of all threads follow in the same place (`report_crashes`).
+
 A log that can't be written (full disk, closed pipe, a reader that stalls) costs lines, never the server.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import logging.handlers
@@ -20,6 +23,7 @@ import select
 import stat
 import sys
 import time
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final, TextIO
 
 from disque_py.log_lines import LINES_MAX, SPAN_SECONDS, Line, Value, line
@@ -124,6 +128,40 @@ class FollowedFile(logging.handlers.WatchedFileHandler):
             self.handleError(record)
 
 
+class CrashReports:
+    """The stacks of all threads, which go to the log when a fatal signal ends the process.
+
+    Their descriptor is their own, because that of a log file is closed when the file was moved away. Its number may
+    then belong to another file.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self._descriptor = -1
+
+    def go_to(self, stream: TextIO) -> None:
+        """Write them to this stream from now on. If that is impossible, there are none."""
+        if not self.is_on:
+            return
+        try:
+            descriptor = os.dup(stream.fileno())
+        except (OSError, ValueError):
+            return
+        faulthandler.enable(descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = descriptor
+
+
+class MainFile(FollowedFile):
+    """The file of the log."""
+
+    def _open(self) -> TextIOWrapper:
+        stream = super()._open()
+        _CRASH_REPORTS.go_to(stream)
+        return stream
+
+
 class StandardOutput(logging.StreamHandler[TextIO]):
     """Standard output. If it is a pipe or a socket, and its reader takes nothing, lines are lost.
 
@@ -168,6 +206,7 @@ class Syslog(logging.handlers.SysLogHandler):
 
 
 _LIMITER: Final = Limiter()
+_CRASH_REPORTS: Final = CrashReports()
 
 
 def open_log(settings: Settings) -> None:
@@ -188,6 +227,14 @@ def open_log(settings: Settings) -> None:
         root.addHandler(handler)
     set_format(settings.log_format)
     set_level(settings.loglevel)
+
+
+def report_crashes() -> None:
+    """From now on, write the stacks of all threads to the open log when a fatal signal ends the process."""
+    _CRASH_REPORTS.is_on = True
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, MainFile | StandardOutput) and handler.stream is not None:
+            _CRASH_REPORTS.go_to(handler.stream)
 
 
 def set_level(loglevel: str) -> None:
@@ -241,7 +288,7 @@ def log_mistake(error: BaseException, *, consequence: str, context: str) -> None
 def _main_handler(logfile: str) -> logging.Handler:
     handler: logging.Handler
     if logfile:
-        handler = FollowedFile(logfile, encoding="utf-8", errors="backslashreplace")
+        handler = MainFile(logfile, encoding="utf-8", errors="backslashreplace")
     else:
         handler = StandardOutput()
     return handler

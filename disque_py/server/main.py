@@ -117,6 +117,7 @@ def _run(configuration: Configuration, *, may_restart: bool) -> Ending:
         log.open_log(settings)
     except OSError as error:
         raise (LOG_FILE if settings.logfile else SYSLOG).refused(settings.logfile or "syslog", error) from None
+    log.report_crashes()
     try:
         return _live(configuration, may_restart=may_restart)
     except StartError as error:

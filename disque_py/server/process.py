@@ -145,6 +145,5 @@ def was_restarted(environ: MutableMapping[str, str] = os.environ) -> bool:
 def crash(how: str) -> NoReturn:
     """End the process on purpose for DEBUG SEGFAULT, ASSERT and OOM: by signal 11, else by abort."""
     if how == "segfault":
-        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGSEGV)
     os.abort()

@@ -53,3 +53,24 @@ def test_clients_beyond_maxclients_are_counted(make_server):
     with server.connect(1.0), server.connect(1.0):
         until(lambda: "clients-refused" in said(server), 5)
     assert said(server)["clients-refused"]["maxclients"] == 1
+
+
+def test_a_fatal_signal_leaves_the_stack_in_the_log(make_server):
+    """Disque writes one, too. Without it a crash of compiled code could not be explained."""
+    server = make_server().start()
+    with pytest.raises(EOFError):
+        server.command("DEBUG", "SEGFAULT")
+    assert server.wait_ended() == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in server.output()
+    assert "in crash" in server.output()
+
+
+def test_the_stack_is_in_the_file_that_logrotate_made_room_for(make_server):
+    server = make_server("--logfile", "log").start()
+    path = server.folder / "log"
+    path.rename(server.folder / "log.1")
+    server.command("CONFIG", "SET", "loglevel", "debug")
+    with pytest.raises(EOFError):
+        server.command("DEBUG", "ASSERT")
+    assert server.wait_ended() == -signal.SIGABRT
+    assert "Fatal Python error: Aborted" in path.read_text()
