@@ -235,8 +235,21 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
 }
 
 
+# Options of the original's program that have no meaning here, and what to do instead.
+GONE: Final[Mapping[str, str]] = {
+    "-n": "There are no numbered databases, leave it out",
+    "-c": "Nodes redirect no client, leave it out",
+    "--bigkeys": "Use --bigqueues",
+    "--slave": "Use disque-cli events --follow",
+    "--rdb": "Use disque-cluster backup",
+    "--eval": "There are no scripts, send the commands one by one",
+}
+
+
 def _meant(option: str) -> str:
     """Return advice for an unknown option: its name here, or the known one most like it; empty if there is none."""
+    if (advice := GONE.get(option)) is not None:
+        return f". {advice}"
     if (short := OTHER_NAMES.get(option.partition("=")[0])) is not None:
         return f". Use {short}"
     # The dashes are left out, because they would make all options similar.

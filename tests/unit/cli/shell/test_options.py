@@ -86,10 +86,18 @@ def test_a_mode_may_be_repeated_and_help_goes_with_every_mode(arguments):
     assert parse_options(arguments, {}).mode == arguments[-1].removeprefix("--")
 
 
+UNKNOWN = "Unrecognized option or bad number of args for:"
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--eval"], "Unrecognized option or bad number of args for: '--eval'"),
+        (["--eval"], f"{UNKNOWN} '--eval'. There are no scripts, send the commands one by one"),
+        (["-n", "3", "PING"], f"{UNKNOWN} '-n'. There are no numbered databases, leave it out"),
+        (["--bigkeys"], f"{UNKNOWN} '--bigkeys'. Use --bigqueues"),
+        (["-c", "PING"], f"{UNKNOWN} '-c'. Nodes redirect no client, leave it out"),
+        (["--slave"], f"{UNKNOWN} '--slave'. Use disque-cli events --follow"),
+        (["--rdb", "x"], f"{UNKNOWN} '--rdb'. Use disque-cluster backup"),
         (
             ["--bigqueus"],
             "Unrecognized option or bad number of args for: '--bigqueus'. Did you mean '--bigqueues'?",
