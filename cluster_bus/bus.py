@@ -30,7 +30,7 @@ from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake, Hell
 from cluster_bus.link import HANDSHAKE_SECONDS, UNSENT_BYTES_MAX, Link
 from cluster_bus.listening import TlsListener, bound, listen
 from cluster_bus.messages import FIRST_JOB_KIND
-from cluster_bus.node import FORGOTTEN, UNKNOWN, Node
+from cluster_bus.node import FORGOTTEN, HANDSHAKE, UNKNOWN, Node
 
 CONNECT_SECONDS: Final = 5.0
 LOG_GAP_SECONDS: Final = 10.0
@@ -242,8 +242,8 @@ class Bus:
         if len(frame) > link.peer.frame_bytes_max:
             # Such a frame would close the link, again and again. Only the job in it should be affected.
             small = without_large(frame, link.peer.frame_bytes_max)
-            if len(small) < len(frame):
-                self._reject("frame too large for the node", f"{len(frame) - len(small)} bytes not sent to {node!r}")
+            if (left_out := len(frame) - len(small)) > 0:
+                self._reject("frame too large for the node", f"{left_out} bytes not sent to {_named(node)}")
                 frame = small
         self.bytes_sent += len(frame)
         link.write(frame)
@@ -312,10 +312,12 @@ class Bus:
         """Remove a link that is closed, and report it."""
         if reason:
             name = link.peer.id.hex() if link.peer is not None else "unknown"
-            where = repr(link.node) if link.node is not None else f"node {name} from {link.peer_host}"
+            where = _named(link.node) if link.node is not None else f"node {name} from {link.peer_host}"
             self._reject(reason, f"{where}: {detail}" if detail else where)
         if link.role is DIALER:
             assert link.node is not None
+            if reason:
+                link.node.dial_error = f"{reason}: {detail}" if detail else reason
             if self._outgoing.get(link.node) is link:
                 del self._outgoing[link.node]
                 self._ready.pop(link.node, None)
@@ -359,6 +361,7 @@ class Bus:
     def _outgoing_ready(self, link: Link, hello: Hello) -> None:
         node = link.node
         assert node is not None
+        node.dial_error = ""
         resolved = self._owner.on_link_up(node, hello, link.peer_host, link.local_host)
         if resolved is not node:
             self._outgoing.pop(node, None)
@@ -407,7 +410,6 @@ class Bus:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._connect(node, host, port, token)
-            node.dial_error = ""
         except (OSError, UnicodeError) as error:  # refused, unreachable, timed out, TLS; not a host name
             node.dial_error = reason_of(error)
             if isinstance(error, ssl.SSLError):
@@ -445,3 +447,9 @@ class Bus:
         if self._log is not None and now - self._logged_at.get(reason, -LOG_GAP_SECONDS) >= LOG_GAP_SECONDS:
             self._logged_at[reason] = now
             self._log("warning", f"bus: {reason} ({detail})")
+
+
+def _named(node: Node) -> str:
+    """Return the node for people. The id of a handshake is a placeholder, which tells nothing."""
+    address = f"{node.host}:{node.port}"
+    return f"the node at {address}" if node.flags & HANDSHAKE else f"node {node.name.decode()} at {address}"

@@ -63,7 +63,7 @@ class Node:
     dial_at_ms       the earliest moment of the next attempt; monotonic
     dial_gap_ms      the pause after the next failed attempt
     redial_at_ms     the earliest moment at which another link may replace this one; monotonic
-    dial_error       the reason why the last attempt to connect failed, for people, or ""; set by the Bus
+    dial_error       the reason why the last attempt to make a link failed, for people, or ""; set by the Bus
     must_redial      MEET was repeated before that moment, so another attempt replaces this one then
     link_run         run of the process our link reached, b"" without a link
     must_meet        our heartbeats are MEETs until it has answered, for it may not know us; of a handshake: an operator

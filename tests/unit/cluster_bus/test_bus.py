@@ -106,6 +106,18 @@ def test_nodes_with_different_secrets_stay_apart_and_say_why(secrets: tuple[byte
         await until(lambda: any(node.bus.rejected["wrong secret"] for node in nodes))
         assert all(node.membership.table.size == 1 for node in nodes)
         assert any("secret" in line for node in nodes for line in node.log)
+        assert not any("<" in line for node in nodes for line in node.log)
+
+    run(story, {"secret": secrets[0]}, {"secret": secrets[1]})
+
+
+@pytest.mark.parametrize("secrets", [(b"one", b"two"), (b"one", b""), (b"", b"two")])
+def test_a_handshake_that_fails_for_its_secret_does_not_say_that_no_node_answers(secrets: tuple[bytes, bytes]):
+    async def story(nodes: list[BusNode]) -> None:
+        nodes[0].meet(nodes[1])
+        table = nodes[0].membership.table
+        [met] = [node for node in table.nodes.values() if node is not table.me]
+        await until(lambda: "secret" in met.dial_error)
 
     run(story, {"secret": secrets[0]}, {"secret": secrets[1]})
 
