@@ -30,6 +30,8 @@ from disque_py.resp.replies import OK, bulk, simple
 
 WRONG_FORM: Final = "ERR Wrong CLUSTER subcommand or number of arguments"
 PORT_MAX: Final = 65_535
+PORTS: Final = f"Ports are 1 to {PORT_MAX}. Above port {PORT_MAX - BUS_PORT_OFFSET} a bus port must follow"
+HOST: Final = "Give an IP address or a host name"
 NODE_NAME_CHARS: Final = 40
 
 # Host names as DNS and container networks have them. A name of digits and dots must be an address.
@@ -101,9 +103,11 @@ def _meet(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         bus_port = read_integer(argv[4], f"ERR Invalid TCP port specified: {text_of(argv[4])}")
     else:
         bus_port = port + BUS_PORT_OFFSET
-    if not (_is_host(host) and 0 < port <= PORT_MAX and 0 < bus_port <= PORT_MAX):
+    is_host = _is_host(host)
+    if not (is_host and 0 < port <= PORT_MAX and 0 < bus_port <= PORT_MAX):
         where = f"{host}:{port}" if len(argv) == 4 else f"{host}:{port} {bus_port}"
-        raise CommandError(f"ERR Invalid node address specified: {where}")
+        advice = PORTS if is_host else HOST
+        raise CommandError(f"ERR Invalid node address specified: {where}. {advice}")
     broker.membership.meet(host, port, bus_port)
     return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
 
