@@ -9,6 +9,7 @@ not done or not intact, 2 bad usage.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -38,8 +39,31 @@ from persistence.recovery import DamagedJournalError, Recovery
 TRIES: Final = 5
 SHOW_EVERY_JOBS: Final = 1000
 AnyReader = TypeVar("AnyReader", bound=Reader)
-DIRECTORY: Final = click.Path(exists=True, file_okay=False, path_type=Path)
 SOURCE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class JournalPath(click.Path):
+    """The type of an argument that is a directory with a journal."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, path_type=Path)
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path. A file is refused, with advice about the original's."""
+        path = super().convert(value, param, ctx)
+        if os.path.isfile(path):
+            self.fail(
+                f"'{value}' is a file, and a journal is a directory. The original's disque.aof is read by"
+                " `disque-check-journal import`",
+                param,
+                ctx,
+            )
+        return path
+
+
+DIRECTORY: Final = JournalPath()
 
 
 class Program(click.Group):

@@ -170,6 +170,16 @@ def test_a_file_of_the_original_is_imported(tmp_path):
     assert "is now in" in run("import", aof, target, "--force")[1]
 
 
+@pytest.mark.parametrize("command", ["verify", "repair", "info"])
+def test_a_file_of_the_original_in_place_of_a_journal_is_for_import(command, tmp_path):
+    """disque-check-aof takes such a file."""
+    path = tmp_path / "disque.aof"
+    path.write_bytes(b"")
+    status, text = run(command, path)
+    assert status == 2
+    assert "`disque-check-journal import`" in " ".join(text.split())
+
+
 def test_importing_into_a_missing_directory_says_what_to_do(tmp_path):
     (tmp_path / "disque.aof").write_bytes(loadjob(1, expire=LATE // 1000))
     status, text = run("import", tmp_path / "disque.aof", tmp_path / "imp" / "disque.aof.d")
