@@ -26,6 +26,7 @@ from disque_py.commands.clients import runs_in_pause
 from disque_py.core import delivery
 from disque_py.core.broker import Broker
 from disque_py.core.client import (
+    REPLY_OFF,
     RUNNING,
     WAITS_FOR_COPIES,
     WAITS_FOR_FILE,
@@ -391,7 +392,8 @@ class ClientConnection:
 
     def _refuse(self, client: Client) -> None:
         """Reply with the protocol error, after all earlier replies, and close."""
-        client.reply(error(self._parser.error))
+        if client.reply_mode != REPLY_OFF:
+            client.reply(error(self._parser.error))
         client.close_asked = True
         self._is_refused = not logins.is_stranger(self._turns.driver.broker, client)
 

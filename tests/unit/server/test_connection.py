@@ -122,6 +122,16 @@ def test_a_client_of_the_unix_socket_is_served(tmp_path):
 # -- the end ------------------------------------------------------------------------------------------------
 
 
+def test_a_client_that_wants_no_replies_gets_no_protocol_error():
+    async def story(server):
+        talk = await server.connect()
+        talk.send("PING", "CLIENT REPLY OFF")
+        talk.write(b"*x\r\n")
+        assert await talk.rest() == b"+PONG\r\n"
+
+    serve(story)
+
+
 @LOOPS
 def test_a_protocol_error_is_sent_after_all_earlier_replies_and_ends_the_connection(loop_factory):
     async def story(server):
