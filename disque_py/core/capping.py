@@ -48,7 +48,9 @@ IDLE_MS: Final = 100
 # Nodes that wait for slots of one key, looked at in one go. Below: leases, keys and questions checked per step.
 WAITS_LOOKED: Final = 200
 CHECKED_PER_STEP: Final = 200
+# Jobs are counted, and offered again, in parts: so many shards or jobs.
 SHARDS_PER_PART: Final = 64
+COUNTED_PER_PART: Final = 1_000
 RELEASED_PER_PART: Final = 500
 # Of a period up to this, a node tells only the number of deliveries. To know them anew counts them for a while longer.
 SHORT_MS: Final = 10_000
@@ -97,38 +99,62 @@ def _release(broker: Broker, name: bytes) -> None:
     caps = broker.caps
     for pair in [pair for pair in caps.asked if pair[0] == name]:
         del caps.asked[pair]
-    for pair in caps.aside.pop(name, {}):
-        _release_pair(broker, pair)
+    _release_soon(broker, list(caps.aside.pop(name, {})))
 
 
-def _release_pair(broker: Broker, pair: Pair) -> None:
-    """Offer the jobs of a pair again that are aside, one part at a time."""
+def _release_soon(broker: Broker, pairs: list[Pair]) -> None:
+    """Offer the jobs of these pairs again that are aside: the first part now, and the others later."""
+    parts = _released(broker, pairs)
+    if next(parts, parts) is not parts:
+        broker.schedule.walk(parts)
+
+
+def _released(broker: Broker, pairs: list[Pair]) -> Iterator[None]:
+    """Offer the jobs of pairs again, in parts of RELEASED_PER_PART jobs or pairs."""
+    left = RELEASED_PER_PART
+    for pair in pairs:
+        has_more = True
+        while has_more:
+            if left <= 0:
+                left = RELEASED_PER_PART
+                yield
+            given = _give_back(broker, pair, left)
+            has_more = given == left
+            left -= max(given, 1)
+
+
+def _give_back(broker: Broker, pair: Pair, count: int) -> int:
+    """Offer up to `count` jobs of a pair again that are aside, unless slots were asked for. Return their number."""
     queue = broker.queues.get(pair[0])
     key = aside_key(pair)
     if queue is None or queue.parking is None or pair in broker.caps.asked:
-        return
-    if queue.parking.give_back(key, RELEASED_PER_PART):
+        return 0
+    given = queue.parking.give_back(key, count)
+    if given:
         broker.wake(queue)
         if queue.interested:
             broker.owe_hint(queue)
-    if key in queue.parking.groups:
-        broker.schedule.call_at(broker.now_ms + 1, partial(_release_pair, broker, pair))
-    else:
+    if key not in queue.parking.groups:
         broker.caps.aside.get(pair[0], {}).pop(pair, None)
+    return given
 
 
 def _count_running(broker: Broker, name: bytes) -> Iterator[None]:
     """Count the leases that run already, one part at a time."""
     caps = broker.caps
+    looked = 0
     for at in range(SHARDS):
-        for job in list(broker.shards[at].values()):
+        jobs = list(broker.shards[at].values())
+        looked += len(jobs)
+        for job in jobs:
             limit = caps.limits.get(name)
             if job.terms.queue == name and limit is not None and limit.running and _is_running(broker, job):
                 caps.ended(job)
                 _, _, running = caps.pair_of(job)
                 if running is not None:
                     caps.begin(job, (name, running), job.requeue_at_ms)
-        if at % SHARDS_PER_PART == 0:
+        if at % SHARDS_PER_PART == 0 or looked >= COUNTED_PER_PART:
+            looked = 0
             yield
 
 
@@ -160,7 +186,7 @@ def _give(broker: Broker, queue: Queue, pair: Pair, count: int) -> None:
     aside = caps.aside.get(pair[0], {})
     if aside_key(pair) not in queue.parking.groups:
         aside.pop(pair, None)
-    elif pair in aside:  # Else the cap has changed since we asked, and `_release_pair` offers the other jobs.
+    elif pair in aside:  # Else the cap has changed since we asked, and `_released` offers the other jobs.
         caps.asked[pair] = broker.now_ms
         caps.to_ask[pair] = (caps.wanted(queue, broker.now_ms), 0)
 
@@ -613,10 +639,10 @@ def step(broker: Broker) -> None:
         for slot in list(islice(caps.waits, CHECKED_PER_STEP)):
             caps.waits[slot] = caps.waits.pop(slot)
             caps.freed[slot] = None
-    for pair, at_ms in list(caps.idle.items()):
-        if at_ms <= broker.now_ms:
-            del caps.idle[pair]
-            _release_pair(broker, pair)
+    due = [pair for pair, at_ms in caps.idle.items() if at_ms <= broker.now_ms]
+    for pair in due:
+        del caps.idle[pair]
+    _release_soon(broker, due)
     for pair, at_ms in list(islice(caps.asked.items(), CHECKED_PER_STEP)):
         caps.asked[pair] = caps.asked.pop(pair)
         if at_ms + ASK_MS <= broker.now_ms:

@@ -252,6 +252,23 @@ def test_slots_that_come_after_the_end_of_a_cap_leave_no_job_aside(follower):
     assert broker.queues[b"q"].parking.length == 0
 
 
+def test_the_end_of_a_cap_offers_a_bounded_number_of_jobs_per_turn(broker):
+    """Spec CP2: also if jobs of many values are aside."""
+    client = make_client(broker)
+    ask(broker, client, "QUEUE", "SET", "q", "max-running", 1, "max-running-by", "user")
+    for number in range(2 * capping.RELEASED_PER_PART):
+        ask(broker, client, "ADDJOB", "q", "x", 0, "META", "user", number % 9)
+    for _ in range(3):
+        ask(broker, client, "GETJOB", "NOHANG", "COUNT", 9, "FROM", "q")
+        advance(broker, 10)
+    queue = broker.queues[b"q"]
+    assert queue.length == 0
+    ask(broker, client, "QUEUE", "RESET", "q")
+    assert queue.length == capping.RELEASED_PER_PART
+    advance(broker, 10)
+    assert queue.length == 2 * capping.RELEASED_PER_PART - 9
+
+
 @pytest.mark.plain
 def test_a_turn_has_a_bounded_number_of_rounds(broker, monkeypatch):
     """The next turn goes on with slots that are always asked for again. Spec CP3."""
