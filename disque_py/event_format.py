@@ -82,6 +82,7 @@ MOVED: Final = 26
 MOVED_INVISIBLE: Final = 27
 MOVED_ERRORED: Final = 28
 ENQUEUED_INVISIBLE: Final = 29  # By QREDRIVE, while the input of the queue is paused.
+REQUEUED_INVISIBLE: Final = 30  # The lease ended while the input of the queue was paused.
 PROGRESS: Final = 44
 # Events of the node.
 STARTED: Final = 32
@@ -120,6 +121,7 @@ CODES: Final[dict[int, tuple[str, int]]] = {
     MOVED_INVISIBLE: ("moved", INVISIBLE),
     MOVED_ERRORED: ("moved", ERRORED),
     ENQUEUED_INVISIBLE: ("enqueued", INVISIBLE),
+    REQUEUED_INVISIBLE: ("requeued", INVISIBLE),
     PROGRESS: ("progress", RUNNING),
     STARTED: ("started", UNKNOWN),
     FLUSHED: ("flushed", UNKNOWN),

@@ -154,6 +154,7 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
     part.error = error
     part.ended = max(part.ended, job.attempt)
     part.is_delayed = False
+    is_elsewhere = not job.is_leased_here
     lifecycle.end_lease(broker, job)
     if job.work is not None:
         job.work = None
@@ -163,7 +164,7 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
         broker.tokens.drop(job)
     rules = broker.queue_settings.of(job.terms.queue)
     if rules.dead_letter and rules.dead_letter != job.terms.queue and not part.is_dead_letter:
-        return _move(broker, job, part, rules.dead_letter)
+        return _move(broker, job, part, rules.dead_letter, is_elsewhere=is_elsewhere)
     events.note(broker, job, event_format.ERRORED_EVENT, None if error is None else {"error": _text(error)})
     part.is_errored = True
     expire_at(broker, job, max(job.expire_at_ms, broker.now_ms + rules.retention_ms))
@@ -180,8 +181,11 @@ def expire_at(broker: Broker, job: Job, expire_at_ms: int) -> None:
     windows.move_end(job, expire_at_ms)
 
 
-def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
-    """Move a job to a dead-letter queue. Return whether it is queued there."""
+def _move(broker: Broker, job: Job, part: Changeable, name: bytes, *, is_elsewhere: bool) -> bool:
+    """Move a job to a dead-letter queue. Return whether it is queued there.
+
+    is_elsewhere   whether another node may have delivered it last
+    """
     source = job.terms.queue
     count = part.history[4] + 1 if part.history is not None else 1
     spent = max(0, job.attempt - part.start)
@@ -201,6 +205,9 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     is_paused = queue is not None and bool(queue.paused & PAUSED_IN)
     code = event_format.DEAD_LETTERED_INVISIBLE if is_paused else event_format.DEAD_LETTERED
     events.note(broker, job, code, rare, left=left)
+    if is_paused and is_elsewhere:
+        # The news of a delay ends the lease of that node. The end of the pause ends the delay.
+        delay(broker, job, part, job.terms.retry_ms)
     change(broker, job)
     if is_paused:
         lifecycle.postpone(broker, job, broker.now_ms + job.terms.retry_ms + broker.jitter())

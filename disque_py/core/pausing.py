@@ -76,11 +76,8 @@ def _resumed(broker: Broker, name: bytes) -> Iterator[None]:
                 return
             del broker.pauses.deferred[job]
             if job.requeue_at_ms == requeue_at_ms and requeue.is_queueable(job):
-                if job.is_leased_here:  # Its lease ended during the pause.
-                    requeue.requeue(broker, job)
-                else:
-                    events.note(broker, job, event_format.QUEUED)
-                    requeue.release(broker, job)
+                events.note(broker, job, event_format.QUEUED)
+                requeue.release(broker, job)
         looked += 1
         if looked >= RESUMED_PER_PART:
             looked = 0

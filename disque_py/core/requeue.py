@@ -477,15 +477,35 @@ def on_timer(broker: Broker, job: Job) -> None:
             lifecycle.rest(broker, job)
             return
         part = job.part
+        if part is not None and not changing.may_queue(broker, job):
+            return
+        if part is not None and part.is_spent(job.attempt) and not part.is_delayed:
+            _is_held_back(broker, job)  # A pause keeps no job whose attempts are over.
+            return
         lifecycle.postpone(broker, job, now_ms + job.terms.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
         is_ours = job.is_leased_here or not job.was_queued or (part is not None and part.is_delayed)
-        if broker.caps.running:
+        if job.is_leased_here:
+            _end_lease_in_pause(broker, job)
+        elif broker.caps.running:
             broker.caps.ended(job)
         if is_ours or job in broker.pauses.deferred:
             broker.pauses.deferred[job] = job.requeue_at_ms
         return
     requeue(broker, job)
+
+
+def _end_lease_in_pause(broker: Broker, job: Job) -> None:
+    """Note the end of a lease of this node while the input of the queue is paused. The job is invisible. Spec U2."""
+    part = job.part
+    if part is not None and job.attempt > part.ended:
+        changing.fail(broker, job, LEASE_EXPIRED)
+    if job.deliveries < COUNTER_MAX:
+        job.deliveries += 1
+    events.note(broker, job, event_format.REQUEUED_INVISIBLE)
+    lifecycle.end_lease(broker, job)
+    lifecycle.mark_dirty(broker, job)
+    broker.stats.jobs_requeued += 1
 
 
 def is_queueable(job: Job) -> bool:

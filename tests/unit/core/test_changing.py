@@ -18,7 +18,7 @@ from cluster_bus.messages import (
 )
 from copies import advance, deliver, hold, hold_queued, make_id, make_job, queue_of, say, sent, sent_of
 from disque_py.core import changing, events, handover, lifecycle
-from disque_py.core.changeable import Changeable, unpack
+from disque_py.core.changeable import DUE_AT, Changeable, unpack
 from disque_py.core.event_packing import Noted
 from disque_py.core.job import ACTIVE, memory_of
 from disque_py.core.job import QUEUED as IS_QUEUED
@@ -453,6 +453,36 @@ def test_a_dead_letter_waits_while_its_queue_is_paused():
     assert (job.queue, job.is_errored) == (b"dead", False)
     ask(broker, client, "PAUSE", "dead", "none")
     assert queue_of(broker, b"dead") == [job.id]
+
+
+def test_a_dead_letter_of_a_paused_queue_ends_the_lease_of_the_node_that_delivered_it():
+    """The NACK came to another node. Otherwise the job would run and be invisible at the same time. Spec U2, Y7."""
+    broker, client, node = start()
+    dead_letters(broker)
+    ask(broker, client, "PAUSE", "dead", "in")
+    job = limited(broker, node)
+    job.attempt = 1
+    sent(broker)
+    ask(broker, client, "NACK", job.id, "FINAL")
+    told = sent_of(broker, CHANGED)[0][1][1]
+    assert (unpack(told).ended, told[DUE_AT]) == (1, job.retry_ms)
+    advance(broker, 10 * job.retry_ms)
+    assert (job.state, job.is_errored) == (ACTIVE, False)
+    ask(broker, client, "PAUSE", "dead", "none")
+    assert queue_of(broker, b"dead") == [job.id]
+
+
+@pytest.mark.parametrize("to", [b"", b"dead"])
+def test_a_pause_keeps_no_job_whose_last_lease_has_ended(to):
+    """It is errored or a dead letter, as after a NACK during the pause. Spec Y4, Y7."""
+    broker, client, _ = start()
+    dead_letters(broker, to=to, attempts=1)
+    ask(broker, client, "ADDJOB", "q", "body", 0, "RETRY", 2, "REPLICATE", 1)
+    ask(broker, client, "GETJOB", "FROM", "q")
+    ask(broker, client, "PAUSE", "q", "in")
+    advance(broker, 2_100)
+    job = next(job for shard in broker.shards for job in shard.values())
+    assert (job.is_errored, job.queue, job.part.error) == (not to, to or b"q", b"lease expired")
 
 
 def test_holders_of_a_dead_letter_follow_to_its_queue():

@@ -10,12 +10,14 @@ from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import PAUSE, QUEUED, YOURJOBS
 from cluster_bus.node import LEAVING
 from copies import advance, deliver, hold, hold_queued, queue_of, say, sent, sent_of, snapshot
-from disque_py.core import acks, journaling, pausing
+from disque_py.core import acks, census, events, journaling, pausing
+from disque_py.core.event_packing import Noted
 from disque_py.core.handover import exchange
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.pausing import VERSION_MS_MAX
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
+from disque_py.event_format import INVISIBLE, PENDING, RUNNING, line_fields
 from disque_py.node import dispatch
 from persistence.records import PAUSE as PAUSE_RECORD
 from world import World, joined
@@ -97,6 +99,47 @@ def test_a_given_back_job_is_not_lost_with_a_pause_that_lasts():
     assert job.state == ACTIVE
     pause(broker, client, "none")
     assert queue_of(broker) == [job.id]
+
+
+def test_a_job_whose_lease_ends_during_a_pause_is_invisible_until_the_pause_ends():
+    """Its worker has lost it, so it may be purged, moved and counted as any other invisible job. Spec U2."""
+    broker = make_broker()
+    client = make_client(broker)
+    hold_queued(broker, retry_s=2)
+    job = deliver(broker)
+    pause(broker, client, "in")
+    advance(broker, 2_100)
+    assert (events.status_of(job), census.is_invisible(broker, job), job.is_leased_here) == (INVISIBLE, True, False)
+    pause(broker, client, "none")
+    assert (queue_of(broker), job.deliveries, events.status_of(job)) == ([job.id], 1, PENDING)
+
+
+def test_a_lease_that_ends_during_a_pause_is_one_transition_and_the_end_of_the_pause_another():
+    """Spec E2."""
+    broker = make_broker()
+    broker.events = Noted()
+    client = make_client(broker)
+    hold_queued(broker, retry_s=2)
+    deliver(broker)
+    pause(broker, client, "in")
+    advance(broker, 10_000)
+    pause(broker, client, "none")
+    lines = [line_fields(1, 0, event) for event in broker.events._events[-2:]]
+    seen = [(line["event"], line["from_state"], line["to_state"]) for line in lines]
+    assert seen == [("requeued", "running", "invisible"), ("queued", "invisible", "pending")]
+
+
+def test_a_worker_that_outlived_its_lease_in_a_pause_may_go_on():
+    """WORKING begins a lease anew. Spec R11."""
+    broker = make_broker()
+    client = make_client(broker)
+    hold_queued(broker, retry_s=2)
+    job = deliver(broker)
+    pause(broker, client, "in")
+    advance(broker, 2_100)
+    assert ask(broker, client, "WORKING", job.id) == b":2\r\n"
+    pause(broker, client, "none")
+    assert (job.state, events.status_of(job)) == (ACTIVE, RUNNING)
 
 
 def test_a_job_given_back_and_done_meanwhile_is_not_queued():
