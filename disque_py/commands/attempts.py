@@ -166,8 +166,10 @@ def _extend(broker: Broker, job: Job, lease_ms: int) -> None:
         if broker.pauses.deferred:
             broker.pauses.deferred.pop(job, None)
         job.work = None
-        if part is not None:
+        if part is not None and part.is_delayed:
             part.is_delayed = False
+            part.ended = min(part.ended, max(0, job.attempt - 1))  # The delivery that a NACK had ended goes on.
+            changing.change(broker, job)
         if events.status_of(job) != event_format.RUNNING:
             events.note(broker, job, event_format.WORKING)
         job.is_leased_here = True

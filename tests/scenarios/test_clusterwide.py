@@ -322,3 +322,31 @@ def test_jobid_waits_for_a_creation_that_is_under_way() -> None:
     world.until(lambda: bool(looking.replies), 1_000)
     assert str(adding.replies[0]).startswith("NOREPL")
     assert looking.replies == [[None]]
+
+
+def test_a_worker_that_goes_on_with_a_delayed_job_ends_its_delay_on_every_node() -> None:
+    """WORKING without ATTEMPT begins a lease. The job is not invisible on another holder. Spec Y6, Z2."""
+    world = joined()
+    job = add(world, "c", "REPLICATE", 3)
+    assert take(world, "c") == [job]
+    assert world.ask("c", "NACK", job, "DELAY", 1_000) == 1
+    assert world.ask("c", "WORKING", job) == 300
+    world.run(1_000)
+    found = lengths(world)
+    assert (found["running"], found["invisible"]) == (1, 0)
+    for node in "abc":
+        assert pairs(world.ask(node, "SHOW", job))[b"status"] == b"running"
+    assert [world.ask("c", "NACK", job, "ATTEMPT", 1) for _ in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize("words", [("STATUS", "invisible"), ()])
+def test_a_task_leaves_a_job_alone_whose_worker_went_on_after_a_nack(words: tuple[str, ...]) -> None:
+    """A job that a worker has is not moved. Spec MV5."""
+    world = joined()
+    job = add(world, "c", "REPLICATE", 3)
+    take(world, "c")
+    world.ask("c", "NACK", job, "DELAY", 1_000)
+    world.ask("c", "WORKING", job)
+    world.run(1_000)
+    assert pairs(world.ask("b", "QMOVE", "q", "other", *words))[b"jobs"] == 0
+    assert lengths(world)["running"] == 1
