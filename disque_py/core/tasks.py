@@ -174,11 +174,22 @@ def on_task_state(broker: Broker, sender: Node, items: list[Any]) -> None:
         places = _places_of(offers)
         task = broker.tasks.running.get(number)
         if task is None or sender not in task.helpers:
-            broker.send(broker.sets.only(sender), TASK, (number, END))
+            if outcome == GOES_ON:
+                broker.send(broker.sets.only(sender), TASK, (number, END))
+            _heard_late(broker, sender, number, changed, failed)
             continue
         if len(more) >= 2 and type(more[0]) is int and 0 <= more[0] <= NUMBER_MAX:
             _note_length(task, sender, more[0], takes=bool(more[1]))
         _heard(broker, task, sender, at_round, places, changed, failed, outcome)
+
+
+def _heard_late(broker: Broker, node: Node, number: int, changed: int, failed: int) -> None:
+    """Note the last numbers of a share whose task was canceled meanwhile."""
+    for task in broker.tasks.known.values():
+        helper = task.helpers.get(node) if task.number == number and task.state_name == CANCELED else None
+        if helper is not None and changed >= helper.changed and failed >= helper.failed:
+            helper.changed = changed
+            helper.failed = failed
 
 
 def _note_length(task: Task, node: Node, length: int, *, takes: bool) -> None:
@@ -431,6 +442,9 @@ def on_task(broker: Broker, sender: Node, items: list[Any]) -> None:
             receiver = more[0] if more and type(more[0]) is bytes else b""
             _granted(broker, share, at_round, count, broker.cluster.known(receiver) if receiver else None)
         else:
+            if share.outcome == GOES_ON:  # The task was canceled. The leader still counts what was changed.
+                share.outcome = OVER
+                _tell(broker, share)
             _drop(broker, share)
 
 

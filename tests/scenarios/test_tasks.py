@@ -363,6 +363,19 @@ def test_async_and_qtask() -> None:
     assert world.ask("b", "QTASK", "SHOW", task) is None
 
 
+@pytest.mark.parametrize("after_ms", range(30, 40, 3))
+def test_a_canceled_task_knows_the_jobs_that_it_changed(after_ms: int) -> None:
+    """Changes that a node had not reported before the end count, too. Spec MV8."""
+    world = joined()
+    for _ in range(120):
+        add(world, "b")
+    task = world.ask("a", "QMOVE", "q", "new", "ASYNC")
+    world.run(after_ms)
+    world.ask("a", "QTASK", "CANCEL", task)
+    world.run(1_000)
+    assert pairs(world.ask("a", "QTASK", "SHOW", task))["jobs"] == length(world, "new")
+
+
 def test_a_node_that_is_not_linked_is_missing() -> None:
     """Spec MV7."""
     world = joined()
