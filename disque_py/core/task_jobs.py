@@ -14,7 +14,7 @@ from bisect import insort
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from disque_py.core import census, client_acks, handover, lifecycle, memory, moving, spilling
+from disque_py.core import census, changing, client_acks, handover, lifecycle, memory, moving, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, Handover, Job
 from disque_py.core.queue import PAUSED_IN
@@ -70,6 +70,7 @@ def choose(broker: Broker, share: Share) -> Steps:
     share.was_cut = False
     share.chosen = chosen = []
     share.at = 0
+    share.told = 0
     looked = 0
     while share.shard < SHARDS:
         shard = broker.shards[share.shard]
@@ -155,6 +156,23 @@ def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
     else:
         is_taken = census.is_running(broker, job) and not _was_there(broker, share, job) and job.ctime <= share.mark
     return is_taken and (work.where is None or work.where.takes(job))
+
+
+def tell_errored(broker: Broker, share: Share) -> bool:
+    """Tell the other holders our parts of the errored jobs of the next offer. Return whether there are any.
+
+    A holder with a newer part answers with it. This node may have been away when another one redrove the job.
+    """
+    is_told = False
+    new = share.chosen[max(share.at, share.told) : share.at + OFFER_MAX]
+    share.told = share.at + OFFER_MAX
+    for place in new:
+        job = broker.find(place[2])
+        if job is not None and job.state == ACTIVE and job.is_errored:
+            for node in broker.sets.others(job.holders):
+                changing.tell(broker, node, job)
+                is_told = True
+    return is_told
 
 
 def pass_changed(broker: Broker, share: Share) -> None:

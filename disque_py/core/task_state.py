@@ -186,6 +186,7 @@ class Share:
 
     began_ms, mark    the Unix time when the share began, and the highest creation time of a job at that time
     chosen, at        the places of jobs to act on, and the index of the next one
+    told              the index up to which the other holders were told of errored jobs
     floor             the walks so far have found all places up to this one
     was_cut           whether the last walk dropped places behind it
     round             the number of the last grant that is done
@@ -219,6 +220,7 @@ class Share:
         "round",
         "shard",
         "steps",
+        "told",
         "unsynced",
         "was_cut",
         "work",
@@ -234,6 +236,7 @@ class Share:
         self.mark = broker.last_ctime
         self.chosen: list[Place] = []
         self.at = 0
+        self.told = 0
         self.floor: Place | None = None
         self.was_cut = False
         self.shard = 0

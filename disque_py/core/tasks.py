@@ -543,6 +543,8 @@ def _steps(broker: Broker, share: Share) -> Steps:
             break
         while share.at < len(share.chosen):
             passed = share.at
+            if task_jobs.tell_errored(broker, share):
+                yield from _synced(broker, share)
             task_jobs.pass_changed(broker, share)
             if share.at >= min(passed + OFFER_MAX, len(share.chosen)):
                 yield  # All of these jobs have changed.

@@ -328,6 +328,24 @@ def test_qredrive_brings_dead_letters_back_with_their_limit() -> None:
     assert dict(zip(*[iter(show(world, "a", job)["meta"])] * 2, strict=True))[b"x-disque-count"] == b"2"
 
 
+@pytest.mark.parametrize("words", [("QREDRIVE", "q"), ("QMOVE", "q", "new", "STATUS", "errored")])
+def test_a_node_that_was_away_redrives_no_job_that_was_redriven_meanwhile(words: tuple[str, ...]) -> None:
+    """Its copy looks errored, so the task asks the other holders first. A repeat is safe. Spec MV5."""
+    world = joined()
+    jobs = [add(world, "a", "REPLICATE", 3, "RETRY", 3_000, "TTL", 60_000) for _ in range(40)]
+    assert len(take(world, "a", count=40)) == 40
+    world.ask("a", "NACK", *jobs, "FINAL")
+    world.run(1_000)
+    world.cut("a", "b")
+    world.cut("a", "c")
+    world.run(30_000)
+    assert pairs(world.ask("b", "QREDRIVE", "q", "TO", "again"))["jobs"] == 40
+    world.heal()
+    world.run(10_000)
+    assert done(world, "c", *words) == (0, 0)
+    assert (length(world, "q"), length(world, "q", "errored"), length(world, "again")) == (0, 0, 40)
+
+
 def test_qredrive_to_another_queue() -> None:
     """Spec MV4."""
     world = joined()
