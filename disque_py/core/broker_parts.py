@@ -127,7 +127,8 @@ class Pauses:
     versions       queue -> (flags, version) of pauses that were set with BCAST
     name_bytes     bytes of all these names
     ended          names in `versions` whose pause has ended, in the order in which they ended
-    deferred       job that was given back while its queue's input was paused -> its requeue_at_ms at that moment
+    deferred       job that was given back while its queue's input was paused -> its requeue_at_ms at that moment, or
+                   negative, if the job was pending before the last restart
     """
 
     __slots__ = ("deferred", "ended", "name_bytes", "paused_count", "versions")

@@ -97,6 +97,14 @@ def defer(broker: Broker, job: Job) -> None:
     broker.pauses.deferred[job] = job.requeue_at_ms
 
 
+def keep_pending(broker: Broker, job: Job) -> None:
+    """Note that a job was pending before the restart, so a pause of its queue's input does not hold it back.
+
+    The timer is remembered as in `defer`, but as a negative number.
+    """
+    broker.pauses.deferred[job] = -job.requeue_at_ms
+
+
 def has_room(broker: Broker, name: bytes) -> bool:
     """Whether there is room for a state of this queue. If necessary, forget ended pauses, oldest first."""
     if name in broker.pauses.versions:

@@ -472,7 +472,11 @@ def on_timer(broker: Broker, job: Job) -> None:
         lifecycle.arm(broker, job)
         return
     queue = broker.queues.get(job.terms.queue)
-    if job.terms.retry_ms and queue is not None and queue.paused & PAUSED_IN:
+    deferred_ms = broker.pauses.deferred.get(job, 0)
+    was_pending = due_ms > 0 and deferred_ms == -due_ms
+    if deferred_ms < 0:
+        del broker.pauses.deferred[job]
+    if job.terms.retry_ms and queue is not None and queue.paused & PAUSED_IN and not was_pending:
         if job.is_errored:
             lifecycle.rest(broker, job)
             return
@@ -489,7 +493,7 @@ def on_timer(broker: Broker, job: Job) -> None:
             _end_lease_in_pause(broker, job)
         elif broker.caps.running:
             broker.caps.ended(job)
-        if is_ours or job in broker.pauses.deferred:
+        if is_ours or deferred_ms > 0:
             broker.pauses.deferred[job] = job.requeue_at_ms
         return
     requeue(broker, job)

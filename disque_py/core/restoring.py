@@ -482,6 +482,8 @@ class Restoring:
         if not job.was_queued and is_mine:
             job.was_announced = True
         lifecycle.arm(broker, job)
+        if was_in_queue and not is_restored and pausing.is_paused_in(broker, job):
+            pausing.keep_pending(broker, job)
 
     def _place_once(self, job: Job, is_sure: bool) -> None:
         broker = self._broker

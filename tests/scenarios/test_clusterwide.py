@@ -195,6 +195,23 @@ def test_a_job_whose_delay_ends_in_a_pause_counts_once(node: str) -> None:
     assert (lengths(world)["invisible"], lengths(world)["pending"]) == (0, 1)
 
 
+def test_a_pause_of_input_holds_no_job_back_that_was_pending_before_a_restart() -> None:
+    """Spec U2: consumers can empty the queue, although its node was started again meanwhile."""
+    world = World("")
+    for name in "ab":
+        world.add(name, journal="always")
+    world.join()
+    job = add(world, "a", "REPLICATE", 2, "RETRY", 60)
+    world.ask("a", "PAUSE", "q", "in", "bcast")
+    world.run(1_000)
+    world.crash("a")
+    world.run(500)
+    world.restart("a")
+    world.run(10_000)
+    assert lengths(world, "b")["pending"] == 1
+    assert world.ask("a", "GETJOB", "TIMEOUT", 1_000, "FROM", "q")[0][1] == job
+
+
 @pytest.mark.parametrize("node", "abc")
 def test_a_job_that_was_given_back_in_a_pause_counts_once(node: str) -> None:
     """Spec Z2, Y6: its lease has ended, whichever holder got the NACK."""
