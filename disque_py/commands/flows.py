@@ -10,13 +10,12 @@ from functools import partial
 from typing import Final
 
 from disque_py.commands.attempts import held_job
-from disque_py.commands.options import INT64_MAX, OPTION_WORDS_MAX, between, read_attempt, read_ids
+from disque_py.commands.options import INT64_MAX, OPTION_WORDS_MAX, between, read_attempt, read_fence, read_ids
 from disque_py.commands.subcommands import syntax_error
 from disque_py.core import job_waits, telling, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Blocked, Client
 from disque_py.core.errors import BAD_ID, CommandError
-from disque_py.core.grants import FENCE_LIMIT
 from disque_py.core.ids import ID_BYTES, is_valid_id
 from disque_py.core.job import ATTEMPT_MAX
 from disque_py.core.progress import PERCENT_MAX, TEXT_BYTES_MAX
@@ -28,7 +27,6 @@ TIMEOUT_ERROR: Final = "ERR TIMEOUT must be a number of milliseconds >= 0"
 TOO_MANY: Final = f"ERR too many jobs waited for, at most {job_waits.IDS_MAX}"
 PERCENT_ERROR: Final = f"ERR percent must be a number from 0 to {PERCENT_MAX}"
 TEXT_ERROR: Final = f"ERR the text has at most {TEXT_BYTES_MAX} bytes"
-FENCE_ERROR: Final = f"ERR FENCE must be a number from 1 to {FENCE_LIMIT}"
 
 
 def waitjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -83,7 +81,7 @@ def progress(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         if option == b"attempt":
             attempt = read_attempt(argv[at + 1])
         elif option == b"fence":
-            fence = between(argv[at + 1], 1, FENCE_LIMIT, FENCE_ERROR)
+            fence = read_fence(argv[at + 1])
         else:
             raise syntax_error(argv[at])
         at += 2

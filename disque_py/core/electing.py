@@ -169,7 +169,7 @@ def change(
     if added and added in current.voters:
         raise CommandError(f"ERR {added.hex()} is a voter")
     if removed and removed not in current.voters:
-        raise CommandError(f"ERR {removed.hex()} is not a voter")
+        raise CommandError(f"ERR {removed.hex()} is no voter")
     if removed and len(current.voters) == 1:
         raise CommandError("ERR the last voter cannot be removed")
     found = yield from states(broker, client, is_wanted=True)

@@ -196,7 +196,7 @@ def change(server, *words):
         try:
             server.command("CLUSTER", "VOTERS", *words)
         except ReplyError as error:
-            return "is a voter" in str(error) or "is not a voter" in str(error)
+            return "is a voter" in str(error) or "is no voter" in str(error)
         return True
 
     until(is_changed)

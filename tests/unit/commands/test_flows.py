@@ -42,15 +42,14 @@ def test_waitjob_refuses_wrong_arguments(words, text):
         ((ID, "much"), "ERR percent must be a number from 0 to 100"),
         ((ID, 1, "x" * 257), "ERR the text has at most 256 bytes"),
         ((ID, 1, "text", "TTL", 5), "ERR syntax error: 'TTL'"),
-        ((ID, 1, "FENCE", 0), "ERR FENCE must be a number from 1 to 9007199254740992"),
+        ((ID, 1, "FENCE", 0), "ERR FENCE must be a number > 0"),
         ((make_id(2), 1), "NOJOB Job not known in the context of this node."),
     ],
 )
 def test_progress_refuses_wrong_arguments(words, text):
     """Spec RW4."""
     broker, client = start()
-    found = error_of(broker, client, "PROGRESS", *words)
-    assert found == text or (found.startswith("ERR FENCE") and text.startswith("ERR FENCE"))
+    assert error_of(broker, client, "PROGRESS", *words) == text
 
 
 def test_the_text_of_progress_may_be_any_word():

@@ -135,7 +135,7 @@ def test_a_reset_makes_a_new_first_list():
     ("words", "reply"),
     [
         (("ADD", id_of("a")), f"ERR {id_of('a').decode()} is a voter"),
-        (("REMOVE", id_of("b")), f"ERR {id_of('b').decode()} is not a voter"),
+        (("REMOVE", id_of("b")), f"ERR {id_of('b').decode()} is no voter"),
         (("REMOVE", id_of("a")), "ERR the last voter cannot be removed"),
         (("ADD", "abc"), "ERR Unknown node abc"),
         (("LEASEMAX", "0"), "ERR LEASEMAX must be a number of seconds from 1 to 4503599627370"),
