@@ -112,7 +112,9 @@ def test_a_waiting_getjob_delays_no_other_command():
 
         async def scenario(client):
             waits = [asyncio.ensure_future(client.get_job("q")), asyncio.ensure_future(client.add_job("q", ""))]
-            await asyncio.sleep(0.02)
+            async with asyncio.timeout(10):
+                while node.greetings < len(waits):
+                    await asyncio.sleep(0.01)
             assert await client.qlen("q") == 1
             for task in waits:
                 task.cancel()
