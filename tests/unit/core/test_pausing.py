@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import msgpack
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
@@ -124,7 +125,8 @@ def test_a_lease_that_ends_during_a_pause_is_one_transition_and_the_end_of_the_p
     pause(broker, client, "in")
     advance(broker, 10_000)
     pause(broker, client, "none")
-    lines = [line_fields(1, 0, event) for event in broker.events._events[-2:]]
+    noted = [event for payload, _ in broker.events.take() for event in msgpack.unpackb(payload, use_list=False)]
+    lines = [line_fields(1, 0, event) for event in noted[-2:]]
     seen = [(line["event"], line["from_state"], line["to_state"]) for line in lines]
     assert seen == [("requeued", "running", "invisible"), ("queued", "invisible", "pending")]
 
