@@ -99,7 +99,7 @@ _NETWORK: Final = Section(
             "protected-mode",
             YES_NO,
             True,
-            "yes: without requirepass and bind, clients of other machines are refused (-DENIED); without"
+            "yes: with neither requirepass nor bind, clients of other machines are refused (-DENIED); without"
             " cluster-secret, other nodes are accepted on loopback addresses only. A machine that reaches an open port"
             " can read and delete every job.",
         ),
@@ -418,7 +418,8 @@ _CLUSTER: Final = Section(
             Text(512),
             "",
             "Secret shared by all nodes. Both ends of a link prove that they know it before anything else is read."
-            " Without it the bus is open to any machine that reaches its port.",
+            " Without it other nodes are accepted on loopback addresses only, or, with protected-mode no, from any"
+            " machine that reaches the port.",
             is_secret=True,
             example="a-long-random-text",
         ),
