@@ -66,7 +66,10 @@ def add(
     key: str | None,
     replicate: int | None,
 ) -> None:
-    """Add a job with BODY to QUEUE, and print its id. If BODY is -, it is read from standard input."""
+    """Add a job with BODY to QUEUE, and print its id. If BODY is -, it is read from standard input.
+
+    Without an option the job gets the setting of its queue, or else the default of ADDJOB.
+    """
     content = sys.stdin.buffer.read() if body == "-" else body.encode("utf-8", "surrogateescape")
     request = commands.add_job(
         queue,

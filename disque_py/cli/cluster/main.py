@@ -146,7 +146,7 @@ def start(
     server, for example `disque-cluster start -n 5 -- --maxmemory 2gb`.
 
     If --dir has stopped nodes, they are started again on their ports, and still know each other. They get the server
-    options of the last start; words after `--` change these. Without --zones they get its zones. Running nodes are not
+    options of the last start; words after `--` change these. Without --zones they keep theirs. Running nodes are not
     touched. If a running node does not answer, it is reported, the exit status is 1, and the started nodes keep
     running.
 
