@@ -140,6 +140,9 @@ class Host(Protocol):
     def journal_fields(self) -> list[tuple[str, str | int]]:
         """Return the fields of INFO persistence, the original's first."""
 
+    def nodes_file_trouble(self) -> str:
+        """Return the system's error if the nodes file can't be written now; otherwise an empty text."""
+
     def rewrite_journal(self) -> bool:
         """Start BGREWRITEAOF. Return False if one is running. OSError if the journal is off and can't be made."""
 

@@ -166,7 +166,12 @@ def _queues(broker: Broker) -> Fields:
 
 
 def _persistence(broker: Broker) -> Fields:
-    return broker.host.journal_fields()
+    return [
+        *broker.host.journal_fields(),
+        ("queue_settings_trouble", broker.queue_settings.exchange.trouble),
+        ("votes_trouble", broker.claims.trouble),
+        ("nodes_file_trouble", broker.host.nodes_file_trouble()),
+    ]
 
 
 def _events(broker: Broker) -> Fields:

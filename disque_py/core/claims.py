@@ -46,7 +46,7 @@ class Claims:
       unsaved       kinds and keys of items to be written
       is_void       whether the file must be written anew
       is_writing    whether a write is under way
-      is_failing    whether the last write failed
+      trouble       the system's error if the last write failed; otherwise empty
       retry_at_ms   when a failed write is repeated; 0: none has to be
       waiting       answers that leave after the next write
 
@@ -73,7 +73,7 @@ class Claims:
         self.unsaved: dict[tuple[int, bytes], None] = {}
         self.is_void = False
         self.is_writing = False
-        self.is_failing = False
+        self.trouble = ""
         self.retry_at_ms = 0
         self.waiting: list[Waiting] = []
         self.muted_until_ms = 0

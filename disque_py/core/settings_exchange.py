@@ -30,7 +30,7 @@ class Exchange:
 
     is_writing     whether the file is being written
     is_void        whether the next write must also forget all earlier settings in the file
-    is_failing     whether the last write failed
+    trouble        the system's error if the last write failed; otherwise empty
     retry_at_ms    when a failed write is repeated; 0: no repetition is due
     saved_number   the table's change number that the file has
     saved_digest   the digest of the settings that the file has, which is the one that other nodes are told
@@ -54,7 +54,7 @@ class Exchange:
     def __init__(self) -> None:
         self.is_writing = False
         self.is_void = False
-        self.is_failing = False
+        self.trouble = ""
         self.retry_at_ms = 0
         self.saved_number = 0
         self.saved_digest = 0

@@ -141,16 +141,17 @@ def _write(broker: Broker) -> None:
             exchange.is_void |= is_void
             table.put_back(items)
             exchange.retry_at_ms = broker.now_ms + RETRY_MS
-            if not exchange.is_failing:
-                exchange.is_failing = True
-                tell(broker.host, "queue-settings-failed", reason=failure.strerror or str(failure))
+            is_new = not exchange.trouble
+            exchange.trouble = failure.strerror or str(failure)
+            if is_new:
+                tell(broker.host, "queue-settings-failed", reason=exchange.trouble)
             for waiting in [waiting for waiting in exchange.waiting if waiting.number <= number]:
                 if not exchange.waiting[waiting]:
                     del exchange.waiting[waiting]
                     waiting.done(failure)
             return
-        if exchange.is_failing:
-            exchange.is_failing = False
+        if exchange.trouble:
+            exchange.trouble = ""
             tell(broker.host, "queue-settings-written")
         exchange.saved_number, exchange.saved_digest = number, digest
         _tell_written(broker, items)

@@ -359,7 +359,7 @@ def answer(broker: Broker, node: Node, kind: int, fields: tuple[Any, ...]) -> No
 
 def _can_write(broker: Broker) -> bool:
     """Return whether there is room for an answer that waits for the file."""
-    return not broker.claims.is_failing and len(broker.claims.waiting) < WAITING_MAX
+    return not broker.claims.trouble and len(broker.claims.waiting) < WAITING_MAX
 
 
 def write(broker: Broker) -> None:
@@ -392,8 +392,8 @@ def write(broker: Broker) -> None:
             if isinstance(failure, FileNotFoundError):
                 _write_anew(broker)
             return
-        if claims.is_failing:
-            claims.is_failing = False
+        if claims.trouble:
+            claims.trouble = ""
             tell(broker.host, "votes-written")
         for kind, key in unsaved:
             if kind == GRANT and (kind, key) not in claims.unsaved:
@@ -407,9 +407,10 @@ def write(broker: Broker) -> None:
 def _failed(broker: Broker, failure: OSError) -> None:
     claims = broker.claims
     claims.retry_at_ms = broker.now_ms + RETRY_MS
-    if not claims.is_failing:
-        claims.is_failing = True
-        tell(broker.host, "votes-failed", reason=failure.strerror or str(failure))
+    is_new = not claims.trouble
+    claims.trouble = failure.strerror or str(failure)
+    if is_new:
+        tell(broker.host, "votes-failed", reason=claims.trouble)
 
 
 def _write_anew(broker: Broker) -> None:

@@ -214,6 +214,10 @@ class ProcessHost:
         """Return the fields of INFO persistence."""
         return self.journal_service.fields()
 
+    def nodes_file_trouble(self) -> str:
+        """Return the system's error if the nodes file can't be written now; otherwise an empty text."""
+        return self._saver.trouble
+
     def rewrite_journal(self) -> bool:
         """Start BGREWRITEAOF. OSError."""
         return self.journal_service.rewrite()

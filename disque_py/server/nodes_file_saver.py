@@ -36,7 +36,10 @@ FOLLOWED_MAX: Final = 16
 
 
 class NodesFileSaver:
-    """The owner of the file at `path`, from `open` to `close`. `nodes` returns the table to be written."""
+    """The owner of the file at `path`, from `open` to `close`. `nodes` returns the table to be written.
+
+    trouble   the system's error if the file can't be written now; otherwise empty
+    """
 
     def __init__(self, path: str, file_writer: FileWriter, log: Callable[[str, str], None]) -> None:
         self.path = path
@@ -53,7 +56,7 @@ class NodesFileSaver:
         self._crcs: dict[int, int] = {}
         self._is_busy = False
         self._is_due = False
-        self._is_failing = False
+        self.trouble = ""
 
     def open(self) -> list[NodeLine]:
         """Lock the file and read it. `myself` is its first line; there is none at the first start. StartError."""
@@ -153,16 +156,17 @@ class NodesFileSaver:
             self._failed(failure)
             return
         self._is_busy = False
-        if self._is_failing:
-            self._is_failing = False
+        if self.trouble:
+            self.trouble = ""
             self._log("notice", line("nodes-file-written", path=self.path))
         if self._is_due:
             self.save()
 
     def _complain(self, error: OSError) -> None:
-        if not self._is_failing:
-            self._is_failing = True
-            self._log("warning", line("nodes-file-failed", path=self.path, reason=error.strerror or str(error)))
+        is_new = not self.trouble
+        self.trouble = error.strerror or str(error)
+        if is_new:
+            self._log("warning", line("nodes-file-failed", path=self.path, reason=self.trouble))
 
     def _failed(self, error: OSError) -> None:
         self._complain(error)

@@ -155,6 +155,9 @@ class NotedHost:
     def journal_fields(self) -> list[tuple[str, str | int]]:
         return list(NO_JOURNAL)
 
+    def nodes_file_trouble(self) -> str:
+        return ""
+
     def rewrite_journal(self) -> bool:
         self._note("rewrite_journal")
         return not self.is_rewriting

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
-from brokers import add_node, ask, ask_parsed, fields_of, make_broker, make_client, pass_time, port_of
+from brokers import add_node, ask, ask_parsed, fields_of, host_of, make_broker, make_client, pass_time, port_of
 from disque_py import __version__
 from disque_py.commands.info import field_word
+from disque_py.core import settings_sync
 
 ORIGINAL = {
     "Server": "disque_version disque_git_sha1 disque_git_dirty disque_build_id os arch_bits multiplexing_api"
@@ -134,3 +136,14 @@ def test_every_field_is_explained_in_the_docs():
     shown = fields_of(info(broker, "default"))
     reasons = ("cluster_ignored_", "cluster_links_rejected_")
     assert [name for name in shown if f"`{name}`" not in text and not name.startswith(reasons)] == []
+
+
+def test_persistence_has_the_error_of_a_file_that_cannot_be_written_until_it_is():
+    broker = make_broker()
+    host_of(broker).failures["write_queue_settings"] = OSError(errno.ENOSPC, "No space left on device")
+    ask(broker, make_client(broker), "QUEUE", "SET", "q", "maxlen", 5)
+    assert fields_of(info(broker, "persistence"))["queue_settings_trouble"] == "No space left on device"
+    host_of(broker).failures.clear()
+    pass_time(broker, settings_sync.RETRY_MS)
+    settings_sync.step(broker)
+    assert fields_of(info(broker, "persistence"))["queue_settings_trouble"] == ""

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from brokers import add_node, host_of, make_broker
+from brokers import add_node, ask_parsed, fields_of, host_of, make_broker, make_client
 from cluster_bus.messages import CLAIM, CLAIM_IS, VOTERS
 from copies import sent, sent_of
 from disque_py.core import claim_messages, voting
@@ -36,6 +36,10 @@ def voter_of(*, is_slow=False):
 def answers(broker):
     claim_messages.settle(broker)
     return [item[:2] for _, item in sent_of(broker, CLAIM_IS)]
+
+
+def trouble(broker):
+    return fields_of(ask_parsed(broker, make_client(broker), "INFO", "persistence"))["votes_trouble"]
 
 
 def test_a_grant_is_answered_when_it_is_on_disk():
@@ -96,10 +100,12 @@ def test_a_full_disk_delays_the_answer_and_loses_nothing():
     host_of(broker).failures["write_votes"] = OSError(errno.ENOSPC, "No space left on device")
     dispatch.receive(broker, other, [[CLAIM, CLAIM_OF]])
     assert answers(broker) == []
+    assert trouble(broker) == "No space left on device"
     host_of(broker).failures.clear()
     broker.now_ms += voting.RETRY_MS
     voting.step(broker)
     assert answers(broker) == [(7, GRANTED)]
+    assert trouble(broker) == ""
 
 
 @pytest.mark.parametrize(
@@ -206,7 +212,7 @@ def test_a_fence_far_ahead_of_the_clock_is_refused():
 
 def test_a_voter_that_cannot_write_says_so():
     broker, other = voter_of()
-    broker.claims.is_failing = True
+    broker.claims.trouble = "No space left on device"
     dispatch.receive(broker, other, [[CLAIM, CLAIM_OF]])
     assert answers(broker) == [(7, MUTE)]
 

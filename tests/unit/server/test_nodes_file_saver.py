@@ -224,3 +224,4 @@ def test_a_write_that_fails_is_reported_and_stops_nothing(saver, lines):
     os.mkdir(f"{saver.path}.latest.new")
     saver.write()
     assert "can't write the nodes file" in lines[0]
+    assert saver.trouble == "Is a directory"
