@@ -13,6 +13,7 @@ from the old file, so the loop has no work with it.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.log_lines import line
@@ -101,12 +102,17 @@ class FramedStore:
         data = self._layout.rewritten([*old, *items])
         new_path = f"{self.path}.new"
         fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
-        os.fchmod(fd, PRIVATE)  # An earlier file of this name may have had other permissions.
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        os.replace(new_path, self.path)
+        try:
+            with open(fd, "wb") as file:
+                os.fchmod(fd, PRIVATE)  # An earlier file of this name may have had other permissions.
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            os.replace(new_path, self.path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(new_path)  # On a full disk, a part of a large file would take the room of the journal.
+            raise
         self._sync_directory()
         self._is_torn = False
         self._good_bytes = self._rewritten_bytes = len(data)

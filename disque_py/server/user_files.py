@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
@@ -34,11 +35,16 @@ def write_acl_file(path: str, text: bytes) -> None:
     if os.path.lexists(new_path):
         os.unlink(new_path)
     fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
-    with open(fd, "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(fd)
-    os.replace(new_path, path)
+    try:
+        with open(fd, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(fd)
+        os.replace(new_path, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(new_path)
+        raise
     sync_directory(os.path.dirname(path))
 
 

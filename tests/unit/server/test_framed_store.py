@@ -105,6 +105,22 @@ def test_after_a_failed_write_the_next_one_makes_a_new_file(path, monkeypatch):
     assert contents(path) == [item(b"a"), item(b"b"), item(b"c")]
 
 
+def test_a_rewrite_that_a_full_disk_ends_leaves_the_room_to_others(path, monkeypatch):
+    """A large part of a new file would keep the journal from being written again."""
+    store = store_of(path)
+    store.write([item(b"a")], is_void=False)
+
+    def fail(fd):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="No space"):
+            store.write([item(b"b")], is_void=True)
+    assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
+    assert contents(path) == [item(b"a")]
+
+
 def test_only_the_user_of_the_node_can_read_the_file(path):
     """The file may contain password hashes of users. Spec US9."""
     store = store_of(path)

@@ -42,6 +42,20 @@ def test_a_link_that_a_crash_left_is_not_followed(tmp_path):
     assert (tmp_path / "victim").read_text() == "kept"
 
 
+def test_a_full_disk_leaves_the_old_acl_file_and_no_part_of_a_new_one(tmp_path, monkeypatch):
+    path = tmp_path / "users.acl"
+    write_acl_file(str(path), b"user ann on\n")
+
+    def fail(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_acl_file(str(path), b"user bob on\n")
+    assert os.listdir(tmp_path) == ["users.acl"]
+    assert read_acl_file(str(path)) == b"user ann on\n"
+
+
 def test_there_is_no_acl_file_at_the_first_start(tmp_path):
     assert read_acl_file(str(tmp_path / "none")) == b""
     with pytest.raises(FileNotFoundError):
