@@ -139,7 +139,10 @@ def _write(broker: Broker) -> None:
         exchange.is_writing = False
         if failure is not None:
             exchange.is_void |= is_void
-            table.put_back(items)
+            # A file that was moved away, or replaced by another one, is written anew: the table has all settings.
+            is_gone = isinstance(failure, FileNotFoundError)
+            exchange.is_void |= is_gone
+            table.put_back(list(table.all_items()) if is_gone else items)
             exchange.retry_at_ms = broker.now_ms + RETRY_MS
             is_new = not exchange.trouble
             exchange.trouble = failure.strerror or str(failure)

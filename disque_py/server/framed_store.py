@@ -8,10 +8,15 @@ holds jobs, and is removed with them.
 The file writer's thread writes, one frame after the other, while the loop serves clients. A write that failed may leave
 a part of its frame behind. The next write then makes a new file from the frames before it. A rewrite reads the items
 from the old file, so the loop has no work with it.
+
+A file may be moved away while the node runs, and an older one may be put in its place, for example when a volume comes
+back. Nothing is added to such a file, because a frame at a wrong place would damage it. The write is a
+FileNotFoundError, and the caller has all items written anew.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
 REWRITE_BYTES: Final = 1024 * 1024
 # Queue settings may have users with hashes of their passwords among them.
 PRIVATE: Final = 0o600
+# The last bytes of a file, by which it is recognized. They contain the checksum of the last frame, or most of it.
+TAIL_BYTES: Final = 256
 
 
 class FramedStore:
@@ -47,6 +54,7 @@ class FramedStore:
         self._good_bytes = 0  # The length of the frames that were synced; 0: there is no file.
         self._rewritten_bytes = 0
         self._is_torn = False
+        self._tail = b""  # The end of the frames that were synced.
 
     def load(self) -> list[Any]:
         """Return the items in the file. StartError."""
@@ -69,6 +77,7 @@ class FramedStore:
             line_of = line(self._torn_message, path=self.path, bytes=len(data) - contents.good_bytes)
             self._log(line_of.level, line_of)
         self._good_bytes = contents.good_bytes
+        self._tail = data[: contents.good_bytes][-TAIL_BYTES:]
         return contents.items
 
     def write(self, items: list[Any], *, is_void: bool) -> None:
@@ -77,15 +86,24 @@ class FramedStore:
         if is_void or self._is_torn or not self._good_bytes or self._is_large():
             self._rewrite(items, is_void=is_void)
             return
-        self._is_torn = True
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
-        os.fchmod(fd, PRIVATE)
-        with open(fd, "wb", buffering=0) as file:
+        fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        with open(fd, "r+b", buffering=0) as file:
+            self._recognize(fd)
+            if os.fstat(fd).st_size != self._good_bytes:
+                raise _replaced(self.path)
+            self._is_torn = True
+            os.fchmod(fd, PRIVATE)
             file.seek(self._good_bytes)
             _write_all(fd, added)
             os.fsync(fd)
         self._is_torn = False
         self._good_bytes += len(added)
+        self._tail = (self._tail + added)[-TAIL_BYTES:]
+
+    def _recognize(self, fd: int) -> None:
+        """Raise FileNotFoundError if the file is not the one that was read or written last. A torn end may follow."""
+        if os.pread(fd, len(self._tail), self._good_bytes - len(self._tail)) != self._tail:
+            raise _replaced(self.path)
 
     def _is_large(self) -> bool:
         return self._good_bytes > max(REWRITE_BYTES, 2 * self._rewritten_bytes)
@@ -94,6 +112,7 @@ class FramedStore:
         old: list[Any] = []
         if self._good_bytes and not is_void:
             with open(self.path, "rb") as file:
+                self._recognize(file.fileno())
                 data = file.read(self._good_bytes)
             try:
                 old = self._layout.parse(data).items
@@ -116,6 +135,7 @@ class FramedStore:
         self._sync_directory()
         self._is_torn = False
         self._good_bytes = self._rewritten_bytes = len(data)
+        self._tail = data[-TAIL_BYTES:]
 
     def _sync_directory(self) -> None:
         directory_fd = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -123,6 +143,10 @@ class FramedStore:
             os.fsync(directory_fd)
         finally:
             os.close(directory_fd)
+
+
+def _replaced(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "another file is in its place", path)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
-from brokers import add_node, ask, host_of, make_broker, make_client
+from brokers import add_node, ask, error_of, host_of, make_broker, make_client, pass_time
 from cluster_bus.messages import ASKSETTINGS, SETTING, SETTINGS_DIGEST, SETTINGS_HAVE
 from copies import advance, sent_of
 from disque_py.core import queue_settings, settings_sync
@@ -196,6 +198,20 @@ def test_a_reset_node_forgets_settings_also_on_its_disk():
     world.crash("b")
     world.restart("b")
     assert lease(world, "b") == 0
+
+
+def test_a_file_that_was_moved_away_is_written_anew():
+    """Spec QS3: the node has all settings, so a restart has them, too."""
+    broker = make_broker()
+    host, client = host_of(broker), make_client(broker)
+    ask(broker, client, "QUEUE", "SET", "a", "lease", 5)
+    host.failures["write_queue_settings"] = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    host.settings_file = []
+    assert error_of(broker, client, "QUEUE", "SET", "b", "lease", 6).startswith("ERR error saving the queue settings")
+    host.failures.clear()
+    pass_time(broker, settings_sync.RETRY_MS)
+    settings_sync.step(broker)
+    assert sorted(item[:3] for item in host.settings_file) == [(b"a", b"lease", b"5"), (b"b", b"lease", b"6")]
 
 
 def test_a_flush_keeps_settings():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
@@ -131,8 +132,31 @@ def test_only_the_user_of_the_node_can_read_the_file(path):
     assert os.stat(path).st_mode & 0o777 == 0o600
 
 
+def test_nothing_is_added_to_a_file_that_another_one_has_replaced(path):
+    """A volume may come back with an older file. A frame at a wrong place would damage it."""
+    store = store_of(path)
+    store.write([item(b"a")], is_void=False)
+    shutil.copy(path, path + ".old")
+    store.write([item(b"b")], is_void=False)
+    os.replace(path + ".old", path)
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError, match="another file"):
+            store.write([item(b"c")], is_void=False)
+    assert contents(path) == [item(b"a")]
+    store.write([item(b"a"), item(b"b"), item(b"c")], is_void=True)
+    assert store_of(path).load() == [item(b"a"), item(b"b"), item(b"c")]
+
+
+def test_nothing_is_added_to_a_file_that_was_cut_off(path):
+    store = store_of(path)
+    store.write([item(b"a")], is_void=False)
+    os.truncate(path, 30)
+    with pytest.raises(FileNotFoundError, match="another file"):
+        store.write([item(b"b")], is_void=False)
+
+
 def test_a_file_that_was_moved_away_can_be_replaced_by_the_whole_contents(path):
-    """core/voting.py does this."""
+    """core/voting.py and core/settings_sync.py do this."""
     store = store_of(path)
     store.write([item(b"a")], is_void=False)
     os.rename(path, path + ".old")
