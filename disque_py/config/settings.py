@@ -244,6 +244,8 @@ def _unknown_text(name: str) -> str:
     name, sign, _ = name.partition("=")  # The value may be a secret.
     if sign and name in BY_NAME:
         return f"{WRONG_COUNT}: put a blank between '{name}' and its value, and no ="
+    if name == "user":
+        return f"{WRONG_COUNT}: users are lines of the file that aclfile names, move the line there"
     if name.startswith(REDIS_ONLY_PREFIXES):
         return f"{WRONG_COUNT}: '{name}' belongs to Redis and has no meaning here, remove the line"
     if name in BY_NAME:

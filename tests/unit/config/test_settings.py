@@ -170,6 +170,7 @@ def test_the_error_for_a_wrong_line_gives_the_reason(settings):
     assert refusal(settings, "port", source="file") == f"{wrong}give one value, in quotes if it has blanks"
     assert refusal(settings, "watchdog-period", "1", source="file").startswith(f"{wrong}only CONFIG SET")
     assert "belongs to Redis" in refusal(settings, "slaveof", "a", "1", source="file")
+    assert "the file that aclfile names" in refusal(settings, "user", "ann", "on", source="file")
     assert refusal(settings, "port", "70000", source="file") == "argument must be an integer from 0 to 65535"
 
 
