@@ -118,7 +118,7 @@ class TlsListener:
                 self._accept, connection, ssl=self._context, ssl_handshake_timeout=self._handshake_timeout_s
             )
         except OSError as error:  # ssl.SSLError is one, and so is the time-out.
-            self._log("debug", f"a TLS handshake failed: {error}")
+            self._log("debug", f"a TLS handshake failed: {str(error) or 'the other end hung up'}")
         except Exception as error:  # It costs this connection, not the node.
             self._log("warning", f"a mistake in the program, the TLS connection is closed: {error!r}")
 

@@ -109,6 +109,13 @@ SECTIONS: Final = (
                 "Set the same `cluster-secret` on all nodes.",
             ),
             Message(
+                "certificate-refused",
+                WARNING,
+                "other nodes will refuse the certificate {path}: {reason}",
+                "With `tls-cluster` both ends of a link check certificates, and this one fails the check.",
+                "Give `tls-cert-file` a certificate that is valid now and signed by `tls-ca-cert-file`, and restart.",
+            ),
+            Message(
                 "maxmemory-low",
                 WARNING,
                 "maxmemory is {bytes} bytes; is a unit missing?",

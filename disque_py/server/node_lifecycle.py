@@ -33,6 +33,7 @@ from disque_py.config.settings import Settings
 from disque_py.core import settings_sync, voting
 from disque_py.core.broker import Broker
 from disque_py.core.users import Catalog, User, read_lines
+from disque_py.log_lines import DEBUG
 from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.server import tls
@@ -338,6 +339,9 @@ class NodeLifecycle:
             tell("protected")
         if settings.protected_mode and not settings.cluster_secret and not all(map(is_loopback, settings.bind or [""])):
             tell("no-cluster-secret")
+        refusal = tls.refusal_of_own_certificate(settings)
+        if refusal:
+            tell("certificate-refused", path=settings.tls_cert_file, reason=refusal)
         if 0 < settings.maxmemory < MAXMEMORY_LOW:
             tell("maxmemory-low", bytes=settings.maxmemory)
         limit = backlog_limit()
@@ -442,8 +446,11 @@ class NodeLifecycle:
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 
-def _log_of_bus(_: str, text: str) -> None:
-    tell("bus", text=text)
+def _log_of_bus(level: str, text: str) -> None:
+    if level == DEBUG:
+        tell("connection-trouble", context="bus", reason=text)
+    else:
+        tell("bus", text=text)
 
 
 def cluster_files(

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 CLIENT_CHECKS: Final = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "yes": ssl.CERT_REQUIRED}
 
+# The parts of a handshake that each end sends, TLS 1.2 included.
+HANDSHAKE_FLIGHTS: Final = 3
+
 
 def clients_context(settings: Settings) -> ssl.SSLContext:
     """Return the context for the listener of tls-port. StartError."""
@@ -36,6 +39,33 @@ def bus_contexts(settings: Settings) -> tuple[ssl.SSLContext | None, ssl.SSLCont
     client.check_hostname = False
     server.verify_mode = client.verify_mode = ssl.CERT_REQUIRED
     return server, client
+
+
+def refusal_of_own_certificate(settings: Settings) -> str:
+    """Return the reason for which other nodes with the same files would refuse this node's certificate, or "".
+
+    This node shakes hands with itself. So it finds what both ends of a link check: dates, the authority, and the
+    purposes in the certificate. StartError.
+    """
+    server, client = bus_contexts(settings)
+    if server is None or client is None:
+        return ""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    for _ in range(HANDSHAKE_FLIGHTS):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError as error:
+                return str(error.verify_message)
+            except ssl.SSLError as error:
+                return error.reason or str(error)
+    return ""
 
 
 def _context(settings: Settings, side: int) -> ssl.SSLContext:

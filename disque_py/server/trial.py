@@ -125,6 +125,8 @@ def _checks(settings: Settings) -> Iterator[Callable[[], object]]:
 
 def _warnings(settings: Settings) -> Iterator[str]:
     """Return the lines that the start would log about files without which a node runs."""
+    if refusal := tls.refusal_of_own_certificate(settings):
+        yield line("certificate-refused", path=settings.tls_cert_file, reason=refusal)
     if settings.daemonize and settings.pidfile and (error := _error_of(probes.writable, settings.pidfile)):
         yield line("pid-file-failed", path=os.path.abspath(settings.pidfile), reason=error.strerror or str(error))
     if settings.aclfile and not os.path.exists(settings.aclfile):

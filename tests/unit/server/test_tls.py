@@ -9,7 +9,7 @@ import pytest
 from certificates import openssl, self_signed
 from disque_py.config.settings import Settings
 from disque_py.server.start_error import StartError
-from disque_py.server.tls import bus_contexts, clients_context
+from disque_py.server.tls import bus_contexts, clients_context, refusal_of_own_certificate
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,27 @@ def test_both_ends_of_a_link_check_the_other(settings):
         assert context.verify_mode == ssl.CERT_REQUIRED
         assert not context.check_hostname
         assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_a_certificate_that_other_nodes_would_refuse_is_found(settings, tmp_path):
+    """An expired one does not keep the node from starting, and the logs of other nodes alone would have the reason."""
+    settings.tls_cluster = True
+    assert refusal_of_own_certificate(settings) == ""
+    cert, _ = self_signed(tmp_path, "another")
+    settings.tls_ca_cert_file = str(cert)
+    assert "certificate" in refusal_of_own_certificate(settings)
+    settings.tls_cluster = False
+    assert refusal_of_own_certificate(settings) == ""
+
+
+def test_the_reason_of_an_expired_certificate_is_its_date(settings, files, tmp_path):
+    cert, key = tmp_path / "old.crt", tmp_path / "old.key"
+    openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", tmp_path / "old.csr", "-subj", "/CN=old")
+    openssl("x509", "-req", "-in", tmp_path / "old.csr", "-signkey", key, "-days", "-1", "-out", cert)
+    settings.tls_cert_file = settings.tls_ca_cert_file = str(cert)
+    settings.tls_key_file = str(key)
+    settings.tls_cluster = True
+    assert refusal_of_own_certificate(settings) == "certificate has expired"
 
 
 def test_a_key_may_have_a_password(settings, files):
