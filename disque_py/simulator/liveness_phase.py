@@ -30,11 +30,11 @@ from cluster_bus.messages import (
     VOTERS,
     WILLQUEUE,
 )
-from cluster_bus.node import FORGOTTEN, LEAVING, UNKNOWN, Node
+from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, UNKNOWN, Node
 from disque_py.core.batch_ends import LOOK_MS
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
-from disque_py.core.keeping import UNKNOWN_MS
+from disque_py.core.keeping import KEEPERS_MAX, UNKNOWN_MS
 from disque_py.simulator.checks import backups, counting, filter_indexes, moving, order, zones
 from disque_py.simulator.checks.batches import CALLED, LastBatches
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
@@ -505,11 +505,11 @@ class LivenessPhase:
                     raise RuleBrokenError("nothing is left over", f"{number} {what} on {machine.name}", machine.name)
 
     def _find_keepers(self) -> None:
-        """Wait for nodes to become keepers of batches whose keepers were all reset (spec BT3), at their second look."""
+        """Wait for nodes to become keepers of batches that lack some (spec BT3), at their second look."""
         world = self.world
         until_ms = world.now_ms + 2 * LOOK_MS
-        if any(_has_keeperless(machine.broker) for machine in world.running()):
-            while world.now_ms < until_ms and any(_has_keeperless(machine.broker) for machine in world.running()):
+        if any(_lacks_keepers(machine.broker) for machine in world.running()):
+            while world.now_ms < until_ms and any(_lacks_keepers(machine.broker) for machine in world.running()):
                 world.run(STEP_MS)
             world.run(SETTLE_MS)
 
@@ -592,11 +592,12 @@ def _is_of_lost_jobs(sender: Machine, run: list[Any]) -> bool:
     return all(batch is not None and batch.live for batch in batches)
 
 
-def _has_keeperless(broker: Broker) -> bool:
-    """Return whether the node knows a batch whose keepers have all left or were reset."""
-    gone = FORGOTTEN | UNKNOWN
+def _lacks_keepers(broker: Broker) -> bool:
+    """Return whether the node knows a batch with fewer keepers than there could be, as some have left or failed."""
+    gone = FAIL | FORGOTTEN | LEAVING | UNKNOWN
+    able = sum(not node.flags & gone for node in broker.cluster.linked) + 1
     batches = (batch for batch in broker.batches.by_name.values() if batch.is_known)
-    return any(all(node.flags & gone for node in batch.keepers) for batch in batches)
+    return any(sum(not node.flags & gone for node in batch.keepers) < min(able, KEEPERS_MAX) for batch in batches)
 
 
 def _has_strange_reports(broker: Broker) -> bool:
