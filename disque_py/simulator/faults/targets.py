@@ -28,7 +28,7 @@ LOOK_AGAIN_MS: Final = 20
 # Commands by which a node forgets all jobs.
 FLUSHES: Final = (("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET"))
 
-End = Callable[[], None]
+End = Callable[[], object]
 # A description for people, and the function that ends the fault; None: the fault could not be done.
 Effect = tuple[str, End] | None
 
@@ -75,20 +75,27 @@ class Operator(Connection):
 class Paused:
     """A queue that an operator paused, on one node or everywhere. The same operator ends the pause.
 
+    operator    sent the command; None: its node was not up
     run         the run of the node that got the command
     is_ended    the operator has ended the pause
     is_lost     the node was flushed or reset since, so it may not know the pause any more
     """
 
-    __slots__ = ("is_ended", "is_lost", "machine", "queue", "run", "where")
+    __slots__ = ("is_ended", "is_lost", "machine", "operator", "queue", "run", "where")
 
     def __init__(self, machine: Machine, queue: bytes, where: tuple[str, ...]) -> None:
         self.machine = machine
         self.queue = queue
         self.where = where
+        self.operator: Operator | None = None
         self.run = machine.runs
         self.is_ended = False
         self.is_lost = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the command has no answer yet. A command that ends the pause could be executed before it."""
+        return self.operator is not None and self.operator.is_open
 
     def may_last(self) -> bool:
         """Return whether the pause may last although it was ended: its node was restarted, or forgot it."""
@@ -149,11 +156,13 @@ class Targets:
 
     # -- an operator -------------------------------------------------------------------------------
 
-    def ask(self, machine: Machine, *command: str | bytes | int) -> None:
+    def ask(self, machine: Machine, *command: str | bytes | int) -> Operator | None:
         """Send an operator's command. The node runs it immediately, unless it is stopped or reads its journal."""
-        if machine.is_up:
-            connection = self.world.connect(machine, Operator(self.world, command, self.losses))
-            connection.send([words(*command)])
+        if not machine.is_up:
+            return None
+        operator = Operator(self.world, command, self.losses)
+        self.world.connect(machine, operator).send([words(*command)])
+        return operator
 
     def ask_all(self, *command: str | bytes | int) -> None:
         """Send the command to all nodes that are up."""
@@ -175,7 +184,7 @@ class Targets:
         """Send PAUSE."""
         paused = Paused(machine, queue, where)
         self.paused.append(paused)
-        self.ask(machine, "PAUSE", queue, how, *where)
+        paused.operator = self.ask(machine, "PAUSE", queue, how, *where)
         return paused
 
     def end_pause(self, paused: Paused) -> None:
@@ -187,7 +196,7 @@ class Targets:
         machine = self._end_at(paused)
         if machine is None:
             paused.is_ended = True
-        elif not machine.is_up or machine.is_stopped or machine.broker.is_loading:
+        elif not machine.is_up or machine.is_stopped or machine.broker.is_loading or paused.is_waiting:
             self.world.later(LOOK_AGAIN_MS, self.end_pause, paused)
         else:
             self.ask(machine, "PAUSE", paused.queue, "none", *paused.where)
