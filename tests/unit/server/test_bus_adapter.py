@@ -51,7 +51,7 @@ def test_each_report_is_a_turn():
             assert turns.driver.is_open
             await turn_over()
             assert not turns.driver.is_open
-        assert turns.driver.turns == 5
+        assert turns.driver.turns >= 5  # The clock may cause further ones.
 
     in_loop(test)
 
