@@ -593,7 +593,7 @@ def _is_of_lost_jobs(sender: Machine, run: list[Any]) -> bool:
 
 
 def _lacks_keepers(broker: Broker) -> bool:
-    """Return whether the node knows a batch with fewer keepers than there could be, as some have left or failed."""
+    """Return whether the node knows a batch with fewer keepers than the linked nodes could be."""
     gone = FAIL | FORGOTTEN | LEAVING | UNKNOWN
     able = sum(not node.flags & gone for node in broker.cluster.linked) + 1
     batches = (batch for batch in broker.batches.by_name.values() if batch.is_known)

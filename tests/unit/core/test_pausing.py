@@ -102,14 +102,20 @@ def test_a_given_back_job_is_not_lost_with_a_pause_that_lasts():
     assert queue_of(broker) == [job.id]
 
 
-def test_a_job_whose_lease_ends_during_a_pause_is_invisible_until_the_pause_ends():
-    """Its worker has lost it, so it may be purged, moved and counted as any other invisible job. Spec U2."""
+def outlived():
+    """Return a broker, its client, and a job whose lease ended while the input of its queue is paused."""
     broker = make_broker()
     client = make_client(broker)
     hold_queued(broker, retry_s=2)
     job = deliver(broker)
     pause(broker, client, "in")
     advance(broker, 2_100)
+    return broker, client, job
+
+
+def test_a_job_whose_lease_ends_during_a_pause_is_invisible_until_the_pause_ends():
+    """Its worker has lost it, so it may be purged, moved and counted as any other invisible job. Spec U2."""
+    broker, client, job = outlived()
     assert (events.status_of(job), census.is_invisible(broker, job), job.is_leased_here) == (INVISIBLE, True, False)
     pause(broker, client, "none")
     assert (queue_of(broker), job.deliveries, events.status_of(job)) == ([job.id], 1, PENDING)
@@ -133,12 +139,7 @@ def test_a_lease_that_ends_during_a_pause_is_one_transition_and_the_end_of_the_p
 
 def test_a_worker_that_outlived_its_lease_in_a_pause_may_go_on():
     """WORKING begins a lease anew. Spec R11."""
-    broker = make_broker()
-    client = make_client(broker)
-    hold_queued(broker, retry_s=2)
-    job = deliver(broker)
-    pause(broker, client, "in")
-    advance(broker, 2_100)
+    broker, client, job = outlived()
     assert ask(broker, client, "WORKING", job.id) == b":2\r\n"
     pause(broker, client, "none")
     assert (job.state, events.status_of(job)) == (ACTIVE, RUNNING)
