@@ -174,8 +174,8 @@ def on_task_state(broker: Broker, sender: Node, items: list[Any]) -> None:
         places = _places_of(offers)
         task = broker.tasks.running.get(number)
         if task is None or sender not in task.helpers:
-            if outcome == GOES_ON:
-                broker.send(broker.sets.only(sender), TASK, (number, END))
+            # Also for a share that has ended: it repeats its state until it receives this.
+            broker.send(broker.sets.only(sender), TASK, (number, END))
             _heard_late(broker, sender, number, changed, failed)
             continue
         if len(more) >= 2 and type(more[0]) is int and 0 <= more[0] <= NUMBER_MAX:
@@ -434,7 +434,8 @@ def on_task(broker: Broker, sender: Node, items: list[Any]) -> None:
             else:
                 _begin_share(broker, sender, number, work)
         elif share is None:
-            broker.stats.ignored("message for a task that is over")
+            if action != END:  # A canceled share is forgotten, and its last state is answered with END.
+                broker.stats.ignored("message for a task that is over")
         elif action == GO:
             at_round, count, *more = fields
             if type(at_round) is not int or type(count) is not int or not 0 < count <= OFFER_MAX:

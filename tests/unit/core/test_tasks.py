@@ -161,6 +161,17 @@ def test_the_state_of_a_task_that_is_not_known_is_answered_with_its_end():
     assert sent_of(broker, TASK) == [((node,), (7, END))]
 
 
+@pytest.mark.parametrize("outcome", [GOES_ON, OVER, UNABLE])
+def test_a_share_is_told_that_its_task_is_over_although_the_first_message_was_lost(outcome):
+    """Without the answer, the share would stay and repeat its state, until its leader could begin no task here. MV7."""
+    broker, client, [node] = start()
+    task_id = ask(broker, client, "QPURGE", "q", "ASYNC")[1:-2]
+    ask(broker, client, "QTASK", "CANCEL", task_id)
+    sent(broker)
+    say(broker, node, TASK_STATE, [1, 0, None, 0, 0, outcome])
+    assert sent_of(broker, TASK) == [((node,), (1, END))]
+
+
 def test_a_silent_node_is_given_up():
     """Spec MV7."""
     broker, client, [node] = start()
