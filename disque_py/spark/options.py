@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ssl as tls
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
@@ -31,6 +31,9 @@ CONNECTION_OPTIONS: Final = (
     "disque.ssl.key",
     "disque.ssl.verify",
 )
+# Options of TLS mean nothing without it, and would leave a password readable on the network.
+TLS_OPTIONS: Final = ("disque.ssl.ca", "disque.ssl.cert", "disque.ssl.key", "disque.ssl.verify")
+TIME_MAX_MS: Final = 24 * 3_600_000
 # Spark itself adds these to the options of a source or a sink.
 SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"})
 
@@ -136,7 +139,7 @@ class ClusterOptions:
     format: str
     nodes: tuple[Address, ...]
     username: str | None
-    password: str | None
+    password: str | None = field(repr=False)
     timeout_s: float
     connect_timeout_s: float
     ssl: bool
@@ -181,13 +184,21 @@ def cluster_options(options: Options) -> ClusterOptions:
             nodes.append(parse_address(word.strip()))
         except ValueError as error:
             raise OptionError(f"{options.format}: option bootstrapServers: {error}; write host:port") from None
+    if not options.has("disque.ssl"):
+        for name in TLS_OPTIONS:
+            if options.has(name):
+                raise OptionError(
+                    f"{options.format}: option {name} needs disque.ssl=true; with disque.ssl=false, it is ignored"
+                )
+    if options.text("disque.ssl.key") and not options.text("disque.ssl.cert"):
+        raise OptionError(f"{options.format}: option disque.ssl.key needs disque.ssl.cert, the certificate of this key")
     return ClusterOptions(
         format=options.format,
         nodes=tuple(nodes),
         username=options.text("disque.username") or None,
         password=options.text("disque.password") or None,
-        timeout_s=options.integer("disque.timeoutMs", 30_000, 1) / 1000,
-        connect_timeout_s=options.integer("disque.connectTimeoutMs", 3_000, 1) / 1000,
+        timeout_s=options.integer("disque.timeoutMs", 30_000, 1, TIME_MAX_MS) / 1000,
+        connect_timeout_s=options.integer("disque.connectTimeoutMs", 3_000, 1, TIME_MAX_MS) / 1000,
         ssl=options.flag("disque.ssl", default=False),
         ssl_ca=options.text("disque.ssl.ca"),
         ssl_cert=options.text("disque.ssl.cert"),

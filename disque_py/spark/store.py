@@ -32,7 +32,7 @@ class Store:
     """
 
     path: str
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         """Turn the URI of a file into a path."""

@@ -58,3 +58,32 @@ def test_a_certificate_that_cannot_be_read_is_one_sentence():
     cluster = cluster_options(options(bootstrapServers="a", disque__ssl="true", disque__ssl__ca="/nowhere.pem"))
     with pytest.raises(OptionError, match=r"disque\.ssl\.ca"):
         cluster.client_options()
+
+
+@pytest.mark.parametrize("name", ["disque.ssl.ca", "disque.ssl.cert", "disque.ssl.key", "disque.ssl.verify"])
+def test_an_option_of_tls_is_refused_without_tls(name):
+    """Otherwise a password would be sent readably, although a certificate was given."""
+    given = {"bootstrapServers": "a:7711", name: "true"}
+    with pytest.raises(OptionError, match=f"{name} needs "):
+        cluster_options(Options("disque", given, given))
+    off = given | {"disque.ssl": "false", "disque.ssl.cert": "c"}
+    assert not cluster_options(Options("disque", off, off)).ssl
+
+
+def test_a_key_needs_its_certificate():
+    given = {"bootstrapServers": "a:7711", "disque.ssl": "true", "disque.ssl.key": "k"}
+    with pytest.raises(OptionError, match=r"needs disque\.ssl\.cert"):
+        cluster_options(Options("disque", given, given))
+
+
+def test_the_text_of_the_options_has_no_password():
+    """It is part of error messages and of Spark's plans."""
+    given = {"bootstrapServers": "a:7711", "disque.password": "secret"}
+    assert "secret" not in repr(cluster_options(Options("disque", given, given)))
+
+
+@pytest.mark.parametrize("name", ["disque.timeoutMs", "disque.connectTimeoutMs"])
+def test_a_time_that_no_clock_can_wait_is_refused(name):
+    given = {"bootstrapServers": "a:7711", name: "9000000000000000"}
+    with pytest.raises(OptionError, match=f"{name} must be at most 86400000"):
+        cluster_options(Options("disque", given, given))

@@ -43,3 +43,8 @@ def test_a_table_under_the_uri_of_a_file_is_in_one_folder(tmp_path, uri):
     part = IndexTask(store).write_all([batch(event(1, "a"))])
     IndexCommit(store, batch(event(1, "a")).schema, may_gap=False).commit([part])
     assert [row["seq"] for row in rows(tmp_path / "my index", "history")] == [1]
+
+
+def test_the_text_of_a_store_has_no_secret():
+    """It is part of error messages and of Spark's plans."""
+    assert "secret" not in repr(Store("s3://a/b", {"aws_secret_access_key": "secret"}))
