@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from disque_py.client import Address, AuthError, DisqueConnectionError, NotConnectedError, ReplyError
+from disque_py.client import Address, AuthError, DisqueConnectionError, LoadingError, NotConnectedError, ReplyError
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import Reply, Word, encode, word
 from disque_py.client.results import hello
@@ -129,8 +129,9 @@ class Nodes:
     def ask(self, address: Address, *words: Word) -> Reply:
         """Send one command to one node and return its reply. The command may be sent twice, so it must be repeatable.
 
-        Raises NotConnectedError when the node can't be reached, ConnectionLostError when the connection broke
-        twice, ReplyError when the node refuses the command, and ClusterError when it refuses the password.
+        Raises NotConnectedError when the node can't be reached or loads its journal, ConnectionLostError when the
+        connection broke twice, ReplyError when the node refuses the command, and ClusterError when it refuses the
+        password.
         """
         return self.ask_all(address, [words])[0]
 
@@ -156,6 +157,9 @@ class Nodes:
             # The node may have closed the connection since the last batch. Try once more on a new one.
             return self.ask_all(address, commands)
         for reply in replies:
+            if isinstance(reply, LoadingError):
+                self.drop(address)
+                raise self._rest(address, f"{address}: {reply}")
             if isinstance(reply, ReplyError):
                 raise reply
         return replies
@@ -181,11 +185,15 @@ class Nodes:
             ) from None
         except (NotConnectedError, ReplyError) as error:
             reason = str(error) if isinstance(error, NotConnectedError) else f"{address}: {error}"
-            self._resting[address] = (time.monotonic() + REST_S, reason)
-            raise NotConnectedError(reason) from None
+            raise self._rest(address, reason) from None
         self._resting.pop(address, None)
         self._connections[address] = connection
         return connection
+
+    def _rest(self, address: Address, reason: str) -> NotConnectedError:
+        """Leave a node alone for a while, and return the error that says why."""
+        self._resting[address] = (time.monotonic() + REST_S, reason)
+        return NotConnectedError(reason)
 
     def drop(self, address: Address) -> None:
         """Close and forget a connection that broke. The next command opens another."""

@@ -45,6 +45,7 @@ class StubNode:
         self.run = f"run-{number}-1"
         self.refuse: dict[bytes, bytes] = {}
         self.password: bytes | None = None
+        self.is_loading = False
         self.hang_up_after: int | None = None
         self.swallow: dict[bytes, int] = {}
         self.lock = threading.Lock()
@@ -130,6 +131,8 @@ class StubNode:
             if self.hang_up_after < 0:
                 self.hang_up_after = None
                 return None
+        if self.is_loading:
+            return b"-LOADING The node is loading its jobs\r\n"
         if self.password is not None and name == "hello":
             return b"-NOAUTH Authentication required.\r\n"
         answer: bytes = getattr(self, f"on_{name}")(argv)

@@ -384,3 +384,12 @@ def test_a_list_of_queues_without_a_queue_or_with_one_twice_is_refused(queues):
     """Without a queue, the query would wait for ever. A queue that is named twice would be counted twice."""
     with pytest.raises(OptionError, match="option subscribe must name queues, each once"):
         job_options({"bootstrapServers": "a", "subscribe": queues})
+
+
+def test_a_node_that_loads_its_journal_does_not_end_a_query():
+    with StubCluster(2) as cluster:
+        cluster.nodes[0].fill("work", 2)
+        plan = planner(cluster)
+        cluster.nodes[1].is_loading = True
+        end = plan.latest(plan.initial())
+        assert [share.node for share, _ in plan.shares(end)] == [cluster.nodes[0].id]

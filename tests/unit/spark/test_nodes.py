@@ -97,3 +97,16 @@ def test_a_kept_connection_that_broke_is_replaced_and_refusals_are_raised():
         node.refuse[b"q"] = b"PAUSED not now"
         with pytest.raises(ReplyError, match="PAUSED"):
             known.ask(address, b"ADDJOB", b"q", b"", b"0")
+
+
+def test_a_node_that_loads_its_journal_counts_as_away():
+    """A query goes on without it, instead of ending when a node was restarted."""
+    with StubCluster(2) as cluster:
+        loading, other = cluster.nodes
+        known = nodes(cluster.servers)
+        address = known.discover()[loading.id].address
+        loading.is_loading = True
+        with pytest.raises(NotConnectedError, match="LOADING"):
+            known.ask(address, b"QLEN", b"q")
+        assert set(known.discover()) == {loading.id, other.id}
+        assert set(nodes(cluster.servers).discover()) == {loading.id, other.id}
