@@ -196,22 +196,11 @@ class EventPlanner:
         self._lost = lost_of(start)
         self._report_gone(begins)
         ends: dict[str, Position] = dict(begins)
-        for node, state in states.items():
-            place = begins.get(node)
-            if place is None:
-                # The node has joined: read everything that it still has.
-                begins[node] = ends[node] = Position(state.log, state.first)
-            elif place.is_pending:
-                begins[node] = ends[node] = self._first_position(node, state, place)
-            elif place.log != state.log:
-                ends[node] = self._change_log(node, place, state)
-            elif place.next < state.first:
-                begins[node] = self._pass_trimmed(node, place, state.first)
-            elif place.next > state.next:
-                self._lose(
-                    f"node {node}: log {state.log} ends before {state.next}, but event {place.next} comes next",
-                    CUT_SHORT,
-                )
+        for node, state in list(states.items()):
+            try:
+                begins[node], ends[node] = self._next_of(node, state, begins.get(node))
+            except DisqueConnectionError:
+                del states[node]  # It has gone away since it was asked. It keeps its position.
         readable = {
             node: self._up_to_target(node, state)
             for node, state in states.items()
@@ -222,6 +211,27 @@ class EventPlanner:
         if ends == positions_of(start["nodes"]):
             return start
         return offset_of(ends, begins, self._lost)
+
+    def _next_of(self, node: str, state: LogState, place: Position | None) -> tuple[Position, Position]:
+        """Return where a node's next events begin, and the end, which is only beyond it in a log that has ended.
+
+        Raises DisqueConnectionError, and DataLossError as `latest`.
+        """
+        if place is None:
+            # The node has joined: read everything that it still has.
+            place = Position(state.log, state.first)
+        elif place.is_pending:
+            place = self._first_position(node, state, place)
+        elif place.log != state.log:
+            return place, self._change_log(node, place, state)
+        elif place.next < state.first:
+            return self._pass_trimmed(node, place, state.first), place
+        elif place.next > state.next:
+            self._lose(
+                f"node {node}: log {state.log} ends before {state.next}, but event {place.next} comes next",
+                CUT_SHORT,
+            )
+        return place, place
 
     def report(self) -> Offset | None:
         """Return where all logs end now, for the lag that Spark shows; None when no node answers."""

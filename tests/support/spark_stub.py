@@ -46,6 +46,7 @@ class StubNode:
         self.refuse: dict[bytes, bytes] = {}
         self.password: bytes | None = None
         self.is_loading = False
+        self.restarts_at = b""  # A command with this word is the first that comes while the node loads.
         self.hang_up_after: int | None = None
         self.swallow: dict[bytes, int] = {}
         self.lock = threading.Lock()
@@ -131,6 +132,7 @@ class StubNode:
             if self.hang_up_after < 0:
                 self.hang_up_after = None
                 return None
+        self.is_loading = self.is_loading or self.restarts_at in argv
         if self.is_loading:
             return b"-LOADING The node is loading its jobs\r\n"
         if self.password is not None and name == "hello":

@@ -65,6 +65,22 @@ def test_a_node_that_joins_begins_at_its_first_event_and_one_that_leaves_keeps_i
         assert drain(plan, end)[0] == all_of(second, first=3)
 
 
+@pytest.mark.parametrize("word", [b"SEEK", b"READ"])
+def test_a_node_that_goes_away_while_a_batch_is_planned_keeps_its_position(word):
+    with StubCluster(2) as cluster:
+        near, away = cluster.nodes
+        near.events(3)
+        away.events(3)
+        plan = planner(cluster)
+        start = plan.initial()
+        away.new_log("another", keep=True)
+        start["nodes"][away.id] = {"since": 1} if word == b"SEEK" else start["nodes"][away.id]
+        away.restarts_at = word
+        end = plan.latest(start)
+        assert end["nodes"][away.id] == start["nodes"][away.id]
+        assert end["nodes"][near.id]["next"] == 3
+
+
 def test_a_node_that_was_away_when_the_query_began_at_the_end_begins_at_that_moment():
     with StubCluster(2) as cluster:
         away = cluster.nodes[1]
