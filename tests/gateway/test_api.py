@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 import threading
@@ -51,6 +52,32 @@ def test_raw_octets_have_their_options_in_the_query(gateway, queue):
     assert reply.status == 201
     [job] = taken(gateway, queue, wait_ms=2000)
     assert (job["body_base64"], job["meta"]) == ("/wA=", {"a": "b", "c": "d"})
+
+
+def test_raw_octets_are_the_only_body(gateway, queue):
+    path, headers = f"/v1/queues/{queue}/jobs", {"Content-Type": "application/octet-stream"}
+    reply = gateway.post(f"{path}?body_base64=eA==", body=b"y", headers=headers)
+    assert (reply.status, "body_base64" in reply.text) == (400, True)
+
+
+@pytest.mark.parametrize("kind", ["application/octet-stream", "application/json"])
+def test_a_compressed_body_is_refused(gateway, queue, kind):
+    """A consumer would get the compressed bytes."""
+    headers = {"Content-Type": kind, "Content-Encoding": "gzip"}
+    reply = gateway.post(f"/v1/queues/{queue}/jobs", body=gzip.compress(b'{"body": "x"}'), headers=headers)
+    assert (reply.status, "content-encoding must be identity" in reply.text) == (400, True)
+
+
+@pytest.mark.parametrize("name", ["Host", "Authorization", "Content-Type"])
+def test_a_header_with_one_value_comes_once(gateway, name):
+    """Behind a proxy that checks the first, the last would decide."""
+    with socket.create_connection(("localhost", gateway.port), 10) as connection:
+        twice = f"{name}: localhost\r\n{name}: localhost\r\n"
+        head = twice if name == "Host" else f"Host: localhost\r\n{twice}"
+        connection.sendall(f"GET /livez HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(9999), b""))
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert f"the header {name.lower()} came 2 times".encode() in answer
 
 
 def test_a_name_may_have_any_character(gateway):

@@ -42,6 +42,17 @@ def test_a_caller_that_hangs_up_within_its_request_is_noticed():
         asyncio.run(exchange(part(b"a", True), {"type": "http.disconnect"}).body(9, "x"))
 
 
+def test_cookies_of_several_headers_are_joined():
+    asked = exchange(headers=[(b"cookie", b"a=1"), (b"accept", b"x"), (b"cookie", b"b=2")])
+    asked.check_headers()
+    assert asked.headers["cookie"] == "a=1; b=2"
+
+
+def test_the_only_coding_of_a_transfer_is_chunked():
+    with pytest.raises(RefusedError, match="transfer-encoding must be chunked"):
+        asyncio.run(exchange(part(b"a"), headers=[(b"transfer-encoding", b"gzip, chunked")]).body(9, "x"))
+
+
 def test_work_is_cancelled_when_its_caller_is_gone():
     ended = []
 

@@ -136,6 +136,7 @@ class Api:
                     await send({"type": "http.response.body", "body": b""})
 
     async def _answer(self, exchange: Exchange) -> Answer:
+        exchange.check_headers()
         if not self._hosts.admits(exchange.headers.get("host", "")):
             raise RefusedError("HOST", "the Host header does not name this gateway (see the setting hosts)")
         path = exchange.path
@@ -206,6 +207,8 @@ class Api:
             return arguments.of_json(operation, body)
         kind = kind.partition(";")[0].strip().lower()
         if operation.name == "enqueue" and kind == OCTETS:
+            if "body_base64" in exchange.query:
+                raise RefusedError("ERR", f"body_base64 is not for a body of {OCTETS}, which is the job's body itself")
             return arguments.of_query(operation, exchange.query, "body") | {"body_base64": body}
         if body and kind not in ("", JSON):
             raise RefusedError("ERR", f"content-type must be {JSON}, not {kind}")

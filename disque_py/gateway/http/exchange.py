@@ -34,6 +34,8 @@ LINES: Final = "application/x-ndjson"
 TEXT: Final = "text/plain; charset=utf-8"
 PROBLEM: Final = "application/problem+json"
 QUERY_PAIRS_MAX: Final = 100
+# A proxy may have checked the first of two such headers, and the gateway would believe the last.
+SINGLE_HEADERS: Final = frozenset({"authorization", "content-encoding", "content-type", "host", "origin"})
 _EMPTY: Final[dict[str, Any]] = {}
 # Headers of every answer. Browsers must not guess its type, show it in a frame, or cache it.
 COMMON_HEADERS: Final = (
@@ -53,7 +55,7 @@ class Exchange:
 
     verb      its method
     path      its path, as it came, percent-encoded
-    headers   by name in lower case; if a header is repeated, the last one
+    headers   by name in lower case; if a header is repeated, the last one (see check_headers)
     address   the address of the peer
     """
 
@@ -67,6 +69,22 @@ class Exchange:
         self.path: str = scope["raw_path"].partition(b"?")[0].decode("latin-1")
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self.address: str = (scope.get("client") or ("", 0))[0]
+
+    def check_headers(self) -> None:
+        """Refuse a repeated header that may have one value only, and join cookies. Raises RefusedError.
+
+        RFC 9110, 5.3.
+        """
+        if len(self.headers) == len(self._scope["headers"]):
+            return
+        named: dict[str, list[str]] = {}
+        for name, value in self._scope["headers"]:
+            named.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+        for name, values in named.items():
+            if name in SINGLE_HEADERS and len(values) > 1:
+                raise RefusedError("ERR", f"the header {name} came {len(values)} times; send it once")
+        if "cookie" in named:
+            self.headers["cookie"] = "; ".join(named["cookie"])
 
     @property
     def has_query(self) -> bool:
@@ -117,7 +135,13 @@ class Exchange:
             raise RefusedError("NOPERM", "the request came from a page of another site")
 
     async def body(self, most: int, name: str) -> bytes:
-        """Return the body. Raises RefusedError above `most` bytes, naming the setting, and CallerGoneError."""
+        """Return the body.
+
+        Raises RefusedError above `most` bytes, naming the setting, and for a compressed body; and CallerGoneError.
+        """
+        for header, only in (("content-encoding", "identity"), ("transfer-encoding", "chunked")):
+            if self.headers.get(header, only).strip().lower() != only:
+                raise RefusedError("ERR", f"{header} must be {only}: send the body without compression")
         length = self.headers.get("content-length", "")
         if length.isdigit() and int(length) > most:
             raise RefusedError("TOOBIG", f"the body has more than {most} bytes ({name})")
