@@ -126,16 +126,24 @@ class Service:
         self, authorization: str, address: str, interface: str, certificate: Certificate | None = None
     ) -> Principal:
         """Return the principal of a request. Raises RefusedError."""
-        if not self._address_rates.take(group_of(address), time.monotonic()):
-            raise RefusedError("LIMIT", "too many requests from this address (address-rate)")
+        self.check_rate(address)
         try:
             return await self.logins.principal(authorization, address, certificate)
         except RefusedError as error:
             if error.code != "NOAUTH":
-                self.audit.line(time.time(), "", address, interface, "login", {}, error.code, self.cluster_shown)
+                self.audit_login(address, interface, error.code)
             raise
         except Exception as error:
             raise self.refusal(error, "login") from error
+
+    def check_rate(self, address: str) -> None:
+        """Count a request of this address, before it is known who sent it. Raises RefusedError above `address-rate`."""
+        if not self._address_rates.take(group_of(address), time.monotonic()):
+            raise RefusedError("LIMIT", "too many requests from this address (address-rate)")
+
+    def audit_login(self, address: str, interface: str, code: str) -> None:
+        """Audit a refused login."""
+        self.audit.line(time.time(), "", address, interface, "login", {}, code, self.cluster_shown)
 
     def call(self, principal: Principal, args: dict[str, Any], headers: Mapping[str, str] | None = None) -> Call:
         """Return a call with these arguments. The request's `headers` may have a trace context."""

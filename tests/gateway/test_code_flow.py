@@ -21,11 +21,17 @@ def issuer():
 
 
 @pytest.fixture
-def visitor(make_gateway, issuer, tmp_path):
-    """A visitor of a gateway whose console is a client of the issuer."""
+def settings(issuer, tmp_path):
+    """The settings of a gateway whose console is a client of the issuer."""
     path = tmp_path / "access.toml"
     path.write_text('[[claim]]\nname = "groups"\nvalue = "team"\ngrants = ["read"]\n')
-    return Visitor(make_gateway(access_file=path, oidc_issuer=issuer.url, oidc_client_id="console"))
+    return {"access_file": path, "oidc_issuer": issuer.url, "oidc_client_id": "console"}
+
+
+@pytest.fixture
+def visitor(make_gateway, settings):
+    """A visitor of such a gateway."""
+    return Visitor(make_gateway(**settings))
 
 
 def way_back(reply):
@@ -73,6 +79,17 @@ def test_a_refusal_of_the_issuer_is_shown(visitor):
     state = parse_qs(urlsplit(visitor.get("oidc").headers["location"]).query)["state"][0]
     reply = visitor.get(f"oidc/back?state={state}&error=<script>")
     assert (reply.status, "&lt;script&gt;" in reply.text) == (401, True)
+
+
+def test_a_refused_login_at_the_issuer_is_audited(make_gateway, settings, tmp_path):
+    visitor = Visitor(make_gateway(audit_log=tmp_path / "audit.log", **settings))
+    assert visitor.get("oidc/back?state=x&code=y").status == 403
+    assert '"login"' in (tmp_path / "audit.log").read_text()
+
+
+def test_strangers_cannot_make_the_gateway_ask_the_issuer_as_often_as_they_like(make_gateway, settings):
+    visitor = Visitor(make_gateway(address_rate=1, **settings))
+    assert 429 in [visitor.get("oidc").status for _ in range(10)]
 
 
 def test_without_an_issuer_there_is_no_login_page_for_it(gateway):

@@ -58,6 +58,16 @@ def test_messages_are_peeked_at_removed_and_cleared(gateway, queue):
     assert "operation" in gateway.request("DELETE", f"/dyno/{queue}/clear").json
 
 
+def test_head_reads_as_get_does_and_takes_no_messages(gateway, queue):
+    push(gateway, queue, {"id": "a"})
+    for word in ("size", "peek", "shards", "get/a"):
+        assert (gateway.request("HEAD", f"/dyno/{queue}/{word}").status, word) == (200, word)
+    reply = gateway.request("HEAD", f"/dyno/{queue}/pop")
+    assert (reply.status, reply.headers["allow"]) == (405, "GET")
+    assert gateway.request("PUT", f"/dyno/{queue}/size").headers["allow"] == "GET, HEAD"
+    assert gateway.get(f"/dyno/{queue}/size").json == 1
+
+
 @pytest.mark.parametrize(
     ("verb", "path", "value", "status"),
     [

@@ -110,7 +110,7 @@ class Console:
         elif exchange.verb in ("GET", "HEAD"):
             lists = exchange.query
         else:
-            raise RefusedError("METHOD", "pages support GET and POST", methods=["GET", "POST"])
+            raise RefusedError("METHOD", "pages support GET and POST", methods=["GET", "HEAD", "POST"])
         query = {name: values[-1] for name, values in lists.items()}
         if rest == "login":
             return await self._login(exchange, session, query)
@@ -217,6 +217,8 @@ class Console:
         scheme = "https" if exchange.is_secure else "http"
         own = f"{scheme}://{exchange.headers.get('host', '')}{self._path}oidc/back"
         redirect = settings.oidc_redirect or own
+        # Each of these requests may make the gateway ask the issuer, before anybody is logged in.
+        self._service.check_rate(exchange.address)
         if rest == "oidc":
             word = code_flow.new_word()
             answer = Answer(303, b"", HTML, [("location", await code_flow.address(issuer, settings, word, redirect))])
@@ -227,7 +229,11 @@ class Console:
             )
             return answer
         try:
-            words = await code_flow.login(issuer, settings, session.issuer_word, redirect, query)
+            try:
+                words = await code_flow.login(issuer, settings, session.issuer_word, redirect, query)
+            except RefusedError as error:
+                self._service.audit_login(exchange.address, INTERFACE, error.code)
+                raise
             await self._service.login(words, exchange.address, INTERFACE)
         except RefusedError as error:
             view = View(self._service, self._stranger, exchange.address, {})

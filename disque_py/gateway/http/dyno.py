@@ -62,11 +62,15 @@ class Dyno:
         if len(parts) < 2:
             raise RefusedError("NOTFOUND", "paths are /dyno/{queue}/{word} and /dyno/{queue}/{word}/{id}")
         queue, word = decoded(parts[0]), parts[1]
-        work = self._words.get((exchange.verb, word))
+        # HEAD would take messages that nobody sees.
+        verb = "GET" if exchange.verb == "HEAD" and word != "pop" else exchange.verb
+        work = self._words.get((verb, word))
         if work is None:
             known = [verb for verb, name in self._words if name == word]
+            if "GET" in known and word != "pop":
+                known.append("HEAD")
             if known:
-                raise RefusedError("METHOD", f"{word} supports {', '.join(known)}", methods=list(known))
+                raise RefusedError("METHOD", f"{word} supports {', '.join(known)}", methods=known)
             raise RefusedError("NOTFOUND", f"there is no {word!r}")
         exchange.check_source()  # Even a GET takes messages.
         words = exchange.headers.get("authorization", "")
