@@ -62,7 +62,7 @@ class Dyno:
         if len(parts) < 2:
             raise RefusedError("NOTFOUND", "paths are /dyno/{queue}/{word} and /dyno/{queue}/{word}/{id}")
         queue, word = decoded(parts[0]), parts[1]
-        # HEAD would take messages that nobody sees.
+        # HEAD has no body, so it would take messages without showing them.
         verb = "GET" if exchange.verb == "HEAD" and word != "pop" else exchange.verb
         work = self._words.get((verb, word))
         if work is None:

@@ -118,12 +118,15 @@ class RepairChecker:
                 work = job.work
                 if isinstance(work, Cancellation) and work.is_over:
                     continue  # The collection has ended. The record stays until the end of the worker's lease.
-                # A node that left dropped its copy and is no longer a member. It says so instead of confirming.
+                # A node that left dropped its copy and is no longer a member. It says so instead of confirming. A node
+                # that is forgotten now isn't waited for, although it may be a member again a moment later.
                 passed = work.passed if isinstance(work, Collection) else ()
                 named = [
                     node
                     for node in broker.repairs.named.get(job, ())
-                    if node not in said and (node in job.holders or not (node in passed or node.flags & LEAVING))
+                    if node not in said
+                    and not node.flags & FORGOTTEN
+                    and (node in job.holders or not (node in passed or node.flags & LEAVING))
                 ]
                 linked: list[Node] = []
                 if job.era != broker.era and job.replicate > 1 and isinstance(work, Collection):

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from cluster_bus.messages import DELJOB, GOTACK, SETACK
-from cluster_bus.node import LEAVING
+from cluster_bus.node import FORGOTTEN, LEAVING
 from disque_py.core import acks, lifecycle
 from disque_py.core.versions import REPAIR
 from disque_py.simulator.checks.cluster_invariants import Losses, jobs_of
@@ -126,6 +126,22 @@ def test_a_named_node_that_left_before_the_ack_need_not_confirm(has_left):
     checker.hear(second, first, [[DELJOB, [job.id, b"", 1]]])
     lifecycle.forget(first.broker, job)
     with nullcontext() if has_left else pytest.raises(RuleBrokenError, match="waits for copies of repairs"):
+        world.run(1)
+
+
+@pytest.mark.parametrize("is_forgotten", [True, False])
+def test_a_named_node_that_was_forgotten_when_a_collection_ended_need_not_confirm(is_forgotten):
+    """An operator may let it meet the others again in the same moment (seed 1136 of --focus queues)."""
+    world, checker, _, promise = make_world()
+    first, second = holders_of(world, promise)
+    job = first.broker.find(promise.id)
+    third = next(node for node in first.broker.cluster.linked if node.host not in (first.name, second.name))
+    first.broker.repairs.named[job] = (third,)
+    third.flags |= FORGOTTEN if is_forgotten else 0
+    checker.hear(second, first, [[DELJOB, [job.id, b"", 1]]])
+    lifecycle.forget(first.broker, job)
+    third.flags &= ~FORGOTTEN
+    with nullcontext() if is_forgotten else pytest.raises(RuleBrokenError, match="waits for copies of repairs"):
         world.run(1)
 
 
