@@ -46,7 +46,7 @@ class StubNode:
         self.refuse: dict[bytes, bytes] = {}
         self.password: bytes | None = None
         self.is_loading = False
-        self.restarts_at = b""  # A command with this word is the first that comes while the node loads.
+        self.restarts_at: bytes | None = None  # A command with this word is the first that comes while the node loads.
         self.hang_up_after: int | None = None
         self.swallow: dict[bytes, int] = {}
         self.lock = threading.Lock()
