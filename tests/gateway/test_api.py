@@ -180,7 +180,7 @@ def test_head_is_get_without_the_body(gateway, path):
         ("/v1/queues/q", "DELETE, GET, HEAD, PUT"),
         ("/livez", "GET, HEAD"),
         ("/dyno/q/push", "POST"),
-        ("/console/", "GET, POST"),
+        ("/console/", "GET, HEAD, POST"),
     ],
 )
 def test_a_wrong_method_is_answered_with_the_allowed_ones(gateway, path, allow):
