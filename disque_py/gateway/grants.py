@@ -53,9 +53,11 @@ class Grant:
 
 def grant_of(text: str) -> Grant:
     """Return the grant that a text names; a role alone applies to all queues. Raises ValueError."""
-    role, _, pattern = text.partition(":")
+    role, colon, pattern = text.partition(":")
     if role not in ROLES:
         raise ValueError(f"there is no role {role!r} (roles: {', '.join(ROLES)})")
+    if colon and not pattern:
+        raise ValueError(f"the grant {text!r} names no queues; for all queues, write {role!r}")
     return Grant(role, pattern or "*")
 
 

@@ -146,6 +146,8 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
         if not equals or not name or name in pairs:
             raise wrong
         pairs[name] = value
+    if text.strip() and not pairs:
+        raise wrong
     return tuple(pairs.items())
 
 

@@ -205,3 +205,10 @@ def test_the_number_of_streams_that_a_principal_has_open_is_limited(guarded):
 
 def test_every_operation_was_requested():
     assert {row.name for row in ASKED} | {"watch_events"} == set(BY_NAME)
+
+
+def test_a_grant_without_its_pattern_is_refused():
+    """A pattern that a template left empty must not be all queues."""
+    with pytest.raises(ValueError, match="names no queues"):
+        grant_of("produce:")
+    assert grant_of("produce").pattern == "*"

@@ -368,7 +368,7 @@ def test_a_filter_consists_of_names_and_values(text, pairs):
     assert job_options({"bootstrapServers": "a", "subscribe": "q", "where": text}).where == pairs
 
 
-@pytest.mark.parametrize("text", ["a", "=b", "a=b,a=c", "{", '{"a": 1}'])
+@pytest.mark.parametrize("text", ["a", "=b", "a=b,a=c", ",", "{", '{"a": 1}'])
 def test_a_filter_that_cannot_be_read_is_refused(text):
     with pytest.raises(OptionError, match="option where must be name=value,name=value"):
         job_options({"bootstrapServers": "a", "subscribe": "q", "where": text})
