@@ -43,7 +43,14 @@ from disque_py.spark.job_tokens import (
     tokens,
 )
 from disque_py.spark.nodes import AwayNodes, ClusterError, Nodes
-from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionError, Options, cluster_options
+from disque_py.spark.options import (
+    CONNECTION_OPTIONS,
+    TIME_MAX_MS,
+    ClusterOptions,
+    OptionError,
+    Options,
+    cluster_options,
+)
 
 FORMAT: Final = "disque"
 OPTIONS: Final = (
@@ -58,7 +65,6 @@ OPTIONS: Final = (
 JOBS_MAX: Final = 100_000
 BYTES_MAX: Final = 256 << 20
 LEASE_MS: Final = 120_000
-LEASE_MAX_MS: Final = 24 * 3_600_000
 # Tokens in one ACKTOKEN. While a node acknowledges their jobs, some ms per token, it serves no other client.
 ACK_TOKENS: Final = 4
 # After this many batches in a row in which a node gave none of its jobs, AvailableNow skips the node. Other queries ask
@@ -124,7 +130,7 @@ def job_options(given: Any) -> JobOptions:
         jobs_max=options.integer("maxJobsPerTrigger", JOBS_MAX, 1),
         bytes_max=options.integer("maxBytesPerTrigger", BYTES_MAX, 1),
         piece_count_min=options.integer("minPartitions", 4, 1),
-        lease_ms=options.integer("leaseMs", LEASE_MS, 1_000, LEASE_MAX_MS),
+        lease_ms=options.integer("leaseMs", LEASE_MS, 1_000, TIME_MAX_MS),
         where=_pairs(options.text("where")),
     )
 

@@ -19,6 +19,8 @@ from disque_py.client.address import parse_address
 from disque_py.client.tls import trusting
 from disque_py.spark.option_error import OptionError as OptionError
 
+# These mean nothing without TLS, and would leave a password readable on the network.
+TLS_OPTIONS: Final = ("disque.ssl.ca", "disque.ssl.cert", "disque.ssl.key", "disque.ssl.verify")
 CONNECTION_OPTIONS: Final = (
     "bootstrapServers",
     "disque.username",
@@ -26,13 +28,9 @@ CONNECTION_OPTIONS: Final = (
     "disque.timeoutMs",
     "disque.connectTimeoutMs",
     "disque.ssl",
-    "disque.ssl.ca",
-    "disque.ssl.cert",
-    "disque.ssl.key",
-    "disque.ssl.verify",
+    *TLS_OPTIONS,
 )
-# Options of TLS mean nothing without it, and would leave a password readable on the network.
-TLS_OPTIONS: Final = ("disque.ssl.ca", "disque.ssl.cert", "disque.ssl.key", "disque.ssl.verify")
+# Threads and sockets can't wait for times of any length.
 TIME_MAX_MS: Final = 24 * 3_600_000
 # Spark itself adds these to the options of a source or a sink.
 SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"})

@@ -55,6 +55,8 @@ class Dyno:
             ("GET", "shards"): self._shards,
             ("DELETE", "clear"): self._clear,
         }
+        # HEAD has no body, so HEAD of pop would take messages without showing them.
+        self._words |= {("HEAD", word): self._words["GET", word] for word in ("get", "peek", "size", "shards")}
 
     async def serve(self, exchange: Exchange, rest: str) -> Answer:
         """Answer a request for a path below /dyno/."""
@@ -62,13 +64,9 @@ class Dyno:
         if len(parts) < 2:
             raise RefusedError("NOTFOUND", "paths are /dyno/{queue}/{word} and /dyno/{queue}/{word}/{id}")
         queue, word = decoded(parts[0]), parts[1]
-        # HEAD has no body, so it would take messages without showing them.
-        verb = "GET" if exchange.verb == "HEAD" and word != "pop" else exchange.verb
-        work = self._words.get((verb, word))
+        work = self._words.get((exchange.verb, word))
         if work is None:
             known = [verb for verb, name in self._words if name == word]
-            if "GET" in known and word != "pop":
-                known.append("HEAD")
             if known:
                 raise RefusedError("METHOD", f"{word} supports {', '.join(known)}", methods=known)
             raise RefusedError("NOTFOUND", f"there is no {word!r}")

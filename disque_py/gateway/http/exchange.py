@@ -35,7 +35,9 @@ TEXT: Final = "text/plain; charset=utf-8"
 PROBLEM: Final = "application/problem+json"
 QUERY_PAIRS_MAX: Final = 100
 # A proxy may have checked the first of two such headers, and the gateway would believe the last.
-SINGLE_HEADERS: Final = frozenset({"authorization", "content-encoding", "content-type", "host", "origin"})
+SINGLE_HEADERS: Final = frozenset(
+    {"authorization", "content-encoding", "content-type", "host", "origin", "transfer-encoding"}
+)
 _EMPTY: Final[dict[str, Any]] = {}
 # Headers of every answer. Browsers must not guess its type, show it in a frame, or cache it.
 COMMON_HEADERS: Final = (
