@@ -38,7 +38,7 @@ NEAR_MS: Final = 20
 NOTABLE_MS: Final = 500
 NEEDJOBS_MIN: Final = 5
 NEEDJOBS_MAX: Final = 100
-# At most this many jobs that may not leave yet are skipped in the search for one behind them.
+# At most this many jobs that may not leave yet are skipped in the search for jobs behind them.
 HELD_MAX: Final = 2 * NEEDJOBS_MAX
 # Flags of NEEDJOBS.
 ANSWERS_HINT: Final = 1  # The pull answers a hint.
@@ -226,6 +226,8 @@ def give(
     resting: list[Job] = []
     size = 0
     now_ms = broker.now_ms
+    # A node that names a place must get the jobs behind resting ones, or it would deliver its worse jobs first (F8).
+    resting_max = count if before is None else HELD_MAX
     while len(jobs) < count and size < BATCH_BYTES_MAX:
         if before is not None:
             first = queue.first(is_picky=is_picky)
@@ -239,7 +241,7 @@ def give(
             break
         if job.imported_at and _rest_ms(job, now_ms) > 0:
             resting.append(job)
-            if len(resting) >= count:
+            if len(resting) >= resting_max:
                 break
             continue
         jobs.append(job)

@@ -115,6 +115,18 @@ def test_a_job_behind_one_that_came_in_a_moment_ago_is_announced():
     assert place[0] < 10**14
 
 
+def test_better_jobs_behind_many_that_came_in_a_moment_ago_are_given():
+    """Spec F8: an asker that gets none of them counts its worse jobs from the beginning."""
+    broker, other, client = make_cluster(10, priority=10**14)
+    advance(broker, 2_000)
+    say(broker, add_node(broker, 3), YOURJOBS, (1, 0, [snapshot(broker, other, number=number) for number in range(21)]))
+    assert broker.queues[b"q"].length == 31
+    say(broker, other, NEEDJOBS, (b"q", 4, 0, 10**14 + 1, 0))
+    [place] = places(broker)
+    assert place[2] == 4
+    assert broker.queues[b"q"].length == 27
+
+
 def test_at_most_once_jobs_stay_and_are_not_announced_while_the_disk_fails():
     """Spec F7: they can't be handed over, so the answer ends with the other jobs."""
     broker, other, client = make_cluster()
