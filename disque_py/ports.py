@@ -146,8 +146,13 @@ class Host(Protocol):
     def rewrite_journal(self) -> bool:
         """Start BGREWRITEAOF. Return False if one is running. OSError if the journal is off and can't be made."""
 
-    def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
-        """Run JOURNAL BACKUP. `done` gets the backup's path, number of files and bytes, or the error."""
+    def backup_journal(
+        self, name: str, settings: list[Item], done: Callable[[tuple[str, int, int] | OSError], None]
+    ) -> None:
+        """Run JOURNAL BACKUP. `done` gets the backup's path, number of files and bytes, or the error.
+
+        settings   all queue settings, which the backup contains
+        """
 
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
         """Forget all jobs and read them back from the journal (DEBUG LOADAOF). LookupError without a journal."""

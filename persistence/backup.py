@@ -6,6 +6,9 @@ Meanwhile no file is removed, not even by a compaction in progress. So the copy 
 it name the segments that were dropped before. A description (`backup.json`) comes last: a directory without it is not a
 backup.
 
+Beside the journal's files, a backup has the nodes file, and the queue settings if there are any. Their lengths are in
+the description, too.
+
 The copy has the mark of a restored journal (recovery.py). A node that starts from it does not know the time since the
 backup, so it never queues at-most-once jobs from it (spec O5).
 """
@@ -13,7 +16,7 @@ backup, so it never queues at-most-once jobs from it (spec O5).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from persistence.disk import READING, Disk, Folder
@@ -23,6 +26,8 @@ from persistence.recovery import RESTORED_NAME, DamagedJournalError
 
 DESCRIPTION_NAME: Final = "backup.json"
 NODES_NAME: Final = "nodes.conf"
+# Queue settings, schedules, topics and users, in the format of the node's own file of them.
+SETTINGS_NAME: Final = "nodes.conf.queues"
 FORMAT: Final = 1
 NAME_LENGTH_MAX: Final = 100
 _NAME_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -37,12 +42,20 @@ class Made(NamedTuple):
 
 
 class Description(NamedTuple):
-    """A backup's description: its node, when it was made (Unix ms), files with their bytes, and its end."""
+    """A backup's description.
+
+    node       the id of its node
+    wall_ms    when it was made (Unix ms)
+    files      the journal's files, with their bytes
+    position   the journal's end
+    beside     the other files, with their bytes; empty in backups of older versions
+    """
 
     node: bytes
     wall_ms: int
     files: dict[str, int]
     position: int
+    beside: dict[str, int] = {}  # noqa: RUF012  # Never changed.
 
 
 class DescriptionError(ValueError):
@@ -62,6 +75,7 @@ def encode_description(description: Description) -> bytes:
         "made_at_ms": description.wall_ms,
         "position": description.position,
         "files": description.files,
+        "beside": description.beside,
     }
     return json.dumps(row, indent=2).encode() + b"\n"
 
@@ -72,18 +86,20 @@ def decode_description(data: bytes) -> Description:
         row: Any = json.loads(data)
         if row["format"] != FORMAT:
             raise DescriptionError(f"{DESCRIPTION_NAME}: format {row['format']}, this version reads {FORMAT}")
-        files = {str(name): int(size) for name, size in row["files"].items()}
-        return Description(bytes.fromhex(row["node"]), int(row["made_at_ms"]), files, int(row["position"]))
+        files, beside = (
+            {str(name): int(size) for name, size in sizes.items()} for sizes in (row["files"], row.get("beside", {}))
+        )
+        return Description(bytes.fromhex(row["node"]), int(row["made_at_ms"]), files, int(row["position"]), beside)
     except (ValueError, TypeError, KeyError, AttributeError) as broken:
         if isinstance(broken, DescriptionError):
             raise
         raise DescriptionError(f"{DESCRIPTION_NAME} is damaged: {broken}") from broken
 
 
-def refuse_incomplete(folder: Folder, description: Description) -> None:
-    """Raise DamagedJournalError if a file is missing or has another length than when the backup was made."""
+def refuse_incomplete(folder: Folder, files: Mapping[str, int]) -> None:
+    """Raise DamagedJournalError if one of these files is missing or has another length than when it was copied."""
     names = set(folder.names())
-    for name, size in description.files.items():
+    for name, size in files.items():
         if name not in names:
             raise DamagedJournalError(f"{name} is missing in the backup. Copy it again")
         if folder.size(name) != size:
@@ -96,7 +112,7 @@ class Backup:
     After an error nothing is left behind.
 
     directory    the directory to make; two levels of it are made
-    nodes_text   the nodes file as it is now
+    beside       the content of files that are not the journal's, by name
     begin_turn   called before the journal is touched from the disk's callback
     """
 
@@ -105,14 +121,14 @@ class Backup:
         journal: Journal,
         disk: Disk,
         directory: str,
-        nodes_text: bytes,
+        beside: Mapping[str, bytes],
         begin_turn: Callable[[], None],
         done: Callable[[Made | OSError], None],
     ) -> None:
         self._journal = journal
         self._disk = disk
         self._directory = directory
-        self._nodes_text = nodes_text
+        self._beside = beside
         self._begin_turn = begin_turn
         self._done = done
         self._number = 0
@@ -154,7 +170,7 @@ class Backup:
 
     def _settled(self, outcome: OSError | None) -> None:
         self._begin_turn()
-        directory, nodes_text = self._directory, self._nodes_text
+        directory, beside = self._directory, self._beside
         parts = self._journal.files_up_to(self._number)
         node, wall_ms, position = self._journal.node, self._journal.wall_ms, self._position
 
@@ -162,8 +178,10 @@ class Backup:
             try:
                 files = {name: _linked(folder, name, directory) for name in names_of(parts)}
                 folder.store(directory, RESTORED_NAME, b"")
-                folder.store(directory, NODES_NAME, nodes_text)
-                description = Description(node, wall_ms, files, position)
+                for name, data in beside.items():
+                    folder.store(directory, name, data, is_private=name == SETTINGS_NAME)
+                sizes = {name: len(data) for name, data in beside.items()}
+                description = Description(node, wall_ms, files, position, sizes)
                 folder.store(directory, DESCRIPTION_NAME, encode_description(description))
             except OSError:
                 folder.discard(directory)

@@ -82,8 +82,11 @@ class Folder(Protocol):
     def link(self, name: str, directory: str) -> None:
         """Make a hard link of the file in another directory of the same file system, made if need be."""
 
-    def store(self, directory: str, name: str, data: bytes) -> None:
-        """Write a small file beside such links. It and they survive a power cut when this returns."""
+    def store(self, directory: str, name: str, data: bytes, *, is_private: bool = False) -> None:
+        """Write a small file beside such links. It and they survive a power cut when this returns.
+
+        is_private   only the owner may read it
+        """
 
     def stored(self, directory: str) -> list[str]:
         """Return the names in that directory, sorted; none if it isn't there."""

@@ -214,11 +214,12 @@ class Files:
         os.link(self._path(name), os.path.join(directory, name))
         sync_directory(directory)
 
-    def store(self, directory: str, name: str, data: bytes) -> None:
+    def store(self, directory: str, name: str, data: bytes, *, is_private: bool = False) -> None:
         """Write a small file in another directory, synced with the directory; after an error it may be partly there."""
+        mode = 0o600 if is_private else 0o644
         self._refuse_if_readonly(name)
         make_copy_directory(directory)
-        fd = os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             write_all(fd, 0, (data,))
             os.fsync(fd)

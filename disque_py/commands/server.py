@@ -83,7 +83,7 @@ def _backup(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
                 made.append(outcome)
             done(outcome if isinstance(outcome, OSError) else None)
 
-        broker.host.backup_journal(name, over)
+        broker.host.backup_journal(name, list(broker.queue_settings.all_items()), over)
 
     def outcome(failure: OSError | None) -> bytes:
         if failure is not None:

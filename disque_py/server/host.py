@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from disque_py import __version__
 from disque_py.config.settings import DirectiveError
 from disque_py.server import log, process, settings_effects, settings_file, time_zones, user_files
+from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
+from persistence.backup import NODES_NAME, SETTINGS_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,10 +224,23 @@ class ProcessHost:
         """Start BGREWRITEAOF. OSError."""
         return self.journal_service.rewrite()
 
-    def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
+    def backup_journal(
+        self, name: str, settings: list[Item], done: Callable[[tuple[str, int, int] | OSError], None]
+    ) -> None:
         """Run JOURNAL BACKUP, into a directory beside the journal."""
-        nodes_text = self._saver.text().encode()
-        self.journal_service.backup(f"{self.backups_directory}/{name}", nodes_text, done)
+        beside = {NODES_NAME: self._saver.text().encode()}
+
+        def encode() -> None:
+            if settings:
+                beside[SETTINGS_NAME] = QUEUE_SETTINGS.rewritten(settings)
+
+        def encoded(error: OSError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self.journal_service.backup(f"{self.backups_directory}/{name}", beside, done)
+
+        self._file_writer.write(encode, self._in_turn(encoded))  # In its thread: there may be many settings.
 
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
         """Run DEBUG LOADAOF. LookupError."""

@@ -7,7 +7,7 @@ Spec J1, J4, O2, O4, P1, P2, P3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -352,8 +352,11 @@ class JournalService:
 
         Reloading(self._driver, journal, disk, load, done).start()
 
-    def backup(self, directory: str, nodes_text: bytes, done: Callable[[Made | OSError], None]) -> None:
-        """Run JOURNAL BACKUP: copy the journal consistently into this directory while the node goes on."""
+    def backup(self, directory: str, beside: Mapping[str, bytes], done: Callable[[Made | OSError], None]) -> None:
+        """Run JOURNAL BACKUP: copy the journal consistently into this directory while the node goes on.
+
+        beside   the content of further files, by name
+        """
         journal, disk, compaction = self.journal, self._disk, self._driver.compaction
         refusal = ""
         if journal is None or disk is None or compaction is None:
@@ -375,7 +378,7 @@ class JournalService:
             done(outcome)
 
         self._backups.add(directory)
-        Backup(journal, disk, directory, nodes_text, self._driver.begin, over).start()
+        Backup(journal, disk, directory, beside, self._driver.begin, over).start()
 
     # -- end ---------------------------------------------------------------------------------------
 

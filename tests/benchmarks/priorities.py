@@ -45,7 +45,7 @@ STEADY, QUICK_STEADY = 300_000, 2_000
 
 @dataclass(slots=True)
 class Cost:
-    """What a number of commands took: seconds until the last reply, and CPU seconds of the node."""
+    """The cost of a number of commands: seconds until the last reply, and CPU seconds of the node."""
 
     jobs: int = 0
     seconds: float = 0.0

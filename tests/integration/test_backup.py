@@ -15,6 +15,7 @@ import pytest
 from servers import ROOT, Server, until
 
 JOURNAL = ("--appendonly", "yes", "--appendfsync", "always")
+SHARED_USERS = ("--acl-cluster", "yes", "--cluster-secret", "a-secret-of-the-cluster")
 
 
 def run(program: str, *words: object) -> subprocess.CompletedProcess[str]:
@@ -88,6 +89,25 @@ def test_a_running_node_under_load_is_backed_up_and_restored_elsewhere(make_serv
     other.restart()
     left = other.command("GETJOB", "NOHANG", "COUNT", 10_000, "FROM", "q") or []
     assert once_id not in [entry[1] for entry in left]
+
+
+def test_settings_schedules_topics_and_users_are_in_a_backup(make_server, tmp_path):
+    server = make_server(*JOURNAL, *SHARED_USERS).start()
+    for words in (
+        ("QUEUE", "SET", "q", "attempts", "5"),
+        ("SCHEDULE", "SET", "tick", "EVERY", "1h", "QUEUE", "q", "BODY", "b"),
+        ("TOPIC", "BIND", "news", "q"),
+        ("ACL", "SETUSER", "joe", "on", ">secret-of-joe"),
+    ):
+        assert server.command(*words) in {b"OK", 1}
+    shown = [("QUEUE", "LIST"), ("QUEUE", "GET", "q"), ("SCHEDULE", "LIST"), ("TOPIC", "LIST"), ("ACL", "LIST")]
+    before = [server.command(*words) for words in shown]
+    done("disque-cluster", "backup", f"127.0.0.1:{server.port}", "--to", tmp_path / "backup")
+    server.kill()
+    other = make_server(*JOURNAL, *SHARED_USERS)
+    assert "with all settings" in done("disque-cluster", "restore", tmp_path / "backup", other.folder)
+    other.start()
+    assert [other.command(*words) for words in shown] == before
 
 
 def test_a_restored_node_drops_jobs_that_another_holder_knows_as_done(make_cluster, tmp_path):

@@ -22,6 +22,7 @@ from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.job import Job
+from disque_py.core.queue_settings import Item
 from disque_py.server.time_zones import time_zone
 
 ME = bytes(range(20))
@@ -162,7 +163,9 @@ class NotedHost:
         self._note("rewrite_journal")
         return not self.is_rewriting
 
-    def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
+    def backup_journal(
+        self, name: str, settings: list[Item], done: Callable[[tuple[str, int, int] | OSError], None]
+    ) -> None:
         try:
             self._note("backup_journal", name)
         except OSError as failure:

@@ -28,6 +28,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job, memory_of
 from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
+from disque_py.core.queue_settings import Item
 from disque_py.core.restoring import Restoring
 from disque_py.node import dispatch
 from disque_py.node.turn import Driver
@@ -35,6 +36,7 @@ from disque_py.simulator.world.disk import InlineDisk
 from disque_py.simulator.world.folder import SimFolder
 from disque_py.storage.journal_service import JournalService
 from persistence import layouts
+from persistence.backup import NODES_NAME
 from persistence.journal import Journal
 from persistence.records import JOB, STATE
 from persistence.recovery import DamagedJournalError, Recovery
@@ -65,8 +67,10 @@ class JournalHost(NotedHost):
     def rewrite_journal(self) -> bool:
         return self.journal_service.rewrite()
 
-    def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
-        self.journal_service.backup(name, b"the nodes file", done)
+    def backup_journal(
+        self, name: str, settings: list[Item], done: Callable[[tuple[str, int, int] | OSError], None]
+    ) -> None:
+        self.journal_service.backup(name, {NODES_NAME: b"the nodes file"}, done)
 
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
         self.journal_service.reload(done)

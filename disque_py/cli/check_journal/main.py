@@ -152,7 +152,7 @@ def _check_backup(path: Path, recovery: Recovery) -> None:
         description = decode_description(description_path.read_bytes())
         folder = Files(str(path), readonly=True)
         try:
-            refuse_incomplete(folder, description)
+            refuse_incomplete(folder, description.files | description.beside)
         finally:
             folder.close()
         if recovery.newest is None or recovery.position != description.position:

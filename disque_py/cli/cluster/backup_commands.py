@@ -113,7 +113,7 @@ def _make_all(access: Target, views: list[NodeView], name: str, *, as_json: bool
 @click.option(
     "--new-id", is_flag=True, help="Don't restore the node's id: the node keeps its current id, or gets a new one."
 )
-@click.option("--force", is_flag=True, help="Move an existing journal, or another node's nodes file, aside.")
+@click.option("--force", is_flag=True, help="Move an existing journal, or another node's files, aside.")
 @click.option(
     "--appendfilename", default="disque.aof", show_default=True, help="The value in the node's configuration."
 )
@@ -129,8 +129,9 @@ def restore(
     node is started, it asks the other holders about its jobs, and drops those that are done. At-most-once jobs are
     kept but not queued, because they may have been delivered since.
 
-    The node gets its former id back, and so its place in the cluster. It must not run anywhere else. With --new-id it
-    is a new node with these jobs.
+    The node gets its former id back, and so its place in the cluster. It must not run anywhere else. It also gets back
+    the settings of queues, schedules, topics and users. With --new-id it is a new node with these jobs, and no settings
+    are restored.
     """
     if directory.name == f"{appendfilename}.d":
         raise click.UsageError(
@@ -154,7 +155,7 @@ def restore(
     identity = f"node {restored.node.hex()[:8]}" if restored.has_identity else "a node of another id"
     click.echo(
         f"{counted(restored.jobs, 'job')} ({human_bytes(restored.size)}) as of {moment(restored.made_at_ms)} UTC"
-        f" are in {directory}, for {identity}"
+        f" are in {directory}, for {identity}{', with all settings' if restored.has_settings else ''}"
     )
     for path in restored.moved:
         click.echo(f"The former files are now in {path}")

@@ -27,7 +27,16 @@ from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore
 from disque_py.cli.address import Target
 from disque_py.cli.cluster.view import patient
 from disque_py.client import commands
-from persistence.backup import DESCRIPTION_NAME, NODES_NAME, Description, decode_description, refuse_incomplete
+from disque_py.storage.framed_file import DamagedFileError
+from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
+from persistence.backup import (
+    DESCRIPTION_NAME,
+    NODES_NAME,
+    SETTINGS_NAME,
+    Description,
+    decode_description,
+    refuse_incomplete,
+)
 from persistence.check import Tally, read
 from persistence.files import Files, parent_of, sync_directory
 from persistence.install import Install, free_name
@@ -104,6 +113,12 @@ def refuse_unreadable(paths: list[str]) -> None:
             raise BackupError(
                 f"{path} can't be read from here. The backup exists: fetch it on that machine, or leave out --to"
             )
+        settings = f"{path}/{SETTINGS_NAME}"
+        if os.path.exists(settings) and not os.access(settings, os.R_OK):
+            raise BackupError(
+                f"{settings} can't be read by this user, because it may have users with hashes of their passwords. The"
+                " backup exists: fetch it as the user of the node"
+            )
 
 
 def refuse_foreign(made: list[tuple[str, str]]) -> None:
@@ -156,7 +171,8 @@ def _tar_or_directory(fresh: Path, mode: str) -> Iterator[Callable[[Path, str], 
         for directory, _, _ in os.walk(fresh):
             sync_directory(directory)
         return
-    with fresh.open("wb") as file:
+    # Settings of queues may have users with hashes of their passwords among them.
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
         # tarfile has no level for its own compression, so the stream is compressed here.
         with _compressed(file, mode) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
             yield lambda path, name: tar.add(path, name, recursive=False)
@@ -267,13 +283,14 @@ def _chosen(found: Iterator[tuple[Source, Description]], node: str, backup: Path
 
 
 class Restored(NamedTuple):
-    """The result of a restore: jobs, bytes, the backup's time, and the files that were moved aside."""
+    """The result of a restore: jobs, bytes, the backup's time, whether it had settings, and the files moved aside."""
 
     jobs: int
     size: int
     made_at_ms: int
     node: bytes
     has_identity: bool
+    has_settings: bool
     moved: list[str]
 
 
@@ -291,8 +308,8 @@ def restore(
 
     directory    directory of the journal; its parent must exist
     nodes_path   the node's nodes file
-    is_new       the node keeps its current id, or gets a new one; else it gets the id in the backup
-    moves_aside  move an existing journal, or another node's nodes file, away
+    is_new       the node keeps its current id and settings, or gets a new id; else it gets those in the backup
+    moves_aside  move an existing journal, or another node's files, away
     """
     store = NodesFileStore(str(nodes_path))
     try:
@@ -301,6 +318,11 @@ def restore(
         raise BackupError(f"{nodes_path} is in use by a running node: stop it first") from error
     try:
         must_write = False if is_new else _wants_nodes_file(nodes_path, description.node, moves_aside=moves_aside)
+        is_foreign = must_write and nodes_path.exists()
+        settings_path = _beside(nodes_path, "queues")
+        settings = b""
+        if not is_new and (is_foreign or not settings_path.exists()):
+            settings = _settings(source, description)
         with Install(str(directory), moves_aside=moves_aside) as place:
             tally = _copy(source, description, place.folder, progress)
             moved = []
@@ -308,16 +330,53 @@ def restore(
             place.commit()
             if place.moved_to:
                 moved.append(place.moved_to)
+            if is_foreign:  # That node's settings and votes must not become those of this one.
+                for path in (nodes_path, settings_path, _beside(nodes_path, "votes")):
+                    if path.exists():
+                        aside = free_name(str(path))
+                        path.rename(aside)
+                        moved.append(aside)
+            if settings:
+                _write_private(settings_path, settings)
             if must_write:
-                if nodes_path.exists():
-                    aside = free_name(str(nodes_path))
-                    nodes_path.rename(aside)
-                    moved.append(aside)
                 store.save(nodes_text)
     finally:
         store.close()
     has_identity = not is_new
-    return Restored(tally.job_count, tally.bytes, description.wall_ms, description.node, has_identity, moved)
+    return Restored(
+        tally.job_count, tally.bytes, description.wall_ms, description.node, has_identity, bool(settings), moved
+    )
+
+
+def _beside(nodes_path: Path, suffix: str) -> Path:
+    """Return the path of a file that a node keeps beside its nodes file."""
+    return Path(f"{os.path.realpath(nodes_path)}.{suffix}")
+
+
+def _settings(source: Source, description: Description) -> bytes:
+    """Return the file of queue settings in a backup; empty if it has none. Raises DamagedJournalError, OSError."""
+    if SETTINGS_NAME not in description.beside:
+        return b""
+    with source.open(SETTINGS_NAME) as file:
+        data = file.read()
+    try:
+        good_bytes = QUEUE_SETTINGS.parse(data).good_bytes
+    except DamagedFileError as error:
+        raise DamagedJournalError(f"{SETTINGS_NAME} in the backup can't be used: {error}. Copy it again") from error
+    if not good_bytes == len(data) == description.beside[SETTINGS_NAME]:
+        raise DamagedJournalError(f"{SETTINGS_NAME} in the backup is incomplete. Copy it again")
+    return data
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner may read. It is on disk when this returns."""
+    fresh = _fresh(path)
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    sync_directory(parent_of(str(path)))
 
 
 def _wants_nodes_file(path: Path, node: bytes, *, moves_aside: bool) -> bool:
@@ -369,7 +428,7 @@ def _copy(source: Source, description: Description, folder: Files, progress: Pro
                 done += len(piece)
                 progress(done, total)
         folder.sync(name)
-    refuse_incomplete(folder, description)
+    refuse_incomplete(folder, description.files)
     folder.create(RESTORED_NAME, b"")
     tally = Tally()
     recovery = read(folder, tally, lambda read_bytes, _: progress(done + read_bytes, total))

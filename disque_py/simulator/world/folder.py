@@ -221,7 +221,7 @@ class SimFolder:
         file.links += 1
         self._finish(name)
 
-    def store(self, directory: str, name: str, data: bytes) -> None:
+    def store(self, directory: str, name: str, data: bytes, *, is_private: bool = False) -> None:
         """Write a small file beside links, and note it in `linked`."""
         self._begin("store", name, 0, len(data))
         self._step(name)

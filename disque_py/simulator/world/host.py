@@ -114,12 +114,14 @@ class SimHost:
         """Begin to rewrite the journal, for BGREWRITEAOF, and return whether that is possible."""
         return self._machine.journal_storage is not None and self._journal_service().rewrite()
 
-    def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
+    def backup_journal(
+        self, name: str, settings: list[Item], done: Callable[[tuple[str, int, int] | OSError], None]
+    ) -> None:
         """Back up the journal, for JOURNAL BACKUP."""
         if self._machine.journal_storage is None:
             done(OSError("there is no journal"))
         else:
-            self._journal_service().backup(f"backups/{name}", b"", done)
+            self._journal_service().backup(f"backups/{name}", {}, done)
 
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
         """Load the journal again, for DEBUG LOADAOF."""

@@ -117,7 +117,7 @@ def test_a_job_behind_one_that_came_in_a_moment_ago_is_announced():
 
 def test_better_jobs_behind_many_that_came_in_a_moment_ago_are_given():
     """Spec F8: an asker that gets none of them counts its worse jobs from the beginning."""
-    broker, other, client = make_cluster(10, priority=10**14)
+    broker, other, _client = make_cluster(10, priority=10**14)
     advance(broker, 2_000)
     say(broker, add_node(broker, 3), YOURJOBS, (1, 0, [snapshot(broker, other, number=number) for number in range(21)]))
     assert broker.queues[b"q"].length == 31

@@ -76,7 +76,7 @@ def test_a_backup_says_its_node_and_its_end():
     assert (description.node, description.position) == (node.node_id, recovery.position)
     assert recovery.is_restored
     assert folder.read("nodes.conf", 0, 100) == b"the nodes file"
-    refuse_incomplete(folder, description)
+    refuse_incomplete(folder, description.files | description.beside)
 
 
 def test_a_backup_is_of_one_moment_while_segments_are_rewritten_and_dropped():
@@ -192,8 +192,13 @@ def test_names_are_plain():
 
 
 def test_a_description_survives_writing_and_reading():
-    description = Description(b"n" * 20, 1_700_000_000_000, {"0000000001.seg": 512}, 77)
+    description = Description(b"n" * 20, 1_700_000_000_000, {"0000000001.seg": 512}, 77, {"nodes.conf": 40})
     assert decode_description(encode_description(description)) == description
+
+
+def test_a_description_of_an_older_version_names_only_files_of_the_journal():
+    data = b'{"format": 1, "node": "00", "made_at_ms": 5, "position": 7, "files": {"0000000001.seg": 512}}'
+    assert decode_description(data) == Description(b"\0", 5, {"0000000001.seg": 512}, 7)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "files": {"a": "b"}}'])
@@ -205,10 +210,10 @@ def test_a_malformed_description_is_refused(data):
 def test_an_incomplete_copy_is_refused():
     folder = SimFolder(Random(1))
     folder.create("a", b"12")
-    refuse_incomplete(folder, Description(b"", 0, {"a": 2}, 0))
+    refuse_incomplete(folder, {"a": 2})
     for files in ({"a": 3}, {"a": 2, "b": 0}):
         with pytest.raises(DamagedJournalError):
-            refuse_incomplete(folder, Description(b"", 0, files, 0))
+            refuse_incomplete(folder, files)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -228,7 +233,7 @@ def test_on_any_day_a_backup_has_what_the_node_promised_at_one_moment(seed):
             made: list[object] = []
             name = f"backup-{number}"
             promised = node.promised
-            node._turn(lambda made=made, name=name: node.journal_service.backup(name, b"", made.append))
+            node._turn(lambda made=made, name=name: node.journal_service.backup(name, {}, made.append))
             for _ in range(rng.randrange(4)):
                 day.step()
             node.settle(rng.randrange(50))

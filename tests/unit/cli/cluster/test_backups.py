@@ -22,12 +22,15 @@ from disque_py.cli.cluster.backups import (
     restore,
 )
 from disque_py.client import Address, ReplyError
+from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
 from made_journals import ME, OTHER, WALL_MS, facts
-from persistence.backup import DESCRIPTION_NAME, NODES_NAME, Description, encode_description
+from persistence.backup import DESCRIPTION_NAME, NODES_NAME, SETTINGS_NAME, Description, encode_description
 from persistence.check import Tally, read
 from persistence.files import Files
 from persistence.new_journal import FreshJournal
 from persistence.recovery import RESTORED_NAME, DamagedJournalError
+
+SETTINGS = QUEUE_SETTINGS.rewritten([(b"q", b"attempts", b"5", 1, ME)])
 
 
 def quiet(done: int, total: int) -> None:
@@ -38,7 +41,7 @@ def quiet(done: int, total: int) -> None:
 def make_backup(tmp_path):
     """Makes a backup as a node does, in tmp_path/made."""
 
-    def make_backup(node=ME, jobs=2):
+    def make_backup(node=ME, jobs=2, settings=b""):
         directory = tmp_path / "made" / node.hex()[:4]
         directory.parent.mkdir(exist_ok=True)
         folder = Files(str(directory))
@@ -53,7 +56,11 @@ def make_backup(tmp_path):
         (directory / "lock").unlink()
         (directory / RESTORED_NAME).touch()
         (directory / NODES_NAME).write_text(f"{node.hex()} 127.0.0.1:7711 myself 0 0 connected\n")
-        (directory / DESCRIPTION_NAME).write_bytes(encode_description(Description(node, WALL_MS, sizes, position)))
+        if settings:
+            (directory / SETTINGS_NAME).write_bytes(settings)
+        beside = {SETTINGS_NAME: len(settings)} if settings else {}
+        description = Description(node, WALL_MS, sizes, position, beside)
+        (directory / DESCRIPTION_NAME).write_bytes(encode_description(description))
         return directory
 
     return make_backup
@@ -200,6 +207,53 @@ def test_a_node_that_runs_is_left_alone(make_backup, tmp_path):
     with pytest.raises(BackupError, match="stop it first"):
         restored(make_backup(), tmp_path)
     store.close()
+
+
+@pytest.mark.parametrize("name", ["all", "all.tar.gz"])
+def test_settings_are_restored_and_private(make_backup, tmp_path, name):
+    """They may have users with hashes of their passwords among them."""
+    gather([str(make_backup(settings=SETTINGS))], tmp_path / name, quiet)
+    assert restored(tmp_path / name, tmp_path).has_settings
+    path = tmp_path / "home" / "nodes.conf.queues"
+    assert path.read_bytes() == SETTINGS
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / name).stat().st_mode & 0o077 == 0 or (tmp_path / name).is_dir()
+
+
+def test_newer_settings_of_the_same_node_are_kept(make_backup, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "nodes.conf").write_text(f"{ME.hex()} 127.0.0.1:9999 myself 0 0 connected\n")
+    (home / "nodes.conf.queues").write_bytes(b"newer")
+    assert not restored(make_backup(settings=SETTINGS), tmp_path).has_settings
+    assert (home / "nodes.conf.queues").read_bytes() == b"newer"
+
+
+def test_with_a_new_id_no_settings_are_restored(make_backup, tmp_path):
+    """The node may be in another cluster, which has settings and users of its own."""
+    restored(make_backup(settings=SETTINGS), tmp_path, is_new=True)
+    assert not (tmp_path / "home" / "nodes.conf.queues").exists()
+
+
+def test_settings_and_votes_of_another_node_are_moved_aside(make_backup, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "nodes.conf").write_text(f"{OTHER.hex()} 127.0.0.1:1 myself 0 0 connected\n")
+    (home / "nodes.conf.queues").write_bytes(b"settings")
+    (home / "nodes.conf.votes").write_bytes(b"votes")
+    found = restored(make_backup(settings=SETTINGS), tmp_path, moves_aside=True)
+    assert found.moved == [
+        str(home / f"{name}.old-1") for name in ("nodes.conf", "nodes.conf.queues", "nodes.conf.votes")
+    ]
+    assert (home / "nodes.conf.queues").read_bytes() == SETTINGS
+    assert not (home / "nodes.conf.votes").exists()
+
+
+@pytest.mark.parametrize("settings", [SETTINGS[:-1], SETTINGS + b"\0", b"nonsense"])
+def test_damaged_settings_change_nothing(make_backup, tmp_path, settings):
+    with pytest.raises(DamagedJournalError, match="Copy it again"):
+        restored(make_backup(settings=settings), tmp_path)
+    assert os.listdir(tmp_path / "home") == ["nodes.conf.lock"]
 
 
 @pytest.mark.parametrize("change", ["shorter", "flipped", "missing", "no nodes", "other nodes"])
