@@ -6,8 +6,8 @@ Meanwhile no file is removed, not even by a compaction in progress. So the copy 
 it name the segments that were dropped before. A description (`backup.json`) comes last: a directory without it is not a
 backup.
 
-Beside the journal's files, a backup has the nodes file, and the queue settings if there are any. Their lengths are in
-the description, too.
+Beside the journal's files, a backup has the nodes file, and the queue settings if there are any. The description has
+their lengths and checksums.
 
 The copy has the mark of a restored journal (recovery.py). A node that starts from it does not know the time since the
 backup, so it never queues at-most-once jobs from it (spec O5).
@@ -16,6 +16,7 @@ backup, so it never queues at-most-once jobs from it (spec O5).
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +42,13 @@ class Made(NamedTuple):
     size: int
 
 
+class Beside(NamedTuple):
+    """The bytes and the CRC-32 of a file that is not the journal's."""
+
+    size: int
+    checksum: int
+
+
 class Description(NamedTuple):
     """A backup's description.
 
@@ -48,14 +56,14 @@ class Description(NamedTuple):
     wall_ms    when it was made (Unix ms)
     files      the journal's files, with their bytes
     position   the journal's end
-    beside     the other files, with their bytes; empty in backups of older versions
+    beside     the other files; empty in backups of older versions
     """
 
     node: bytes
     wall_ms: int
     files: dict[str, int]
     position: int
-    beside: dict[str, int] = {}  # noqa: RUF012  # Never changed.
+    beside: dict[str, Beside] = {}  # noqa: RUF012  # Never changed.
 
 
 class DescriptionError(ValueError):
@@ -75,7 +83,7 @@ def encode_description(description: Description) -> bytes:
         "made_at_ms": description.wall_ms,
         "position": description.position,
         "files": description.files,
-        "beside": description.beside,
+        "beside": {name: file._asdict() for name, file in description.beside.items()},
     }
     return json.dumps(row, indent=2).encode() + b"\n"
 
@@ -86,9 +94,10 @@ def decode_description(data: bytes) -> Description:
         row: Any = json.loads(data)
         if row["format"] != FORMAT:
             raise DescriptionError(f"{DESCRIPTION_NAME}: format {row['format']}, this version reads {FORMAT}")
-        files, beside = (
-            {str(name): int(size) for name, size in sizes.items()} for sizes in (row["files"], row.get("beside", {}))
-        )
+        files = {str(name): int(size) for name, size in row["files"].items()}
+        beside = {
+            str(name): Beside(int(file["size"]), int(file["checksum"])) for name, file in row.get("beside", {}).items()
+        }
         return Description(bytes.fromhex(row["node"]), int(row["made_at_ms"]), files, int(row["position"]), beside)
     except (ValueError, TypeError, KeyError, AttributeError) as broken:
         if isinstance(broken, DescriptionError):
@@ -104,6 +113,12 @@ def refuse_incomplete(folder: Folder, files: Mapping[str, int]) -> None:
             raise DamagedJournalError(f"{name} is missing in the backup. Copy it again")
         if folder.size(name) != size:
             raise DamagedJournalError(f"{name} has {folder.size(name)} bytes instead of {size}. Copy it again")
+
+
+def refuse_damaged(name: str, data: bytes, description: Description) -> None:
+    """Raise DamagedJournalError if a file beside the journal's has not the content that was copied."""
+    if Beside(len(data), zlib.crc32(data)) != description.beside[name]:
+        raise DamagedJournalError(f"{name} is damaged in the backup, or incomplete. Copy it again")
 
 
 class Backup:
@@ -180,8 +195,8 @@ class Backup:
                 folder.store(directory, RESTORED_NAME, b"")
                 for name, data in beside.items():
                     folder.store(directory, name, data, is_private=name == SETTINGS_NAME)
-                sizes = {name: len(data) for name, data in beside.items()}
-                description = Description(node, wall_ms, files, position, sizes)
+                others = {name: Beside(len(data), zlib.crc32(data)) for name, data in beside.items()}
+                description = Description(node, wall_ms, files, position, others)
                 folder.store(directory, DESCRIPTION_NAME, encode_description(description))
             except OSError:
                 folder.discard(directory)

@@ -26,7 +26,7 @@ from disque_py.cli.progress import Bar
 from disque_py.resp.sizes import human_bytes
 from disque_py.shell_scripts import SHELLS, completion_script
 from persistence.aof_import import AofError
-from persistence.backup import DESCRIPTION_NAME, DescriptionError, decode_description, refuse_incomplete
+from persistence.backup import DESCRIPTION_NAME, DescriptionError, decode_description, refuse_damaged, refuse_incomplete
 from persistence.check import JobCollector, Reader, RecordFeed, Tally, read
 from persistence.files import Files
 from persistence.install import has_journal, is_in_use
@@ -152,9 +152,11 @@ def _check_backup(path: Path, recovery: Recovery) -> None:
         description = decode_description(description_path.read_bytes())
         folder = Files(str(path), readonly=True)
         try:
-            refuse_incomplete(folder, description.files | description.beside)
+            refuse_incomplete(folder, description.files | {name: it.size for name, it in description.beside.items()})
         finally:
             folder.close()
+        for name in description.beside:
+            refuse_damaged(name, (path / name).read_bytes(), description)
         if recovery.newest is None or recovery.position != description.position:
             raise DamagedJournalError(f"{path} is shorter than the backup was when it was made. Copy it again")
 

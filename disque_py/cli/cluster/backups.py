@@ -27,14 +27,13 @@ from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore
 from disque_py.cli.address import Target
 from disque_py.cli.cluster.view import patient
 from disque_py.client import commands
-from disque_py.storage.framed_file import DamagedFileError
-from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
 from persistence.backup import (
     DESCRIPTION_NAME,
     NODES_NAME,
     SETTINGS_NAME,
     Description,
     decode_description,
+    refuse_damaged,
     refuse_incomplete,
 )
 from persistence.check import Tally, read
@@ -359,12 +358,7 @@ def _settings(source: Source, description: Description) -> bytes:
         return b""
     with source.open(SETTINGS_NAME) as file:
         data = file.read()
-    try:
-        good_bytes = QUEUE_SETTINGS.parse(data).good_bytes
-    except DamagedFileError as error:
-        raise DamagedJournalError(f"{SETTINGS_NAME} in the backup can't be used: {error}. Copy it again") from error
-    if not good_bytes == len(data) == description.beside[SETTINGS_NAME]:
-        raise DamagedJournalError(f"{SETTINGS_NAME} in the backup is incomplete. Copy it again")
+    refuse_damaged(SETTINGS_NAME, data, description)
     return data
 
 

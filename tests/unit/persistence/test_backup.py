@@ -12,11 +12,13 @@ from journal_days import Day
 from journaled import JournaledNode
 from persistence.backup import (
     DESCRIPTION_NAME,
+    Beside,
     Description,
     DescriptionError,
     decode_description,
     encode_description,
     is_name,
+    refuse_damaged,
     refuse_incomplete,
 )
 from persistence.check import JobCollector, read
@@ -76,7 +78,8 @@ def test_a_backup_says_its_node_and_its_end():
     assert (description.node, description.position) == (node.node_id, recovery.position)
     assert recovery.is_restored
     assert folder.read("nodes.conf", 0, 100) == b"the nodes file"
-    refuse_incomplete(folder, description.files | description.beside)
+    refuse_incomplete(folder, description.files)
+    refuse_damaged("nodes.conf", b"the nodes file", description)
 
 
 def test_a_backup_is_of_one_moment_while_segments_are_rewritten_and_dropped():
@@ -192,7 +195,7 @@ def test_names_are_plain():
 
 
 def test_a_description_survives_writing_and_reading():
-    description = Description(b"n" * 20, 1_700_000_000_000, {"0000000001.seg": 512}, 77, {"nodes.conf": 40})
+    description = Description(b"n" * 20, 1_700_000_000_000, {"0000000001.seg": 512}, 77, {"nodes.conf": Beside(40, 5)})
     assert decode_description(encode_description(description)) == description
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
+from zlib import crc32
 
 import pytest
 
@@ -22,15 +23,14 @@ from disque_py.cli.cluster.backups import (
     restore,
 )
 from disque_py.client import Address, ReplyError
-from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
 from made_journals import ME, OTHER, WALL_MS, facts
-from persistence.backup import DESCRIPTION_NAME, NODES_NAME, SETTINGS_NAME, Description, encode_description
+from persistence.backup import DESCRIPTION_NAME, NODES_NAME, SETTINGS_NAME, Beside, Description, encode_description
 from persistence.check import Tally, read
 from persistence.files import Files
 from persistence.new_journal import FreshJournal
 from persistence.recovery import RESTORED_NAME, DamagedJournalError
 
-SETTINGS = QUEUE_SETTINGS.rewritten([(b"q", b"attempts", b"5", 1, ME)])
+SETTINGS = b"disque queue settings"
 
 
 def quiet(done: int, total: int) -> None:
@@ -58,7 +58,7 @@ def make_backup(tmp_path):
         (directory / NODES_NAME).write_text(f"{node.hex()} 127.0.0.1:7711 myself 0 0 connected\n")
         if settings:
             (directory / SETTINGS_NAME).write_bytes(settings)
-        beside = {SETTINGS_NAME: len(settings)} if settings else {}
+        beside = {SETTINGS_NAME: Beside(len(settings), crc32(settings))} if settings else {}
         description = Description(node, WALL_MS, sizes, position, beside)
         (directory / DESCRIPTION_NAME).write_bytes(encode_description(description))
         return directory
@@ -249,10 +249,12 @@ def test_settings_and_votes_of_another_node_are_moved_aside(make_backup, tmp_pat
     assert not (home / "nodes.conf.votes").exists()
 
 
-@pytest.mark.parametrize("settings", [SETTINGS[:-1], SETTINGS + b"\0", b"nonsense"])
+@pytest.mark.parametrize("settings", [SETTINGS[:-1], SETTINGS + b"\0", SETTINGS.upper()])
 def test_damaged_settings_change_nothing(make_backup, tmp_path, settings):
+    backup = make_backup(settings=SETTINGS)
+    (backup / SETTINGS_NAME).write_bytes(settings)
     with pytest.raises(DamagedJournalError, match="Copy it again"):
-        restored(make_backup(settings=settings), tmp_path)
+        restored(backup, tmp_path)
     assert os.listdir(tmp_path / "home") == ["nodes.conf.lock"]
 
 
