@@ -76,6 +76,8 @@ SYNC_BYTES: Final = 8 * 1024 * 1024
 TICK_MS: Final = 20  # No tick comes sooner than this, whatever is late.
 LATE_MS: Final = 2_000  # A power cut loses no more than this (spec P4).
 REFUSE_MS: Final = 5_000
+# If the time jumps by more than this while the disk has work, the process did not run, and the disk was asked nothing.
+PAUSE_MS: Final = 2 * SYNC_EVERY_MS
 RETRY_MS: Final = 1_000
 REMOVE_AGAIN_MS: Final = 10_000
 
@@ -154,6 +156,7 @@ class Journal:
         self._is_syncing = False
         self._is_syncing_all = False  # … the page that would be written, too.
         self._sync_started_ms = 0
+        self._may_refuse_ms = 0  # A slow disk is no reason to refuse commands before this time.
         self._is_failed = False
         self._is_full = False
         # While the disk is full: the position up to which there should be room, in the reserved and removed files.
@@ -176,6 +179,13 @@ class Journal:
     def begin(self) -> None:
         """Make the first file."""
         self._pump()
+
+    def set_clock(self, now_ms: int, wall_ms: int) -> None:
+        """Pass the time. After a pause of the process, the disk gets some time before it counts as too slow."""
+        if now_ms - self.now_ms > PAUSE_MS and self._write_queue.has_ages:
+            self._may_refuse_ms = now_ms + REFUSE_MS - LATE_MS
+        self.now_ms = now_ms
+        self.wall_ms = wall_ms
 
     # -- appending ---------------------------------------------------------------------------------
 
@@ -472,7 +482,7 @@ class Journal:
             level = NO_ACKS if self.policy == ALWAYS else NO_ADDS
             if self._write_queue.queued_bytes > UNWRITTEN_BYTES_MAX:
                 level = NO_WRITES
-        elif self._reserve.is_used or self.unsynced_ms() > REFUSE_MS:
+        elif self._reserve.is_used or (self.unsynced_ms() > REFUSE_MS and self.now_ms >= self._may_refuse_ms):
             level = NO_ADDS
         else:
             level = FINE

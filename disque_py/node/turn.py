@@ -126,8 +126,7 @@ class Driver:
         table.wall_ms = wall_ms
         journal = self.journal
         if journal is not None:
-            journal.now_ms = now_ms
-            journal.wall_ms = wall_ms
+            journal.set_clock(now_ms, wall_ms)
         if self.events is not None:
             self.events.set_clock(now_ms, wall_ms)
 
@@ -136,8 +135,7 @@ class Driver:
 
         first_place   the first segment that may hold bases of this journal
         """
-        journal.now_ms = self.broker.now_ms
-        journal.wall_ms = self.broker.wall_ms
+        journal.set_clock(self.broker.now_ms, self.broker.wall_ms)
         commit_position = self.commit_position
         if commit_position is not None:
             commit_position.journal = journal

@@ -220,7 +220,7 @@ class JournalService:
                 has_reserve=RESERVE_NAME in names,
             )
             compaction = Compaction(broker, journal, disk, self._driver.wake, set())
-            journal.now_ms, journal.wall_ms = broker.now_ms, broker.wall_ms
+            journal.set_clock(broker.now_ms, broker.wall_ms)
             # Records of an earlier journal no longer count: the jobs in memory do. A segment number is never used
             # twice, even in another directory, because jobs still name their segment of the journal before.
             journal.number = max(journal.number, self._last_number)

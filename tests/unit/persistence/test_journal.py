@@ -83,6 +83,22 @@ def test_under_everysec_nothing_goes_ahead_of_a_disk_that_is_two_seconds_late():
     assert (journal.level, journal.refusal_reason) == (FINE, "")
 
 
+def test_after_a_pause_of_the_process_the_disk_gets_some_time():
+    """While the process was stopped, it asked the disk for nothing. The records still count as late."""
+    journal, disk = make("everysec")
+    journal.append(RECORD)
+    disk.run(WRITING)
+    journal.set_clock(journal.now_ms + 2 * REFUSE_MS, journal.wall_ms)
+    journal.tick()
+    assert (journal.level, journal.ready_position()) == (FINE, 0)
+    end_ms = journal.now_ms + REFUSE_MS - LATE_MS
+    while journal.now_ms < end_ms:
+        assert journal.level == FINE
+        journal.set_clock(journal.now_ms + 100, journal.wall_ms)
+        journal.tick()
+    assert journal.level == NO_ADDS
+
+
 def test_a_closed_segment_can_be_dropped_once_the_record_of_that_is_on_disk():
     journal, disk = make(segment_bytes=100)
     for _ in range(3):
