@@ -282,6 +282,9 @@ def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
         if is_equal or occasion == DIGEST_OF_ALL:
             exchange.wait_until_ms = 0
             exchange.asking.pop(sender, None)
+            if occasion == DIGEST_OF_LINK and sender.is_linked:
+                # Only one end of the link may have taken it for a new one. The other end forgot our digest.
+                broker.send(broker.sets.only(sender), SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_NEWS))
         elif occasion == DIGEST_OF_LINK:
             # It was asked before, perhaps. Then the answer may be lost with its former link, which we had closed.
             exchange.doubt(sender)

@@ -255,6 +255,18 @@ def test_a_node_whose_answer_was_lost_with_its_link_is_asked_again(is_noticed):
             dispatch.incoming_lost(broker, node)
 
 
+def test_an_equal_digest_of_a_new_link_is_answered():
+    """The other end may have lost the link alone. Then it knows our digest no more, and we would not send it again."""
+    broker = make_broker()
+    node = add_node(broker)
+    ask(broker, make_client(broker), "QUEUE", "SET", "q", "lease", 30)
+    digest = broker.queue_settings.digest
+    sent_of(broker, SETTINGS_DIGEST)
+    for occasion, answer in ((settings_sync.DIGEST_OF_LINK, [(digest, settings_sync.DIGEST_OF_NEWS)]), (2, [])):
+        dispatch.receive(broker, node, [[SETTINGS_DIGEST, (digest, occasion)]])
+        assert [item for _, item in sent_of(broker, SETTINGS_DIGEST)] == answer
+
+
 def test_settings_are_told_only_when_they_are_on_disk():
     """Spec QS3: no version that a crash may undo is told."""
     broker = make_broker()
