@@ -419,6 +419,26 @@ def sync_directory(directory: str) -> None:
         os.close(fd)
 
 
+def replace_private(path: str, data: bytes) -> None:
+    """Replace a file, or make it, for its owner alone. It is on disk when this returns; after an OSError nothing is."""
+    new_path = f"{path}.new"
+    # A file that an earlier write left may have other permissions.
+    if os.path.lexists(new_path):
+        os.unlink(new_path)
+    fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            write_all(fd, 0, (data,))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(new_path, path)
+    except OSError:
+        unlink_if_possible(new_path)  # On a full disk, a part of a large file would take the room of the journal.
+        raise
+    sync_directory(parent_of(path))
+
+
 def parent_of(directory: str) -> str:
     """Return the directory that has the directory's own name."""
     return os.path.dirname(os.path.abspath(directory))

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.log_lines import line
 from disque_py.server.start_error import StartError, refused
 from disque_py.storage.framed_file import DamagedFileError, Format, frame
+from persistence.files import parent_of, replace_private, sync_directory, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ class FramedStore:
                 data = file.read()
                 # A killed process may have left bytes that no sync has reached. This process will rely on them.
                 os.fsync(file.fileno())
-            self._sync_directory()
+            sync_directory(parent_of(self.path))
             contents = self._layout.parse(data)
         except FileNotFoundError:
             return []
@@ -87,15 +87,16 @@ class FramedStore:
             self._rewrite(items, is_void=is_void)
             return
         fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        with open(fd, "r+b", buffering=0) as file:
+        try:
             self._recognize(fd)
             if os.fstat(fd).st_size != self._good_bytes:
                 raise _replaced(self.path)
             self._is_torn = True
             os.fchmod(fd, PRIVATE)
-            file.seek(self._good_bytes)
-            _write_all(fd, added)
+            write_all(fd, self._good_bytes, (added,))
             os.fsync(fd)
+        finally:
+            os.close(fd)
         self._is_torn = False
         self._good_bytes += len(added)
         self._tail = (self._tail + added)[-TAIL_BYTES:]
@@ -119,38 +120,11 @@ class FramedStore:
             except DamagedFileError as error:
                 raise OSError(f"{self.path} is damaged: {error}") from None
         data = self._layout.rewritten([*old, *items])
-        new_path = f"{self.path}.new"
-        fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
-        try:
-            with open(fd, "wb") as file:
-                os.fchmod(fd, PRIVATE)  # An earlier file of this name may have had other permissions.
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
-            os.replace(new_path, self.path)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(new_path)  # On a full disk, a part of a large file would take the room of the journal.
-            raise
-        self._sync_directory()
+        replace_private(self.path, data)
         self._is_torn = False
         self._good_bytes = self._rewritten_bytes = len(data)
         self._tail = data[-TAIL_BYTES:]
 
-    def _sync_directory(self) -> None:
-        directory_fd = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory_fd)
-        finally:
-            os.close(directory_fd)
-
 
 def _replaced(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "another file is in its place", path)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    """Write all bytes: a disk that is nearly full takes a part of them first. OSError."""
-    left = memoryview(data)
-    while left:
-        left = left[os.write(fd, left) :]

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Final
 
 from disque_py.server.log import SYSLOG_ADDRESS, FollowedFile, Syslog
-from persistence.files import sync_directory
+from persistence.files import replace_private
 
 if TYPE_CHECKING:
     from disque_py.config.settings import Settings
@@ -29,23 +28,7 @@ ACL_BYTES_MAX: Final = 1 << 30
 
 def write_acl_file(path: str, text: bytes) -> None:
     """Replace the ACL file. It is on disk when this returns. OSError."""
-    path = os.path.realpath(path)
-    new_path = f"{path}.new"
-    # A file that an earlier write left may have other permissions.
-    if os.path.lexists(new_path):
-        os.unlink(new_path)
-    fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
-    try:
-        with open(fd, "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(fd)
-        os.replace(new_path, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(new_path)
-        raise
-    sync_directory(os.path.dirname(path))
+    replace_private(os.path.realpath(path), text)
 
 
 def read_acl_file(path: str, *, may_be_missing: bool = True) -> bytes:

@@ -37,7 +37,7 @@ from persistence.backup import (
     refuse_incomplete,
 )
 from persistence.check import Tally, read
-from persistence.files import Files, parent_of, sync_directory
+from persistence.files import Files, parent_of, replace_private, sync_directory
 from persistence.install import Install, free_name
 from persistence.records import parse_file_name
 from persistence.recovery import RESTORED_NAME, DamagedJournalError
@@ -336,7 +336,7 @@ def restore(
                         path.rename(aside)
                         moved.append(aside)
             if settings:
-                _write_private(settings_path, settings)
+                replace_private(str(settings_path), settings)
             if must_write:
                 store.save(nodes_text)
     finally:
@@ -360,17 +360,6 @@ def _settings(source: Source, description: Description) -> bytes:
         data = file.read()
     refuse_damaged(SETTINGS_NAME, data, description)
     return data
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner may read. It is on disk when this returns."""
-    fresh = _fresh(path)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
-    sync_directory(parent_of(str(path)))
 
 
 def _wants_nodes_file(path: Path, node: bytes, *, moves_aside: bool) -> bool:

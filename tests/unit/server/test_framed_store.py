@@ -92,13 +92,13 @@ def test_after_a_failed_write_the_next_one_makes_a_new_file(path, monkeypatch):
     store = store_of(path)
     store.write([item(b"a")], is_void=False)
 
-    def take_half(fd, data):
-        real_write(fd, data[: len(data) // 2])
+    def take_half(fd, chunks, offset, flags):
+        real_write(fd, (chunks[0][: len(chunks[0]) // 2],), offset)
         raise OSError(28, "No space left on device")
 
-    real_write = os.write
+    real_write = os.pwritev
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", take_half)
+        patch.setattr(os, "pwritev", take_half)
         with pytest.raises(OSError, match="No space"):
             store.write([item(b"b")], is_void=False)
     assert contents(path) == [item(b"a")]
