@@ -139,13 +139,13 @@ def end_wait(broker: Broker, client: Client) -> None:
 
 def may_wait_on(broker: Broker, client: Client) -> bool:
     """Return whether a client's user still allows what it waits for, or streams: jobs, or each command or event."""
+    if not logins.may_stream(broker, client):
+        return False
     if logins.is_stranger(broker, client):
-        return not (client.is_monitor or client.group is not None or client.queues)
+        return client.group is None and not client.queues
     user = client.user
     if user is None:
         return True
-    if client.is_monitor and ("monitor" if client in broker.monitors else "events|tail") not in user.units:
-        return False
     if client.group is not None:
         return "getjob" in user.units and all(user.may_match(word) for word in client.group.words)
     if not client.queues:

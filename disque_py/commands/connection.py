@@ -61,11 +61,10 @@ def select(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 def reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """RESET: bring the connection back to the state it had when it was opened. A login and MONITOR end."""
+    logins.end_stream(broker, client)
     logins.leave(broker, client)
     client.protocol = 2
     client.name = b""
     client.reply_mode = REPLY_ON
-    client.is_monitor = False
     client.is_in_multi = False
-    broker.monitors.pop(client, None)
     return simple("RESET")

@@ -123,6 +123,7 @@ def _whole(reply: bytes) -> bytes:
 def _tail(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """TAIL → OK, then lines as they become readable, for as long as the client takes them in time."""
     _source(broker).tail(client)
+    client.is_tail = True
     client.is_monitor = True  # A client of the class `stream`, which no back-pressure slows down.
     return OK
 

@@ -80,12 +80,36 @@ def enter(broker: Broker, client: Client, user: User) -> None:
         raise CommandError(CONNECTIONS.format(most))
     client.user = broker.users.pointer(user)
     client.is_authenticated = True
+    if client.is_monitor and not may_stream(broker, client):
+        end_stream(broker, client)
 
 
 def leave(broker: Broker, client: Client) -> None:
     """End the client's login."""
     client.user = broker.users.of_clients
     client.is_authenticated = False
+    if client.is_monitor and not may_stream(broker, client):
+        end_stream(broker, client)
+
+
+def may_stream(broker: Broker, client: Client) -> bool:
+    """Return whether a client's user allows all that the client streams: commands, events, or both. Spec US8."""
+    if is_stranger(broker, client):
+        return not client.is_monitor
+    user = client.user
+    if user is None:
+        return True
+    if client in broker.monitors and "monitor" not in user.units:
+        return False
+    return not client.is_tail or "events|tail" in user.units
+
+
+def end_stream(broker: Broker, client: Client) -> None:
+    """End MONITOR and EVENTS TAIL of a client, if it uses them."""
+    client.is_monitor = client.is_tail = False
+    broker.monitors.pop(client, None)
+    if broker.event_source is not None:
+        broker.event_source.forget(client)
 
 
 def refused(broker: Broker, client: Client, name: bytes) -> None:

@@ -77,7 +77,8 @@ class Client:
     held, held_bytes       replies that wait for the journal: (position, replies), oldest first (node/output_commit.py);
                            None: there are none
     is_tls, is_unix        whether the connection came through tls-port; whether it came through the unix socket
-    is_monitor             whether the client gets a line for every executed command
+    is_monitor             whether the client gets a stream: commands (MONITOR), events (EVENTS TAIL), or both
+    is_tail                whether events are in this stream
     is_in_multi            whether it sent MULTI. MULTI is refused, and so are the commands up to EXEC or DISCARD
     user                   the user whose permissions apply; None: `default` without restrictions (users.py)
     blocked                a LOCK ACQUIRE, WAITJOB, BATCH WAIT or EVENTS READ that waits; None: there is none
@@ -102,6 +103,7 @@ class Client:
         "is_in_multi",
         "is_monitor",
         "is_silenced",
+        "is_tail",
         "is_tls",
         "is_unix",
         "last_command",
@@ -138,6 +140,7 @@ class Client:
         self.reply_mode = REPLY_ON
         self.is_silenced = False
         self.is_monitor = False
+        self.is_tail = False
         self.is_in_multi = False
         self.last_command = ""
         self.close_asked = False

@@ -51,7 +51,7 @@ class EventSource(Protocol):
         """Send the client all events from now on."""
 
     def forget(self, client: Client) -> None:
-        """Drop what a client waits for, because its connection is gone."""
+        """Drop what a client waits for, because its connection is gone, or its stream has ended."""
 
     def fields(self) -> list[tuple[str, str | int]]:
         """Return the fields of INFO events."""

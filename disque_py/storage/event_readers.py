@@ -192,7 +192,7 @@ class EventReaders:
         self._end_waits(list(self.waiting))
 
     def forget(self, client: Client) -> None:
-        """Drop what a client waits for, because its connection is gone."""
+        """Drop what a client waits for, because its connection is gone, or its stream has ended."""
         self.waiting.pop(client, None)
         self.tails.pop(client, None)
 
@@ -368,7 +368,7 @@ class EventReaders:
 
     def _feed_tails(self) -> None:
         for client, seq in list(self.tails.items()):
-            if self._broker.clients.get(client.id) is not client or not client.is_monitor:
+            if self._broker.clients.get(client.id) is not client or not client.is_tail:
                 del self.tails[client]
             elif 0 <= seq < self.log.durable_seq:
                 self.tails[client] = -1  # Its lines are being made.

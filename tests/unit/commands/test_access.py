@@ -394,11 +394,35 @@ def test_a_client_that_reads_events_is_disconnected_with_its_permission():
     """The loss of the permission for MONITOR alone does not disconnect it. Spec US8."""
     broker = make_broker()
     client = make_user(broker, "+monitor", "+events")
-    client.is_monitor = True
+    client.is_monitor = client.is_tail = True
     ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-monitor")
     assert port_of(client).closed == []
     ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-events")
     assert port_of(client).closed == [False]
+
+
+def test_a_client_that_monitors_and_reads_events_needs_both_permissions():
+    """Spec US8."""
+    broker = make_broker()
+    client = make_user(broker, "+monitor", "+events")
+    client.is_monitor = client.is_tail = True
+    ask(broker, client, "MONITOR")
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-events")
+    assert port_of(client).closed == [False]
+
+
+@pytest.mark.parametrize("words", [("AUTH", "ann", "wrong"), ("AUTH", "bob", "pw"), ("HELLO", 2, "AUTH", "x", "x")])
+def test_monitor_ends_with_the_login_that_began_it(words):
+    """Spec US8."""
+    broker = make_broker()
+    admin = make_client(broker)
+    ask(broker, admin, "ACL", "SETUSER", "bob", "on", ">pw", "+ping")
+    client = make_user(broker, "+monitor", "+@connection")
+    ask(broker, client, "MONITOR")
+    ask(broker, admin, "ACL", "SETUSER", "default", "-monitor")
+    ask(broker, client, *words)
+    ask(broker, admin, "ECHO", "secret")
+    assert (client.out, client.is_monitor, broker.monitors) == ([], False, {})
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)

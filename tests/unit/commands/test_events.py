@@ -252,3 +252,20 @@ def test_a_tail_of_a_restricted_user_has_the_events_of_its_queues():
     node.wait_for("ADDJOB", "mine", "body", 0)
     node.settle(2_000)
     assert b'"seq":5' in b"".join(client.out)
+
+
+@pytest.mark.parametrize("words", [("AUTH", "ann", "wrong"), ("AUTH", "bob", "x"), ("RESET",)])
+def test_a_tail_ends_with_the_login_that_began_it(words):
+    """A wrong password makes the client `default` again, which may name all queues. Spec US8."""
+    node = filled(1)
+    admin, client = node.clients[0].client, make_client(node.broker)
+    ask(node.broker, admin, "ACL", "SETUSER", "ann", "on", ">pw", "~mine", "+@bodies")
+    ask(node.broker, admin, "ACL", "SETUSER", "bob", "on", "nopass", "~*", "+@read")
+    ask(node.broker, client, "AUTH", "ann", "pw")
+    assert ask(node.broker, client, "EVENTS", "TAIL") == b"+OK\r\n"
+    ask(node.broker, admin, "ACL", "SETUSER", "default", "off")
+    ask(node.broker, client, *words)
+    node.wait_for("ADDJOB", "q", "secret", 0)
+    node.settle(2_000)
+    assert client.out == []
+    assert node.service.event_readers.tails == {}
