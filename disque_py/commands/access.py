@@ -142,7 +142,7 @@ def may_wait_on(broker: Broker, client: Client) -> bool:
     if not logins.may_stream(broker, client):
         return False
     if logins.is_stranger(broker, client):
-        return client.group is None and not client.queues
+        return client.group is None and not client.queues and not _is_fetching(broker, client)
     user = client.user
     if user is None:
         return True
@@ -151,3 +151,25 @@ def may_wait_on(broker: Broker, client: Client) -> bool:
     if not client.queues:
         return True
     return "getjob" in user.units and all(user.may_name(queue.name) for queue in client.queues)
+
+
+def may_fetch_on(broker: Broker, client: Client, before: User | None) -> bool:
+    """Return whether a client's user allows the GETJOB that the client does in parts; True if it does none.
+
+    Such a GETJOB waits for a claim, a disk or an index. Its names are not kept, so the user must keep all its names.
+
+    before   the client's user until this change
+    """
+    user = client.user
+    if user is None or not _is_fetching(broker, client):
+        return True
+    if "getjob" not in user.units:
+        return False
+    if user.has_all_names:
+        return True
+    kept = {each.text for each in user.patterns}
+    return before is not None and all(each.text in kept or user.may_match(each.text) for each in before.patterns)
+
+
+def _is_fetching(broker: Broker, client: Client) -> bool:
+    return client in broker.waits.incremental and client.last_command == "getjob"

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from disque_py.commands.access import end_wait, may_wait_on
+from disque_py.commands.access import end_wait, may_fetch_on, may_wait_on
 from disque_py.commands.logins import is_stranger
 from disque_py.core import deferred_reply, settings_sync
 from disque_py.core.broker import Broker
@@ -59,8 +59,9 @@ def _obey(broker: Broker, name: bytes) -> None:
         if user is None or not user.is_on:
             _end(broker, client)
             continue
+        before = client.user
         client.user = broker.users.pointer(user)
-        if not may_wait_on(broker, client):
+        if not may_wait_on(broker, client) or not may_fetch_on(broker, client, before):
             _end(broker, client)
         else:
             end_wait(broker, client)

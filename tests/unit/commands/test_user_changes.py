@@ -5,7 +5,10 @@ from __future__ import annotations
 from errno import ENOSPC
 from hashlib import sha256
 
+import pytest
+
 from brokers import add_node, ask, host_of, make_broker, make_client, port_of
+from claimed_worlds import add, begin_get, exclusive
 from disque_py.commands import user_changes
 from disque_py.core import settings_sync
 from disque_py.core.queue_settings import USER, state_key
@@ -136,3 +139,56 @@ def test_a_user_of_the_cluster_that_removes_itself_gets_the_reply():
     assert ask(broker, client, "ACL", "DELUSER", "ann", "bob") == b":1\r\n"
     assert client.close_asked
     assert port_of(client).closed == []
+
+
+# -- a GETJOB that is done in parts ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("FROM", "q"), ("FROMMATCH", "q*")])
+@pytest.mark.parametrize("rule", ["-getjob", "resetkeys", "off"])
+def test_a_getjob_that_waits_for_a_claim_ends_with_its_permission(words, rule):
+    """Spec US8."""
+    world = exclusive()
+    add(world, "a", "ann")
+    world.ask("a", "ACL", "SETUSER", "bob", "on", "nopass", "~q*", "+@consume")
+    world.cut("a", "b")
+    world.cut("a", "c")
+    talker = world.client("a")
+    talker.say("AUTH", "bob", "x")
+    talker.say("GETJOB", *words)
+    world.run(50)
+    world.ask("a", "ACL", "SETUSER", "bob", rule)
+    world.heal()
+    world.run(5_000)
+    assert talker.replies == [b"OK"]
+
+
+def test_a_getjob_that_waits_for_a_claim_goes_on_while_its_user_keeps_its_names():
+    """Spec US8."""
+    world = exclusive()
+    job_id = add(world, "a", "ann")
+    world.ask("a", "ACL", "SETUSER", "bob", "on", "nopass", "~q?", "~q", "+@consume")
+    world.cut("a", "b")
+    world.cut("a", "c")
+    talker = world.client("a")
+    talker.say("AUTH", "bob", "x")
+    talker.say("GETJOB", "FROM", "q")
+    world.run(50)
+    world.ask("a", "ACL", "SETUSER", "bob", "~other", "-qlen")
+    world.heal()
+    world.run(5_000)
+    assert [entry[1] for entry in talker.replies[1]] == [job_id]
+
+
+def test_a_getjob_that_waits_for_a_claim_ends_when_its_client_has_to_log_in():
+    """Spec US8."""
+    world = exclusive()
+    add(world, "a", "ann")
+    world.cut("a", "b")
+    world.cut("a", "c")
+    talker = begin_get(world, "a")
+    world.run(50)
+    assert world.ask("a", "CONFIG", "SET", "requirepass", "pw") == b"OK"
+    world.heal()
+    world.run(5_000)
+    assert talker.replies == []
