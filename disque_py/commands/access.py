@@ -12,12 +12,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from disque_py.commands import auditing, logins
+from disque_py.commands.adding import meta_of
+from disque_py.core import topics
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.command_entry import WORDS_MAX
 from disque_py.core.errors import NOAUTH
 from disque_py.core.ids import is_valid_id
-from disque_py.core.units import Access
+from disque_py.core.units import Access, Unit
 from disque_py.core.users import NO_NAME, User
 from disque_py.resp.replies import error
 
@@ -29,6 +31,9 @@ QUEUES: Final = "LIMIT the user may bring {} queues into being on this node"
 LOOK_MS: Final = 1_000
 # Queues that are gone are looked for when there may be more of them than this, and than queues.
 QUEUES_GONE_MAX: Final = 1_000
+
+# Where the topic is in the commands that take one in place of a queue.
+TOPIC_AT: Final = {"addjob": 1, "topic|publish": 2}
 
 # Reasons in ACL LOG.
 COMMAND: Final = "command"
@@ -97,10 +102,19 @@ def refusal(broker: Broker, client: Client, user: User, access: Access, argv: li
         return error(RATE.format(limits.rate, limits.per_ms))
     if limits.queues:
         unit = access.unit(argv)
-        if unit is not None and unit.makes is not None and not _may_make(broker, user, unit.makes(argv)):
+        if unit is not None and unit.makes is not None and not _may_make(broker, user, _made(broker, unit, argv)):
             broker.stats.limit_refusals += 1
             return error(QUEUES.format(limits.queues))
     return b""
+
+
+def _made(broker: Broker, unit: Unit, argv: list[bytes]) -> list[bytes]:
+    """Return the queues that a request may create. Those of a job for a topic are the queues that get the job."""
+    assert unit.makes is not None
+    names = unit.makes(argv)
+    at = TOPIC_AT.get(unit.name, 0)
+    bound = broker.topics.get(names[0]) if at and names else None
+    return names if bound is None else topics.queues_for(bound, meta_of(argv[at - 1 :]))
 
 
 def _may_make(broker: Broker, user: User, names: list[bytes]) -> bool:

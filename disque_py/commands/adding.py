@@ -363,7 +363,7 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
     if broker.recurring.is_checking:
         return addjob(broker, client, argv, [])  # A schedule only has its options read.
     versions.refuse_older(broker, versions.FLOWS)
-    queues = topics.queues_for(broker.topics[topic], _meta_of(argv))
+    queues = topics.queues_for(broker.topics[topic], meta_of(argv))
     if not queues:
         addjob(broker, client, argv, [])  # Wrong words are refused, whatever the filters say.
         if is_listed:
@@ -417,7 +417,7 @@ def _alike(broker: Broker, plan: Plan, queues: list[bytes], body: bytes) -> list
     return jobs
 
 
-def _meta_of(argv: list[bytes]) -> dict[bytes, bytes]:
+def meta_of(argv: list[bytes]) -> dict[bytes, bytes]:
     """Return the META of an ADDJOB. Other options are not checked."""
     found: dict[bytes, bytes] = {}
     at = 4

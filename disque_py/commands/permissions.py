@@ -206,7 +206,7 @@ UNITS: Final = (
     # Producers.
     _u("addjob", "produce", _addjob, makes=first),
     _u("canceljob", "produce operate", ids=all_words, is_change=True),
-    _u("topic|publish", "produce", _publish),
+    _u("topic|publish", "produce", _publish, makes=second),
     _u("jobid", "produce read", first),
     _u("waitjob", "produce", ids=all_words),
     _u("batch|close", "produce", _batch_close),

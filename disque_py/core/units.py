@@ -21,7 +21,7 @@ class Unit(NamedTuple):
     name         the name in ACL rules: `qlen`, `config|get`
     categories   the categories, without @
     names        returns the names in a request; None: requests have none
-    makes        returns those of the names that the request may create; None: it creates none
+    makes        returns those of the names that the request may create: queues, or a topic; None: it creates none
     ids          returns the words that may be ids of jobs; None: requests have none
     tokens       returns the words that may be tokens of deliveries; None: requests have none
     is_change    whether the audit log records it

@@ -327,6 +327,23 @@ def test_the_queues_that_a_user_makes_are_limited():
     assert ask(broker, client, "ADDJOB", "c", "1", 0).startswith(b"+D-")
 
 
+@pytest.mark.parametrize("words", [("ADDJOB", "news"), ("TOPIC", "PUBLISH", "news")])
+def test_the_queues_that_a_topic_makes_are_limited(words):
+    """The topic itself is no queue, and a queue whose filter takes no job of the user is not made. Spec US11."""
+    broker = make_broker()
+    admin = make_client(broker)
+    for queue in ("a", "b"):
+        ask(broker, admin, "TOPIC", "BIND", "news", queue, "WHERE", "for", queue)
+    client = make_user(broker, "~*", "+@all", "limit:queues=1")
+    for _ in range(2):
+        assert not ask(broker, client, *words, "1", 0, "META", "for", "a").startswith(b"-")
+    assert ask(broker, client, *words, "1", 0, "META", "for", "b").startswith(b"-LIMIT the user may bring 1 queues")
+    assert list(broker.queues) == [b"a"]
+    ask(broker, admin, "ADDJOB", "b", "1", 0)
+    assert not ask(broker, client, *words, "1", 0, "META", "for", "b").startswith(b"-")
+    assert ask(broker, client, "TOPIC", "PUBLISH").startswith(b"-ERR")
+
+
 def test_multi_does_not_bypass_permissions():
     broker = make_broker()
     client = make_user(broker, "+ping")
