@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.commands import settings_changes
+from disque_py.commands.adding import OF_SCHEDULES, RESERVED_META
 from disque_py.commands.name_lists import list_names
 from disque_py.commands.subcommands import ANY, SHOWN_BYTES_MAX, Form, run_form, syntax_error, text_of
 from disque_py.core import settings_sync
 from disque_py.core.broker import Broker
+from disque_py.core.changeable import HISTORY_NAMES
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.job_attributes import TRACE_NAMES
@@ -32,6 +34,12 @@ NOT_A_FIELD: Final = "ERR unknown queue setting '{}'"
 INVALID: Final = "ERR invalid value for '{}': {}"
 NO_NAME: Final = "ERR exclusive needs exclusive-by"
 NEEDS_VOTERS: Final = "ERR {} needs voters"
+NO_META: Final = "no job has META {}"
+# Fields whose values are lists of names of META, and all fields whose values are such names.
+LISTS: Final = (b"require-meta", b"index")
+OF_META: Final = (*LISTS, b"exclusive-by", b"rate-by", b"max-running-by")
+# The reserved names that nodes give to jobs.
+GIVEN_META: Final = frozenset((*OF_SCHEDULES, *HISTORY_NAMES))
 PAUSED_BY: Final = "ERR paused is set with PAUSE"
 TEXTS: Final = settings_changes.Texts(FULL, NO_VERSION, "queue settings")
 
@@ -60,11 +68,20 @@ def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
                 raise InvalidValueError(f"at most proto-max-bulk-len, {broker.settings.proto_max_bulk_len} bytes")
             if word == b"index" and not set(TRACE_NAMES).isdisjoint(values[word].split(b",")):
                 raise InvalidValueError("WHERE can't use the names traceparent and tracestate")
+            if word in OF_META:
+                _refuse_reserved(values[word].split(b",") if word in LISTS else [values[word]])
         except InvalidValueError as refused:
             raise CommandError(INVALID.format(word.decode(), refused)) from None
     if any(field in values for field in CLAIM_FIELDS):
         _with_claim_fields(broker, name, values)
     return _change(broker, client, state_key(QUEUE, name), list(values.items()))
+
+
+def _refuse_reserved(names: list[bytes]) -> None:
+    """Refuse reserved names that no node gives to a job. A producer can't give them, either. Spec QS2."""
+    for each in names:
+        if each.startswith(RESERVED_META) and each not in GIVEN_META:
+            raise InvalidValueError(NO_META.format(text_of(each[:SHOWN_BYTES_MAX])))
 
 
 def _with_claim_fields(broker: Broker, name: bytes, values: dict[bytes, bytes]) -> None:

@@ -48,6 +48,14 @@ LEASE_EXPIRED: Final = b"lease expired"
 
 _BACKOFF: Final = re.compile(rb"(fixed|linear|exponential):([0-9]{1,16}):([0-9]{1,16})(?::([0-9]{1,3}))?")
 
+# The names of META that show the dead-letter history.
+FROM: Final = b"x-disque-from"
+ERROR: Final = b"x-disque-error"
+ATTEMPTS: Final = b"x-disque-attempts"
+TIME: Final = b"x-disque-time"
+COUNT: Final = b"x-disque-count"
+HISTORY_NAMES: Final = (FROM, ERROR, ATTEMPTS, TIME, COUNT)
+
 # Former queue, error, attempts spent there, Unix ms of the move, number of moves, limit of attempts there.
 History = tuple[bytes, bytes, int, int, int, int]
 # The part on the bus and in the journal.
@@ -122,15 +130,15 @@ class Changeable:
         if history is None:
             return ()
         return (
-            b"x-disque-from",
+            FROM,
             history[0],
-            b"x-disque-error",
+            ERROR,
             history[1],
-            b"x-disque-attempts",
+            ATTEMPTS,
             b"%d" % history[2],
-            b"x-disque-time",
+            TIME,
             b"%d" % history[3],
-            b"x-disque-count",
+            COUNT,
             b"%d" % history[4],
         )
 

@@ -65,6 +65,22 @@ def test_the_name_may_be_given_before_the_type():
     assert settings(world)[b"exclusive-by"] == b"user"
 
 
+def test_a_value_may_be_one_that_a_node_gives():
+    """Dead letters of one queue run one at a time, and those of another beside them. Spec EX1."""
+    world = voters("a")
+    world.ask("a", "QUEUE", "SET", "dead", "type", "exclusive", "exclusive-by", "x-disque-from")
+    for queue in ("a", "a", "b"):
+        world.ask("a", "QUEUE", "SET", queue, "dead-letter", "dead")
+        job_id = world.ask("a", "ADDJOB", queue, "body", 0)
+        world.ask("a", "GETJOB", "FROM", queue)
+        world.ask("a", "NACK", job_id, "FINAL")
+    first = world.ask("a", "GETJOB", "NOHANG", "COUNT", 9, "WITHMETA", "FROM", "dead")
+    assert [entry[4][1] for entry in first] == [b"a", b"b"]
+    world.ask("a", "ACKJOB", *[entry[1] for entry in first])
+    second = world.ask("a", "GETJOB", "NOHANG", "COUNT", 9, "WITHMETA", "FROM", "dead")
+    assert [entry[4][1] for entry in second] == [b"a"]
+
+
 def test_a_job_without_the_name_is_refused():
     """Spec EX1."""
     assert str(add(exclusive(), "a")) == "NOKEY The queue requires META 'user'"

@@ -44,6 +44,26 @@ def test_a_setting_is_shown_with_all_others():
     assert tuple(shown) == (*PAIRS[:1], b"90", *PAIRS[2:13], b"7", *PAIRS[14:])
 
 
+@pytest.mark.parametrize("field", ["require-meta", "index", "exclusive-by", "rate-by", "max-running-by"])
+def test_a_setting_may_name_reserved_meta_that_nodes_give_to_jobs(field):
+    """Spec QS2."""
+    pair = make_pair()
+    for name in ("x-disque-from", "x-disque-schedule", "x-disque"):
+        assert say(pair, "SET", "q", field, name) == b"+OK\r\n"
+    for name in ("x-disque-user", "x-disque-"):
+        error = f"-ERR invalid value for '{field}': no job has META {name}\r\n"
+        assert say(pair, "SET", "q", field, name) == error.encode()
+    shown = ask_parsed(*pair, "QUEUE", "GET", "q")
+    assert shown[shown.index(field.encode()) + 1] == b"x-disque"
+
+
+def test_each_name_in_a_list_of_meta_is_checked():
+    """Spec QS2."""
+    pair = make_pair()
+    assert error_of(*pair, "QUEUE", "SET", "q", "index", "a,x-disque-b").endswith("no job has META x-disque-b")
+    assert say(pair, "SET", "q", "exclusive-by", "a,x-disque-b") == b"+OK\r\n"
+
+
 def test_a_reset_makes_all_fields_defaults_in_a_new_version():
     pair = make_pair()
     say(pair, "SET", "q", "lease", 90)
