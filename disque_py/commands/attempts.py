@@ -362,12 +362,12 @@ def _give_back(broker: Broker, job: Job, how: NackWords, *, is_paused: bool) -> 
         part = changing.begin(broker, job)
         part.error = how.reason
         part.ended = max(part.ended, job.attempt)
-        told_ms = delay_ms
-        if is_told and not delay_ms:
-            told_ms = job.terms.retry_ms  # The news of a delay ends the lease. The end of the pause ends the delay.
+        # The news of a delay ends the lease. The end of the pause ends the delay.
+        is_held = is_told and not delay_ms
+        told_ms = job.terms.retry_ms if is_held else delay_ms
         if told_ms:
             job.work = None
-            changing.delay(broker, job, part, told_ms)
+            changing.delay(broker, job, part, told_ms, is_held=is_held)
         changing.change(broker, job)
     if delay_ms:
         if broker.tokens.by_job:

@@ -43,6 +43,7 @@ DUE_AT: Final = 5
 
 IS_ERRORED: Final = 1
 IS_DEAD_LETTER: Final = 2
+IS_HELD: Final = 4
 
 LEASE_EXPIRED: Final = b"lease expired"
 
@@ -77,6 +78,7 @@ class Changeable:
     ttl_ms         the span of the job's TTL
     due_ms         when the delay of a NACK ends (monotonic clock of this node)
     is_delayed     whether this delay is running
+    is_held        whether this delay stands for a pause: the node that the job was given back to queues it at its end
     """
 
     __slots__ = (
@@ -88,6 +90,7 @@ class Changeable:
         "is_dead_letter",
         "is_delayed",
         "is_errored",
+        "is_held",
         "limit",
         "node",
         "number",
@@ -109,6 +112,7 @@ class Changeable:
         self.ttl_ms = ttl_ms
         self.due_ms = 0
         self.is_delayed = False
+        self.is_held = False
 
     def count(self, heard: int) -> None:
         """Take the number of the next change: one above all known numbers. `heard` is the highest of other nodes."""
@@ -151,6 +155,8 @@ class Changeable:
     def pack(self, queue: bytes, priority: int | None, left_ms: int, due_ms: int) -> Packed:
         """Return the part in its packed form. `left_ms` and `due_ms` are spans from now."""
         flags = (IS_ERRORED if self.is_errored else 0) | (IS_DEAD_LETTER if self.is_dead_letter else 0)
+        if due_ms and self.is_held:
+            flags |= IS_HELD
         return (
             self.number,
             self.node,
@@ -200,6 +206,7 @@ def unpack(field: Any) -> Changeable:
     part.error = error
     part.is_errored = bool(flags & IS_ERRORED)
     part.is_dead_letter = bool(flags & IS_DEAD_LETTER)
+    part.is_held = bool(flags & IS_HELD)
     part.history = _history(past)
     return part
 

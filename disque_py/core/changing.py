@@ -117,10 +117,14 @@ def fail(broker: Broker, job: Job, error: bytes | None) -> None:
         change(broker, job)
 
 
-def delay(broker: Broker, job: Job, part: Changeable, delay_ms: int) -> None:
-    """Delay an ACTIVE job that was given back: it is not queued for this span. The caller calls `change`."""
+def delay(broker: Broker, job: Job, part: Changeable, delay_ms: int, *, is_held: bool = False) -> None:
+    """Delay an ACTIVE job that was given back: it is not queued for this span. The caller calls `change`.
+
+    is_held   the delay stands for a pause, so PROMOTE does not end it
+    """
     assert job.state == ACTIVE
     part.is_delayed = True
+    part.is_held = is_held
     part.due_ms = broker.now_ms + delay_ms
     lifecycle.end_lease(broker, job)
     lifecycle.postpone(broker, job, part.due_ms)
@@ -207,7 +211,7 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes, *, is_elsewhe
     events.note(broker, job, code, rare, left=left)
     if is_paused and is_elsewhere:
         # The news of a delay ends the lease of that node. The end of the pause ends the delay.
-        delay(broker, job, part, job.terms.retry_ms)
+        delay(broker, job, part, job.terms.retry_ms, is_held=True)
     change(broker, job)
     if is_paused:
         lifecycle.postpone(broker, job, broker.now_ms + job.terms.retry_ms + broker.jitter())

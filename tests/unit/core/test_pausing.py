@@ -398,6 +398,62 @@ def test_a_lease_that_ends_in_a_pause_ends_with_the_pause():
     assert not any(world.ask(name, "GETJOB", "NOHANG", "FROM", "q") for name in "abc")
 
 
+def given_back_elsewhere(*words, paused="b"):
+    """Return three nodes and a job that `a` delivered, and that was given back to `b` in a pause."""
+    world = joined("abc")
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "RETRY", 30, "REPLICATE", 3)
+    world.ask("a", "GETJOB", "FROM", "q")
+    for name in paused:
+        world.ask(name, "PAUSE", "q", "in")
+    assert world.ask("b", "NACK", job_id, *words) == 1
+    world.run(100)
+    return world, job_id
+
+
+@pytest.mark.parametrize("paused", ["b", "abc"])
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_promote_does_not_end_a_pause_in_which_another_node_holds_the_job_back(name, paused):
+    """Spec MV1, U2."""
+    world, job_id = given_back_elsewhere(paused=paused)
+    assert world.ask(name, "PROMOTE", job_id) == 0
+    world.run(100)
+    assert [world[each].find(job_id).state == IS_QUEUED for each in "abc"] == [False] * 3
+    for each in paused:
+        world.ask(each, "PAUSE", "q", "none")
+    world.run(100)
+    assert [world[each].find(job_id).state == IS_QUEUED for each in "abc"] == [False, True, False]
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_promote_ends_the_delay_of_a_nack_in_a_pause(name):
+    """Spec MV1: the pause of another node holds back no job that it does not have."""
+    world, job_id = given_back_elsewhere("DELAY", 5)
+    assert world.ask(name, "PROMOTE", job_id) == 1
+    world.run(100)
+    assert [world[each].find(job_id).state == IS_QUEUED for each in "abc"] == [True, False, False]
+
+
+def test_a_delay_after_a_pause_is_promoted_again():
+    """Spec MV1."""
+    world, job_id = given_back_elsewhere()
+    assert world.ask("c", "RESCHEDULE", job_id, "DELAY", 5) == 1
+    world.run(100)
+    assert world.ask("c", "PROMOTE", job_id) == 1
+
+
+def test_a_dead_letter_that_a_pause_holds_back_elsewhere_is_not_promoted():
+    """Spec MV1."""
+    world = joined("abc")
+    world.ask("a", "QUEUE", "SET", "q", "dead-letter", "dead")
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "RETRY", 30, "REPLICATE", 3, "ATTEMPTS", 1)
+    world.ask("a", "GETJOB", "FROM", "q")
+    world.ask("b", "PAUSE", "dead", "in")
+    world.run(100)
+    assert world.ask("b", "NACK", job_id) == 1
+    world.run(100)
+    assert world.ask("c", "PROMOTE", job_id) == 0
+
+
 def test_very_many_jobs_that_wait_for_the_end_of_a_pause_are_queued_in_parts():
     """Spec B1, U2. If the queue is paused again meanwhile, the rest is due when that pause ends."""
     broker, _, client = make_pair()
