@@ -390,8 +390,9 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
     first = plans[0]
     batch: bytes | None = None if first.job.attributes is None else first.job.attributes.extra(BATCH)
     if batch is not None and not first.is_keyed:
-        keeping.begin(broker, batch)  # Not before all queues take their jobs.
-    return fanout.start(broker, client, plans, _make_alone, is_listed=is_listed)
+        keeping.refuse_closed(broker, batch)
+    begin = None if batch is None else partial(keeping.begin, broker, batch)
+    return fanout.start(broker, client, plans, _make_alone, is_listed=is_listed, begin=begin)
 
 
 def _alike(broker: Broker, plan: Plan, queues: list[bytes], body: bytes) -> list[Job]:
@@ -533,13 +534,17 @@ def _create_with_key(
         # Only a node with a copy of its new job may replace another job.
         raise CommandError(NOREPL_EXTERNAL + _why_external(broker))
     batch: bytes | None = None if job.attributes is None else job.attributes.extra(BATCH)
-    if batch is not None:
-        keeping.begin(broker, batch)  # A job that has the key already would not be in it.
+    is_of_fan = slot is not None and job in broker.producers.fans
+    if batch is not None:  # A job that has the key already would not be in it.
+        if is_of_fan:
+            keeping.refuse_closed(broker, batch)  # The batch is made when all queues have taken their jobs (fanout.py).
+        else:
+            keeping.begin(broker, batch)
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
     if is_external and not job.terms.retry_ms:
         handover.start_once(broker, client, job, timeout_ms, slot)
         return None
-    if slot is not None and broker.producers.fans and job in broker.producers.fans:
+    if slot is not None and is_of_fan:
         plan = _plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum)
         plan.slot = slot
         fanout.hold(broker, client, plan)

@@ -28,7 +28,6 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.job import NO_TERMS, WAIT_REPL, Handover, Job, Replication, Together, Wanted
-from disque_py.core.job_attributes import BATCH
 from disque_py.resp.replies import array, bulk_array, error
 
 if TYPE_CHECKING:
@@ -112,9 +111,10 @@ class Fanout:
     is_going    whether all jobs have their copies and are being queued
     made        queue and id of each job, once they are queued
     together    the jobs that are made together; None: each job has its own plan
+    begin       makes the batch of the jobs, or raises CommandError; None: they have no batch
     """
 
-    __slots__ = ("client", "is_going", "is_listed", "made", "marker", "plans", "slot", "started", "together")
+    __slots__ = ("begin", "client", "is_going", "is_listed", "made", "marker", "plans", "slot", "started", "together")
 
     def __init__(self, client: Client, plans: list[Plan], slot: Slot, marker: Job, *, is_listed: bool) -> None:
         self.client = client
@@ -126,6 +126,7 @@ class Fanout:
         self.is_going = False
         self.made: list[tuple[bytes, bytes]] = []
         self.together: Together | None = None
+        self.begin: Callable[[], None] | None = None
 
     def goes_on_as(self, job: Job, again: Job) -> None:
         """Note that a job is tried again under another id of its key (keying.py)."""
@@ -141,12 +142,14 @@ def start(
     make_alone: Callable[[Broker, Plan], None],
     *,
     is_listed: bool,
+    begin: Callable[[], None] | None = None,
 ) -> bytes | None:
     """Make the planned jobs. Return the reply, or None if the client waits.
 
     make_alone   makes and queues one job that needs no copy on another node
+    begin        makes the batch of the jobs, when each queue has taken its job; None: they have no batch
     """
-    if all(plan.is_alone and not plan.is_keyed and not _has_batch(plan.job) for plan in plans):
+    if begin is None and all(plan.is_alone and not plan.is_keyed for plan in plans):
         for plan in plans:
             make_alone(broker, plan)
         return _reply_of([(plan.job.terms.queue, plan.job.id) for plan in plans], is_listed=is_listed)
@@ -154,6 +157,7 @@ def start(
     slot = producer_waits.wait_for_copies(client, marker)
     broker.waits.blocked_count += 1
     fan = Fanout(client, plans, slot, marker, is_listed=is_listed)
+    fan.begin = begin
     _go_on(broker, fan)
     return None
 
@@ -168,10 +172,6 @@ def start_together(
     fan = Fanout(client, [], slot, marker, is_listed=is_listed)
     fan.together = together = Together(fan, marker, jobs, shared_copies.ids_of(jobs))
     shared_copies.start(broker, client, together, timeout_ms, slot, is_default=is_default)
-
-
-def _has_batch(job: Job) -> bool:
-    return job.attributes is not None and job.attributes.extra(BATCH) is not None
 
 
 def _reply_of(made: list[tuple[bytes, bytes]], *, is_listed: bool) -> bytes:
@@ -233,7 +233,7 @@ def _go_on(broker: Broker, fan: Fanout) -> None:
             return
         if fan.started == len(fan.plans):
             if not is_waiting:
-                _commit(broker, fan)
+                _begin_batch_and_commit(broker, fan)
             return
         plan = fan.plans[fan.started]
         if plan.is_keyed and is_waiting:
@@ -288,6 +288,17 @@ def hold(broker: Broker, client: Client, plan: Plan) -> None:
     )
 
 
+def _begin_batch_and_commit(broker: Broker, fan: Fanout) -> None:
+    """Make the batch of the jobs if one of them is new, and queue them. Spec BT1."""
+    if fan.begin is not None and any(plan.slot[0] is None for plan in fan.plans):
+        try:
+            fan.begin()
+        except CommandError as refused:
+            _give_up(broker, fan, error(refused.text))
+            return
+    _commit(broker, fan)
+
+
 def _commit(broker: Broker, fan: Fanout) -> None:
     """Queue all jobs, in one turn, and answer the producer."""
     fan.is_going = True
@@ -337,6 +348,10 @@ def _fail(broker: Broker, fan: Fanout, failed: Plan, reply: bytes) -> None:
     """Give up all jobs, because one of them can't be made, and answer the producer with its error."""
     if reply not in NO_TIMEOUT_SUFFIX and not reply.startswith(_OF_BATCH):
         reply = reply[:-2] + b": " + failed.job.terms.queue.replace(b"\r", b" ").replace(b"\n", b" ") + b"\r\n"
+    _give_up(broker, fan, reply)
+
+
+def _give_up(broker: Broker, fan: Fanout, reply: bytes) -> None:
     _end(broker, fan)
     if fan.client.waiting_jobs.get(fan.marker) is fan.slot:
         producer_waits.answer(broker, fan.client, fan.marker, fan.slot, reply)

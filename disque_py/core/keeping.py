@@ -68,12 +68,18 @@ def change(broker: Broker, batch: Batch, values: list[tuple[bytes, bytes]]) -> N
 # -- the shared state -----------------------------------------------------------------------------------
 
 
+def refuse_closed(broker: Broker, name: bytes) -> None:
+    """Refuse a job of a batch that is closed. CommandError."""
+    batch = broker.batches.by_name.get(name)
+    if batch is not None and batch.is_known and batch.is_closed:
+        raise CommandError(CLOSED_ERROR)
+
+
 def begin(broker: Broker, name: bytes) -> None:
     """Make a batch of this name if there is none. CommandError if it is closed, or if there are too many."""
+    refuse_closed(broker, name)
     batch = broker.batches.by_name.get(name)
     if batch is not None and batch.is_known:
-        if batch.is_closed:
-            raise CommandError(CLOSED_ERROR)
         return
     key = state_key(BATCH_STATE, name)
     keepers = chosen_keepers(broker, [broker.me])
@@ -84,7 +90,8 @@ def begin(broker: Broker, name: bytes) -> None:
     left = state.fields if state is not None and state.reset[0] else {}
     values = [(field, b"") for field, known in left.items() if known[0] and field not in (MADE, KEEPERS)]
     values += [(MADE, made), (KEEPERS, b"".join([node.id for node in keepers]))]
-    if len(broker.batches.by_name) >= BATCHES_MAX or not settings_sync.has_room(broker, key, values):
+    others = len(broker.batches.by_name) - (batch is not None)  # A job that waits for copies may have entered it.
+    if others >= BATCHES_MAX or not settings_sync.has_room(broker, key, values):
         raise CommandError(TOO_MANY)
     batch = broker.batches.get(name)
     batch.is_spreading = True

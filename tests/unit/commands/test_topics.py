@@ -137,14 +137,16 @@ def test_a_refusal_of_one_queue_refuses_all_and_names_the_queue(setting, words, 
     assert broker.producers.keys.jobs == {}
 
 
-def test_a_refused_fan_out_makes_no_batch():
+@pytest.mark.parametrize("words", [(), ("KEY", "k"), ("RETRY", 0)])
+def test_a_refused_fan_out_makes_no_batch(words):
     """Spec BT1, TP9: a batch comes into being with its first job."""
     broker, client = start("t a", "t b")
     ask(broker, client, "PAUSE", "b", "in")
-    assert error_of(broker, client, "TOPIC", "PUBLISH", "t", "x", 0, "BATCH", "one").startswith("PAUSED")
+    publish = ("TOPIC", "PUBLISH", "t", "x", 0, "BATCH", "one", *words)
+    assert said(broker, client, *publish) == b"-PAUSED Queue paused in input, try later: b\r\n"
     assert said(broker, client, "BATCH", "LIST") == b"*0\r\n"
     ask(broker, client, "PAUSE", "b", "none")
-    assert said(broker, client, "TOPIC", "PUBLISH", "t", "x", 0, "BATCH", "one").startswith(b"*2")
+    assert said(broker, client, *publish).startswith(b"*2")
     assert said(broker, client, "BATCH", "LIST") == b"*1\r\n$3\r\none\r\n"
 
 

@@ -194,6 +194,22 @@ def test_the_topic_of_a_job_survives_a_restart_a_copy_and_another_queue():
     assert (job.attributes, copy.attributes) == (None, None)
 
 
+@pytest.mark.parametrize("key", [(), ("KEY", "k")])
+def test_a_batch_that_is_closed_meanwhile_refuses_the_whole_fan_out(key):
+    """Spec BT1, TP9: the jobs join their batch in the turn in which they become ready."""
+    world = joined("abc", delay_ms=(20, 20))
+    for queue in ("q1", "q2"):
+        tell(world, "a", "TOPIC", "BIND", "t", queue)
+    tell(world, "a", "ADDJOB", "q", "x", 0, "BATCH", "b")
+    client = asker(world, "a")
+    client.send([words("ADDJOB", "t", "x", 0, "REPLICATE", 3, "BATCH", "b", *key)])
+    world.run(10)
+    tell(world, "a", "BATCH", "CLOSE", "b")
+    world.run(2_000)
+    assert [str(reply) for reply in client.replies] == ["CLOSED The batch is closed"]
+    assert [tell(world, name, "QLEN", queue) for name in "abc" for queue in ("q1", "q2")] == [0] * 6
+
+
 def begin_batch(name, wait_ms):
     """A client that adds jobs of a new batch to a topic or a queue. Messages take 20 ms."""
     world = joined("abc", delay_ms=(20, 20))
