@@ -138,6 +138,21 @@ def test_without_window_the_key_is_free_when_the_delay_is_over():
     assert take(broker, client) == first
 
 
+@pytest.mark.parametrize(
+    "words", [("PROMOTE",), ("RESCHEDULE", "DELAY", 0), ("RESCHEDULE", "DELAY", 5), ("RESCHEDULE", "DELAY", 60)]
+)
+def test_a_change_of_the_delay_does_not_move_the_end_of_the_window(words):
+    """Spec TP6."""
+    broker, client = start()
+    first = add(broker, client, "DELAY", 10, "REPLACE")
+    assert ask_parsed(broker, client, words[0], first, *words[1:]) == 1
+    assert shown(broker, client, first)["key-window-ms"] == 10_000
+    advance(broker, 9_900)
+    assert add(broker, client) == first
+    advance(broker, 200)
+    assert add(broker, client, "DELAY", 10, "REPLACE") != first
+
+
 def test_a_job_that_is_pending_or_running_or_over_is_not_replaced():
     broker, client = start()
     first = add(broker, client, "DELAY", 1, "WINDOW", 100, "REPLACE")
