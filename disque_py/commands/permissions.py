@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core.units import Access, Unit, Words
+from disque_py.core.units import Access, Test, Unit, Words
 
 # -- the words of a request -------------------------------------------------------------------------
 
@@ -139,6 +139,31 @@ def _batch_close(argv: list[bytes]) -> list[bytes]:
     return [*argv[2:3], *argv[4:5]]
 
 
+# -- whether a request changes something -------------------------------------------------------------
+
+
+def always(argv: list[bytes]) -> bool:
+    """Return True: each request is a change."""
+    return True
+
+
+def _has_value(argv: list[bytes]) -> bool:
+    """Return whether anything follows the subcommand. Without it the state is shown."""
+    return len(argv) > 2
+
+
+def _is_reset(argv: list[bytes]) -> bool:
+    return len(argv) > 1 and argv[1].lower() == b"reset"
+
+
+def _is_log_reset(argv: list[bytes]) -> bool:
+    return len(argv) > 2 and argv[2].lower() == b"reset"
+
+
+def _sets_pause(argv: list[bytes]) -> bool:
+    return any(word.lower() != b"state" for word in argv[2:])
+
+
 # -- the rows ---------------------------------------------------------------------------------------
 
 
@@ -150,7 +175,7 @@ def _u(
     makes: Words | None = None,
     ids: Words | None = None,
     tokens: Words | None = None,
-    is_change: bool = False,
+    is_change: Test | None = None,
 ) -> Unit:
     return Unit(name, frozenset(categories.split()), names, makes, ids, tokens, is_change)
 
@@ -205,7 +230,7 @@ UNITS: Final = (
     _u("events|tail", "bodies"),
     # Producers.
     _u("addjob", "produce", _addjob, makes=first),
-    _u("canceljob", "produce operate", ids=all_words, is_change=True),
+    _u("canceljob", "produce operate", ids=all_words, is_change=always),
     _u("topic|publish", "produce", _publish, makes=second),
     _u("jobid", "produce read", first),
     _u("waitjob", "produce", ids=all_words),
@@ -225,64 +250,64 @@ UNITS: Final = (
     _u("lock|extend", "consume", second),
     _u("lock|release", "consume", second),
     # Operators of queues.
-    _u("deljob", "operate", ids=all_words, is_change=True),
-    _u("enqueue", "operate", ids=all_words, is_change=True),
-    _u("dequeue", "operate", ids=all_words, is_change=True),
-    _u("promote", "operate", ids=all_words, is_change=True),
-    _u("reschedule", "operate", ids=first, is_change=True),
-    _u("movejob", "operate", _movejob, makes=_movejob, ids=all_words, is_change=True),
-    _u("pause", "operate", first, makes=first, is_change=True),
-    _u("qpurge", "operate", first, is_change=True),
-    _u("qmove", "operate", both, makes=second, is_change=True),
-    _u("qredrive", "operate", _qredrive, makes=_qredrive_to, is_change=True),
-    _u("qrebalance", "operate", first, is_change=True),
-    _u("qtask|cancel", "operate", is_change=True),
-    _u("batch|del", "produce operate", second, is_change=True),
-    _u("schedule|set", "operate", _schedule_set, is_change=True),
-    _u("schedule|pause", "operate", second, is_change=True),
-    _u("schedule|resume", "operate", second, is_change=True),
-    _u("schedule|del", "operate", second, is_change=True),
-    _u("schedule|run", "operate", second, is_change=True),
-    _u("topic|bind", "operate", second_and_third, is_change=True),
-    _u("topic|unbind", "operate", second_and_third, is_change=True),
-    _u("queue|set", "operate", _queue_set, is_change=True),
-    _u("queue|reset", "operate", second, is_change=True),
+    _u("deljob", "operate", ids=all_words, is_change=always),
+    _u("enqueue", "operate", ids=all_words, is_change=always),
+    _u("dequeue", "operate", ids=all_words, is_change=always),
+    _u("promote", "operate", ids=all_words, is_change=always),
+    _u("reschedule", "operate", ids=first, is_change=always),
+    _u("movejob", "operate", _movejob, makes=_movejob, ids=all_words, is_change=always),
+    _u("pause", "operate", first, makes=first, is_change=_sets_pause),
+    _u("qpurge", "operate", first, is_change=always),
+    _u("qmove", "operate", both, makes=second, is_change=always),
+    _u("qredrive", "operate", _qredrive, makes=_qredrive_to, is_change=always),
+    _u("qrebalance", "operate", first, is_change=always),
+    _u("qtask|cancel", "operate", is_change=always),
+    _u("batch|del", "produce operate", second, is_change=always),
+    _u("schedule|set", "operate", _schedule_set, is_change=always),
+    _u("schedule|pause", "operate", second, is_change=always),
+    _u("schedule|resume", "operate", second, is_change=always),
+    _u("schedule|del", "operate", second, is_change=always),
+    _u("schedule|run", "operate", second, is_change=always),
+    _u("topic|bind", "operate", second_and_third, is_change=always),
+    _u("topic|unbind", "operate", second_and_third, is_change=always),
+    _u("queue|set", "operate", _queue_set, is_change=always),
+    _u("queue|reset", "operate", second, is_change=always),
     # Operators of nodes.
-    _u("acl|setuser", "admin", is_change=True),
+    _u("acl|setuser", "admin", is_change=always),
     _u("acl|getuser", "admin"),
-    _u("acl|deluser", "admin", is_change=True),
+    _u("acl|deluser", "admin", is_change=always),
     _u("acl|list", "admin"),
     _u("acl|users", "admin"),
-    _u("acl|log", "admin"),
-    _u("acl|save", "admin", is_change=True),
-    _u("acl|load", "admin", is_change=True),
+    _u("acl|log", "admin", is_change=_is_log_reset),
+    _u("acl|save", "admin", is_change=always),
+    _u("acl|load", "admin", is_change=always),
     _u("acl|dryrun", "admin"),
-    _u("bgrewriteaof", "admin", is_change=True),
+    _u("bgrewriteaof", "admin", is_change=always),
     _u("client|list", "admin"),
-    _u("client|kill", "admin", is_change=True),
-    _u("client|pause", "admin", is_change=True),
-    _u("client|unpause", "admin", is_change=True),
+    _u("client|kill", "admin", is_change=always),
+    _u("client|pause", "admin", is_change=always),
+    _u("client|unpause", "admin", is_change=always),
     _u("client|no-evict", "admin"),
-    _u("cluster|meet", "admin", is_change=True),
+    _u("cluster|meet", "admin", is_change=always),
     _u("cluster|nodes", "admin"),
     _u("cluster|myid", "admin"),
     _u("cluster|info", "admin"),
-    _u("cluster|saveconfig", "admin", is_change=True),
-    _u("cluster|forget", "admin", is_change=True),
-    _u("cluster|reset", "admin", is_change=True),
-    _u("cluster|leaving", "admin", is_change=True),
-    _u("cluster|voters", "admin", is_change=True),
+    _u("cluster|saveconfig", "admin", is_change=always),
+    _u("cluster|forget", "admin", is_change=always),
+    _u("cluster|reset", "admin", is_change=always),
+    _u("cluster|leaving", "admin", is_change=_has_value),
+    _u("cluster|voters", "admin", is_change=_has_value),
     _u("config|get", "admin"),
-    _u("config|set", "admin", is_change=True),
-    _u("config|resetstat", "admin", is_change=True),
-    _u("config|rewrite", "admin", is_change=True),
-    _u("debug", "admin", is_change=True),
-    _u("journal", "admin", is_change=True),
-    _u("latency", "admin"),
+    _u("config|set", "admin", is_change=always),
+    _u("config|resetstat", "admin", is_change=always),
+    _u("config|rewrite", "admin", is_change=always),
+    _u("debug", "admin", is_change=always),
+    _u("journal", "admin", is_change=always),
+    _u("latency", "admin", is_change=_is_reset),
     _u("loadjob", "admin"),
     _u("monitor", "admin"),
-    _u("shutdown", "admin", is_change=True),
-    _u("slowlog", "admin"),
+    _u("shutdown", "admin", is_change=always),
+    _u("slowlog", "admin", is_change=_is_reset),
 )
 # fmt: on
 
@@ -290,4 +315,4 @@ UNITS: Final = (
 def access_of(command: str) -> Access:
     """Return the units of a command. Without rows it is one unit for @admin."""
     found = tuple([unit for unit in UNITS if unit.name.partition("|")[0] == command])
-    return Access(command, found or (_u(command, "admin", is_change=True),))
+    return Access(command, found or (_u(command, "admin", is_change=always),))

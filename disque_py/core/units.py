@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 Words = Callable[[list[bytes]], list[bytes]]
+Test = Callable[[list[bytes]], bool]
 
 # A longer word is not a subcommand.
 SUBCOMMAND_BYTES_MAX: Final = 64
@@ -24,7 +25,7 @@ class Unit(NamedTuple):
     makes        returns those of the names that the request may create: queues, or a topic; None: it creates none
     ids          returns the words that may be ids of jobs; None: requests have none
     tokens       returns the words that may be tokens of deliveries; None: requests have none
-    is_change    whether the audit log records it
+    is_change    returns whether a request changes something, so that the audit log records it; None: requests only read
     """
 
     name: str
@@ -33,7 +34,7 @@ class Unit(NamedTuple):
     makes: Words | None = None
     ids: Words | None = None
     tokens: Words | None = None
-    is_change: bool = False
+    is_change: Test | None = None
 
 
 class Access:

@@ -426,7 +426,7 @@ def _change_of(broker: Broker, client: Client, entry: CommandEntry, argv: list[b
     if not broker.settings.audit_log:
         return None
     unit = entry.access.unit(argv)
-    if unit is None or not unit.is_change:
+    if unit is None or unit.is_change is None or not unit.is_change(argv):
         return None
     return auditing.Change(broker, client, argv, entry.name)
 

@@ -36,6 +36,31 @@ def test_a_change_is_one_line_with_its_outcome():
     )
 
 
+def test_a_command_that_forgets_what_others_did_is_a_change():
+    """Spec US10: so no operator removes refusals from ACL LOG without a trace."""
+    broker = make_broker(audit_log="audit.log")
+    client = make_client(broker)
+    for words in (("ACL", "LOG"), ("ACL", "LOG", 5), ("SLOWLOG", "GET"), ("LATENCY", "LATEST")):
+        ask(broker, client, *words)
+    assert audited(broker) == []
+    resets = [["ACL", "LOG", "reset"], ["SLOWLOG", "RESET"], ["LATENCY", "RESET"], ["CONFIG", "RESETSTAT"]]
+    for words in resets:
+        ask(broker, client, *words)
+    assert [line["command"] for line in audited(broker)] == resets
+
+
+def test_a_command_that_shows_a_state_is_no_change():
+    """Spec US10."""
+    broker = make_broker(audit_log="audit.log")
+    client = make_client(broker)
+    for words in (("PAUSE", "q", "state"), ("CLUSTER", "LEAVING"), ("CLUSTER", "VOTERS")):
+        ask(broker, client, *words)
+    assert audited(broker) == []
+    for words in (("PAUSE", "q", "in"), ("PAUSE", "q", "bcast"), ("CLUSTER", "LEAVING", "no")):
+        ask(broker, client, *words)
+    assert len(audited(broker)) == 3
+
+
 def test_secrets_are_left_out():
     """Spec US9."""
     broker = make_broker(audit_log="audit.log")
