@@ -79,11 +79,12 @@ def denied(broker: Broker, user: User, access: Access, argv: list[bytes], *, is_
         for word in dict.fromkeys(unit.tokens(argv)):
             token = broker.tokens.by_name.get(word)
             terms = None
-            for job in token.jobs if token is not None else ():
+            for job, attempt in token.jobs.items() if token is not None else ():
                 if job.terms is terms:
                     continue  # Most jobs of a delivery are of one queue.
-                terms = job.terms
-                if not user.may_name(terms.queue):
+                if user.may_name(job.terms.queue):
+                    terms = job.terms
+                elif broker.tokens.is_held(job, attempt):  # No command acts on a job whose lease is over.
                     return Refused(NAME, word, NO_NAME)
     return None
 

@@ -132,6 +132,27 @@ def test_a_token_does_not_open_the_jobs_of_another_queue():
         assert ask(broker, client, *words) == NO_NAME
 
 
+@pytest.mark.parametrize(
+    ("words", "reply"),
+    [(("ACKTOKEN", "t"), b":1\r\n"), (("NACKTOKEN", "t"), b":1\r\n"), (("EXTENDTOKEN", "t", 9), b":1\r\n"),
+     (("GETJOB", "NOHANG", "TOKEN", "t", "FROM", "mine-1"), b"*1\r\n*3\r\n$6\r\nmine-2\r\n")],
+)  # fmt: skip
+def test_a_job_that_left_its_delivery_for_another_queue_does_not_close_the_token(words, reply):
+    """Spec US6: its lease is over, so no command with this token acts on it."""
+    broker = make_broker()
+    admin = make_client(broker)
+    for queue in ("mine-1", "mine-2"):
+        ask(broker, admin, "ADDJOB", queue, "body", 0, "RETRY", 2)
+    client = make_user(broker, "~mine-*", "+@consume")
+    [[_, left, _], [_, kept, _]] = ask_parsed(
+        broker, client, "GETJOB", "COUNT", 2, "TOKEN", "t", "FROM", "mine-1", "mine-2"
+    )
+    ask(broker, client, "WORKING", kept, 60)
+    advance(broker, 3_000)
+    assert ask(broker, admin, "MOVEJOB", left, "TO", "other") == b":1\r\n"
+    assert ask(broker, client, *words).startswith(reply)
+
+
 def test_each_command_of_a_pipeline_is_checked():
     """Spec US4."""
     broker = make_broker()
