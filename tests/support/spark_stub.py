@@ -49,6 +49,7 @@ class StubNode:
         self.restarts_at: bytes | None = None  # A command with this word is the first that comes while the node loads.
         self.hang_up_after: int | None = None
         self.swallow: dict[bytes, int] = {}
+        self.round_trips = 0  # Commands that come together count once.
         self.lock = threading.Lock()
         node = self
 
@@ -64,6 +65,7 @@ class StubNode:
                         if answer is None:
                             return
                         out.append(answer)
+                    node.round_trips += 1
                     self.request.sendall(b"".join(out))
 
             def receive(self) -> bytes:

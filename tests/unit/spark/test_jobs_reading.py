@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not install
 
 from disque_py.client import NotConnectedError
 from disque_py.spark import jobs_reading
-from disque_py.spark.job_tokens import token
+from disque_py.spark.job_tokens import jobs_of, token
 from disque_py.spark.jobs_reading import JobPlanner, _batch, fetch, job_options
 from disque_py.spark.nodes import ClusterError
 from disque_py.spark.options import OptionError
@@ -75,6 +75,15 @@ def test_every_job_is_read_once_and_acknowledged():
         assert len({row["id"] for row in found}) == len(found) == 5000
         assert sum(len(node.acked) for node in cluster.nodes) == 5000
         assert end["shares"] == []
+
+
+def test_a_trigger_asks_a_node_about_hundreds_of_queues_in_a_few_round_trips():
+    with StubCluster(2) as cluster:
+        cluster.nodes[1].fill("queue-299", 7)
+        plan = planner(cluster, subscribe=",".join(f"queue-{number}" for number in range(300)))
+        end = plan.latest(plan.initial())
+        assert jobs_of(end) == 7
+        assert max(node.round_trips for node in cluster.nodes) < 20
 
 
 def test_a_row_has_the_values_of_the_nodes_reply():
