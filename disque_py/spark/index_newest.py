@@ -80,7 +80,7 @@ def order_key(rows: pa.Table) -> pa.ChunkedArray:
     """Return the documented order as text that compares the same way."""
     return pc.binary_join_element_wise(
         rows[FINAL].cast(pa.string()),
-        pc.utf8_lpad(rows["version"].cast(pa.string()), DIGITS, "0"),
+        pc.utf8_lpad(pc.fill_null(rows["version"], 0).cast(pa.string()), DIGITS, "0"),
         rows["node"],
         pc.utf8_lpad(rows["seq"].cast(pa.string()), DIGITS, "0"),
         "/",

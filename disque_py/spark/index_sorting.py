@@ -28,13 +28,18 @@ _Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 def sort_by_job(rows: pa.Table) -> pa.Table:
-    """Sort by job, then in the documented order; rows without a job come last. Needs the column of `with_final`."""
+    """Sort by job, then in the documented order; rows without a job come last. Needs the column of `with_final`.
+
+    A row without a version, which only older tables have, counts as version 0, so that any other event is newer.
+    """
     if len(rows) < 2:
         return rows
     rows = rows.combine_chunks()
     order = _order(rows)
     if order is None:
-        order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in (JOB, *ORDER)])
+        keys = rows.select([JOB, *ORDER])
+        keys = keys.set_column(keys.column_names.index("version"), "version", pc.fill_null(keys["version"], 0))
+        order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in (JOB, *ORDER)])
     return take_rows(rows, order)
 
 
@@ -61,10 +66,7 @@ def _order(rows: pa.Table) -> _Ints | None:
     final, version, node, seq = (rows[name] for name in ORDER)
     if final.null_count or node.null_count or seq.null_count:
         return None
-    jobs, ranks = rows[JOB], _ranks(rows[JOB])
-    if version.null_count and pc.any(pc.and_(version.is_null(), jobs.is_valid())).as_py():
-        return None
-    key = _bits_of([ranks, final.to_numpy(), version.fill_null(0).to_numpy(), _ranks(node), seq.to_numpy()])
+    key = _bits_of([_ranks(rows[JOB]), final.to_numpy(), version.fill_null(0).to_numpy(), _ranks(node), seq.to_numpy()])
     return None if key is None else np.argsort(key)
 
 

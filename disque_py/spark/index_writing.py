@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 
 from disque_py.spark.delta_store import NewFile, Store, write_file, write_staged
 from disque_py.spark.index_newest import newest, with_final
-from disque_py.spark.index_schema import FINAL, HISTORY, STAGING
+from disque_py.spark.index_schema import FINAL, HISTORY, STAGING, IndexSchemaError
 from disque_py.spark.index_sorting import sort_by_job
 
+# The columns that name an event.
+POSITION: Final = ("node", "log", "seq")
 # The day of rows without a time.
 EPOCH: Final = pa.scalar(0, pa.int32()).cast(pa.date32())
 # A task holds this many rows in memory before it writes files.
@@ -84,7 +86,7 @@ class IndexTask:
         self._waiting_rows = 0
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """Write all rows of the task. There may be none."""
+        """Write all rows of the task. There may be none. Raises IndexSchemaError for a row without a position."""
         for batch in batches:
             self._waiting.append(batch)
             self._waiting_rows += len(batch)
@@ -97,6 +99,7 @@ class IndexTask:
     def _flush(self) -> None:
         events = pa.Table.from_batches(self._waiting)
         self._waiting, self._waiting_rows = [], 0
+        _check(events)
         count = len(events)
         events = self._unseen(events)
         self.written.rows += len(events)
@@ -146,6 +149,20 @@ class IndexTask:
             found = None if self._table is None else self._table.transaction_version(mark_name(node, log))
             mark = self._marks[node, log] = -1 if found is None else found
         return mark
+
+
+def _check(events: pa.Table) -> None:
+    """Check that every row has its position, and every event of a job its version. Raises IndexSchemaError."""
+    for name in (*POSITION, "version"):
+        lacks = events[name].is_null()
+        if name == "version":
+            lacks = pc.and_(lacks, events["job_id"].is_valid())
+        if events[name].null_count and pc.any(lacks).as_py():
+            job_id = events["job_id"].filter(lacks)[0].as_py()
+            raise IndexSchemaError(
+                f"disque-index: a row has no {name} (job_id {job_id}); pass on node, log, seq and version as "
+                "disque-events gives them, or leave such rows out and set gaps=allow"
+            )
 
 
 def _distinct(events: pa.Table) -> pa.Table:

@@ -22,7 +22,7 @@ from disque_py.spark.store import Store, paths_of
 MERGED: Final = "current_merged"
 # The documented order as a text that compares the same way. `<column>_key` has this text for the event that gave the
 # column its value.
-ORDER: Final = "concat_ws('/', final, lpad(version::VARCHAR, 19, '0'), node, lpad(seq::VARCHAR, 19, '0'))"
+ORDER: Final = "concat_ws('/', final, lpad(coalesce(version, 0)::VARCHAR, 19, '0'), node, lpad(seq::VARCHAR, 19, '0'))"
 STICKY: Final = ("queue", "priority", "meta")
 # A query may leave the column `extra` out. Questions look there for the queue that a job left.
 NO_EXTRA: Final = "CAST(NULL AS MAP(VARCHAR, VARCHAR)) AS extra"

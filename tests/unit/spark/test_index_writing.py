@@ -6,8 +6,11 @@ import pytest
 
 pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
 
+import pyarrow as pa
+
 from disque_py.spark import index_writing
 from disque_py.spark.delta_store import Store, read_file
+from disque_py.spark.index_schema import IndexSchemaError
 from disque_py.spark.index_writing import IndexTask, Seen
 from index_events import TS, batch, event, index
 
@@ -32,6 +35,15 @@ def test_events_are_sorted_by_job_and_divided_by_day(tmp_path):
 def test_repetitions_inside_a_task_are_dropped(tmp_path):
     written = write(tmp_path, batch(event(1, "a"), event(2, "b")), batch(event(2, "b"), event(4, "c")))
     assert (written.rows, written.dropped) == (3, 1)
+
+
+@pytest.mark.parametrize("name", ["node", "log", "seq", "version"])
+def test_rows_without_a_position_or_a_version_are_refused_by_name(tmp_path, name):
+    """Without a position they can't be written exactly once, and without a version they have no order."""
+    rows = batch(event(1, "a"), event(2, "b"), event(3, None) | {"version": None})
+    nulls = pa.array([None, *rows.column(name)[1:].to_pylist()], rows.schema.field(name).type)
+    with pytest.raises(IndexSchemaError, match=f"a row has no {name} .job_id a.; "):
+        write(tmp_path, rows.set_column(rows.schema.get_field_index(name), name, nulls))
 
 
 def test_events_that_the_table_has_are_dropped_and_still_counted_as_seen(tmp_path):
