@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from disque_py.client import Address, ReplyError
+from disque_py.client import Address, NotConnectedError, ReplyError
 from disque_py.client.protocol import text
 from disque_py.event_format import PACKED_MARK
 from disque_py.spark.event_blocks import end_of
@@ -119,6 +119,17 @@ def read_slice(
         raise
     end = min(end_of(data), seq + count) if data.startswith(PACKED_MARK) else seq + data.count(b"\n")
     return Slice(data, end)
+
+
+def check_owner(nodes: Nodes, address: Address, node: str) -> None:
+    """Check that this node answers at the address. Raises NotConnectedError if another one does, as if it were away.
+
+    An address may pass to another node, which does not know the log (NOLOG). This is no loss: the node that has the
+    log may be at another address. Raises as `Nodes.ask`.
+    """
+    answering = nodes.id_at(address)
+    if answering != node:
+        raise NotConnectedError(f"{address} is the address of node {answering} now")
 
 
 def seek(nodes: Nodes, address: Address, ms: int) -> int:

@@ -20,7 +20,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from disque_py.client import Address, DisqueConnectionError
-from disque_py.spark.event_log import DataLossError, LogState, NoLogError, log_state, read_slice, seek
+from disque_py.spark.event_log import (
+    DataLossError,
+    LogState,
+    NoLogError,
+    check_owner,
+    log_state,
+    read_slice,
+    seek,
+)
 from disque_py.spark.event_offsets import (
     EventRange,
     Lost,
@@ -322,10 +330,7 @@ class EventPlanner:
                 # A node whose directory was emptied comes back under a new id, at the address that other nodes still
                 # have for its old id.
                 if state.log != self._own.get(node):
-                    answering = self._nodes.id_at(place.address)
-                    if answering != node:
-                        away[node] = f"{place.address} is the address of node {answering} now"
-                        continue
+                    check_owner(self._nodes, place.address, node)
                     self._own[node] = state.log
                 states[node] = state
             except DisqueConnectionError as error:
@@ -374,7 +379,7 @@ class EventPlanner:
     def _change_log(self, node: str, place: Position, state: LogState) -> Position:
         """Return the end for a node that has begun another log: the rest of the old log first, then the new one.
 
-        The rest is planned within the limit of a batch, taken for this node alone.
+        The rest is planned within the limit of a batch, taken for this node alone. Raises DisqueConnectionError.
         """
         address = self._nodes.places[node].address
         limit = self._limit({node: state})
@@ -383,6 +388,7 @@ class EventPlanner:
             count = self.options.fetch_rows if limit is None else min(self.options.fetch_rows, limit - rest)
             part = read_slice(self._nodes, address, place.log, place.next + rest, count, self.options.fetch_bytes)
             if not part.is_log_known or part.trimmed_to is not None:
+                check_owner(self._nodes, address, node)
                 self._lose(
                     f"node {node}: log {place.log} is gone; it was read up to {place.next + rest}; the node has begun "
                     f"log {state.log}",

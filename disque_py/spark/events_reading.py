@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from disque_py.client import Address, DisqueConnectionError
 from disque_py.spark.event_lines import LineReader
-from disque_py.spark.event_log import DataLossError, read_slice
+from disque_py.spark.event_log import DataLossError, check_owner, read_slice
 from disque_py.spark.event_offsets import EventRange
 from disque_py.spark.event_slices import slice_of
 from disque_py.spark.events_planning import FORMAT, REPLACED, TRIMMED, EventOptions
@@ -75,6 +76,8 @@ def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterat
                     nodes, address, piece.log, at, count, options.fetch_bytes, options.reader,
                     is_packed=options.as_slices,
                 )  # fmt: skip
+                if not part.is_log_known:
+                    check_owner(nodes, address, piece.node)
             except DisqueConnectionError as error:
                 if time.monotonic() > deadline:
                     raise ClusterError(
@@ -82,6 +85,7 @@ def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterat
                         "the batch is repeated when the query starts again"
                     ) from None
                 time.sleep(0.2)
+                address = _address_of(piece.node, nodes, address)
                 continue
             if not part.is_log_known or part.trimmed_to is not None:
                 at = _skip(options, piece, at, part.trimmed_to)
@@ -98,6 +102,15 @@ def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterat
                 time.sleep(0.05)
     finally:
         nodes.close()
+
+
+def _address_of(node: str, nodes: Nodes, last: Address) -> Address:
+    """Return the address of a node. It is the `last` one if the cluster does not say, or can't be asked."""
+    with suppress(ClusterError):
+        place = nodes.discover().get(node)
+        if place is not None and place.address.port:
+            return place.address
+    return last
 
 
 def _skip(options: EventOptions, piece: EventRange, at: int, trimmed_to: int | None) -> int:

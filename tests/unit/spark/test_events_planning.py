@@ -310,6 +310,25 @@ def test_an_emptied_node_is_not_read_under_the_id_it_had_before():
         assert drain(plan, end)[0] == all_of(node)
 
 
+def test_a_log_that_another_node_at_the_address_does_not_know_is_no_loss():
+    """The node begins another log, and is replaced at its address before it is asked for the rest of the old one."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(3)
+        plan = planner(cluster, startingOffsets="earliest")
+        end = plan.latest(plan.initial())
+        node.new_log("another")
+        real = node.on_events
+
+        def replaced(argv):
+            if argv[1] == b"READ":
+                node.id = "f" * 40
+            return real(argv)
+
+        node.on_events = replaced
+        assert plan.latest(end) is end
+
+
 def test_a_node_that_lost_its_address_to_another_is_reported_and_keeps_its_position(capsys):
     with StubCluster(2) as cluster:
         node = cluster.nodes[1]

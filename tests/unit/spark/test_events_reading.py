@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not installed")
 
+from disque_py.client import Address
 from disque_py.spark.event_log import DataLossError
 from disque_py.spark.event_slices import events_of
 from disque_py.spark.events_reading import read_range
@@ -44,6 +45,29 @@ def test_short_slices_and_a_broken_connection_are_read_over():
         end = plan.latest(plan.initial())
         node.hang_up_after = 3
         assert rows(plan, end) == all_of(node)
+
+
+def test_a_node_is_read_at_its_own_address_when_another_node_has_taken_the_one_that_was_planned():
+    """The other node doesn't know the log. That says nothing about the log of the planned node."""
+    with StubCluster(2) as cluster:
+        moved, other = cluster.nodes
+        moved.events(5)
+        plan = planner(cluster, startingOffsets="earliest", failOnDataLoss="false")
+        ((piece, _),) = plan.ranges(plan.latest(plan.initial()))
+        (batch,) = read_range(plan.options, piece, Address("127.0.0.1", other.port))
+        assert batch["seq"].to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_a_node_whose_address_another_node_has_taken_is_away_and_has_lost_nothing():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(5)
+        plan = planner(cluster, startingOffsets="earliest", failOnDataLoss="false", fetch__timeoutMs="300")
+        ((piece, address),) = plan.ranges(plan.latest(plan.initial()))
+        node.id = "f" * 40
+        node.new_log("another")
+        with pytest.raises(ClusterError, match=f"can't be reached .*is the address of node {node.id} now"):
+            list(read_range(plan.options, piece, address))
 
 
 def test_a_node_that_gives_less_than_it_announced_is_named():
