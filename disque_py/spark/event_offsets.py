@@ -22,7 +22,8 @@ the query's progress shows it:
 
      "lost": {"events": 120, "logs": 1}
 
-`events` counts lost events whose numbers are known. `logs` counts logs that were replaced before their end was read.
+`events` counts lost events whose numbers are known. `logs` counts logs that were replaced before their end was read,
+or that were cut short: they end before the position of the query.
 """
 
 from __future__ import annotations

@@ -235,10 +235,7 @@ class EventPlanner:
         elif place.next < state.first:
             return self._pass_trimmed(node, place, state.first), place
         elif place.next > state.next:
-            self._lose(
-                f"node {node}: log {state.log} ends before {state.next}, but event {place.next} comes next",
-                CUT_SHORT,
-            )
+            place = self._pass_cut(node, place, state.next)
         return place, place
 
     def report(self) -> Offset | None:
@@ -309,6 +306,8 @@ class EventPlanner:
                 ends[node] = Position(state.log, state.next)
             elif place.next < state.first:
                 starts[node] = self._pass_trimmed(node, place, state.first)
+            elif place.next > state.next:
+                starts[node] = self._pass_cut(node, place, state.next)
             if end.log == state.log and end.next > state.next:
                 raise OptionError(
                     f"{FORMAT}: option endingOffsets asks node {node} for events up to {end.next}, but its log ends "
@@ -417,6 +416,17 @@ class EventPlanner:
             events=first - place.next,
         )
         return Position(place.log, first)
+
+    def _pass_cut(self, node: str, place: Position, end: int) -> Position:
+        """Return the end of a log that has lost events which the query has read, and perhaps later ones.
+
+        The next events of the node get the numbers of the lost ones, but they are others. So reading goes on at the
+        end, not at the position.
+        """
+        self._lose(
+            f"node {node}: log {place.log} ends before {end}, but event {place.next} comes next", CUT_SHORT, logs=1
+        )
+        return Position(place.log, end)
 
     def _lose(self, what: str, why: str, *, events: int = 0, logs: int = 0) -> None:
         """Handle lost events: end the query, or warn and count them in the offset."""

@@ -23,7 +23,7 @@ from disque_py.spark.event_lines import LineReader
 from disque_py.spark.event_log import DataLossError, check_owner, read_slice
 from disque_py.spark.event_offsets import EventRange
 from disque_py.spark.event_slices import slice_of
-from disque_py.spark.events_planning import FORMAT, REPLACED, TRIMMED, EventOptions
+from disque_py.spark.events_planning import CUT_SHORT, FORMAT, REPLACED, TRIMMED, EventOptions
 from disque_py.spark.nodes import ClusterError, Nodes
 
 # A user whose names are restricted gets the events of these names alone, and this one at the end (docs/users.md).
@@ -87,16 +87,22 @@ def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterat
                 time.sleep(0.2)
                 address = _address_of(piece.node, nodes, address)
                 continue
-            if not part.is_log_known or part.trimmed_to is not None:
-                at = _skip(options, piece, at, part.trimmed_to)
+            if not part.is_log_known:
+                at = _skip(options, piece, at, piece.end, "was replaced", REPLACED)
+                continue
+            if part.trimmed_to is not None:
+                at = _skip(options, piece, at, max(at, min(part.trimmed_to, piece.end)), "was trimmed", TRIMMED)
                 continue
             if part.end > at:
                 deadline = time.monotonic() + options.fetch_timeout_s
                 yield at, part.end, part.data
                 at = part.end
+            elif time.monotonic() > deadline and options.may_lose:
+                at = _skip(options, piece, at, piece.end, f"ends before {at}", CUT_SHORT)
             elif time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{FORMAT}: node {piece.node} doesn't give event {at} of log {piece.log}, which it had announced"
+                    f"{FORMAT}: node {piece.node} doesn't give event {at} of log {piece.log}, which it had announced; "
+                    f"{CUT_SHORT}; to go on without these events, set failOnDataLoss=false"
                 )
             else:
                 time.sleep(0.05)
@@ -113,15 +119,14 @@ def _address_of(node: str, nodes: Nodes, last: Address) -> Address:
     return last
 
 
-def _skip(options: EventOptions, piece: EventRange, at: int, trimmed_to: int | None) -> int:
-    """Return the number at which reading goes on after lost events: never before `at`, never beyond the range."""
-    end = piece.end if trimmed_to is None else max(at, min(trimmed_to, piece.end))
-    how = f"log {piece.log} was replaced" if trimmed_to is None else f"log {piece.log} was trimmed"
-    what = f"{FORMAT}: node {piece.node}: events {at} to {end - 1} of the planned batch are gone, because {how}"
+def _skip(options: EventOptions, piece: EventRange, at: int, end: int, how: str, why: str) -> int:
+    """Return `end`, where reading goes on after lost events. Raises DataLossError if losses are not accepted."""
+    what = (
+        f"{FORMAT}: node {piece.node}: events {at} to {end - 1} of the planned batch are gone, because log {piece.log} "
+        f"{how}"
+    )
     if not options.may_lose:
-        raise DataLossError(
-            f"{what}; {REPLACED if trimmed_to is None else TRIMMED}; to go on without them, set failOnDataLoss=false"
-        )
+        raise DataLossError(f"{what}; {why}; to go on without them, set failOnDataLoss=false")
     warnings.warn(f"{what}; going on without {end - at} events, because failOnDataLoss is false", stacklevel=2)
     return end
 

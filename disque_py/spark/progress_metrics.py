@@ -22,7 +22,10 @@ HELP: Final = {
     "disque_pipeline_lag_events": ("gauge", "Events in the logs beyond the end of the last batch."),
     "disque_pipeline_lag_seconds": ("gauge", "Age of the newest indexed event; 0 when no event waits."),
     "disque_pipeline_lost_events": ("gauge", "Events that were gone before they were read, and were skipped."),
-    "disque_pipeline_lost_logs": ("gauge", "Logs that were replaced before they were read to their end."),
+    "disque_pipeline_lost_logs": (
+        "gauge",
+        "Logs that were replaced before they were read to their end, or that were cut short.",
+    ),
     "disque_pipeline_nodes_away": ("gauge", "Nodes of the cluster that can't be read from."),
     "disque_pipeline_merge_ms": ("gauge", "Milliseconds of the last merge into the table of newest events."),
     "disque_pipeline_jobs": ("gauge", "Jobs that the last batch has changed."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -224,6 +225,35 @@ def test_a_new_log_without_its_beginning_is_reported_as_a_loss():
         loose = planner(cluster, failOnDataLoss="false")
         with pytest.warns(UserWarning, match="lost so far: 3 events"):
             assert drain(loose, end)[0] == all_of(node)
+
+
+def test_a_log_that_ends_before_the_position_has_lost_its_end_and_is_read_from_where_it_ends():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(9)
+        plan = planner(cluster, startingOffsets="earliest")
+        _, end = drain(plan, plan.initial())
+        del node.lines[5:]
+        with pytest.raises(
+            DataLossError, match="log log1a ends before 5, but event 9 comes next; either the node runs"
+        ):
+            plan.latest(end)
+        loose = planner(cluster, failOnDataLoss="false")
+        with pytest.warns(UserWarning, match="log1a ends before 5.*; lost so far: 0 events .*, and the ends of 1 logs"):
+            found, end = drain(loose, end)
+        assert (found, end["lost"]) == ([], {"events": 0, "logs": 1})
+        node.events(6)
+        assert drain(loose, end)[0] == all_of(node, first=5)
+        assert loose.latest(end)["lost"] == {"events": 0, "logs": 1}
+
+
+def test_a_batch_read_from_beyond_the_end_of_a_log_is_a_loss():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(9)
+        beyond = json.dumps({node.id: {"log": node.log, "next": 12}})
+        with pytest.raises(DataLossError, match="ends before 9, but event 12 comes next"):
+            batch(cluster, startingOffsets=beyond).batch()
 
 
 def test_losses_are_counted_in_the_offset():

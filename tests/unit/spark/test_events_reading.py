@@ -84,6 +84,20 @@ def test_a_node_that_gives_less_than_it_announced_is_named():
             rows(planner(cluster, fetch__timeoutMs="100"), end)
 
 
+def test_the_end_of_a_planned_batch_that_its_node_no_longer_has_is_left_out_if_losses_are_accepted():
+    """The node was restarted with an older copy of its log. It never gives these events."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(5)
+        plan = planner(cluster, startingOffsets="earliest", failOnDataLoss="false", fetch__timeoutMs="100")
+        end = plan.latest(plan.initial())
+        del node.lines[3:]
+        with pytest.warns(
+            UserWarning, match="events 3 to 4 of the planned batch are gone, .*going on without 2 events"
+        ):
+            assert rows(plan, end) == all_of(node)
+
+
 def test_numbers_that_were_not_requested_are_refused():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
