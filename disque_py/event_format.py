@@ -160,18 +160,23 @@ PACKED_MARK: Final = b"\x01"
 # The head of a block: bytes of the packed events, how many, number of the first, Unix ms.
 BLOCK_HEAD: Final = struct.Struct("<IIQQ")
 
-# Readers order the events of a job by (final, version, node, seq). `final` is the rank of the state entered, else 0.
+# Readers order the events of a job by (final, version, node, seq). `final` is the rank of the state entered, else 0. An
+# event of a kind that the reader doesn't know enters no known state, so every other event of its job is newer.
+UNKNOWN_RANK: Final = -1
 FINAL_RANKS: Final[dict[int, int]] = {COMPLETED: 3, CANCELED: 2, EXPIRED: 1}
 FINAL_RANKS_BY_NAME: Final[dict[str, int]] = {str(STATUS_NAMES[state]): rank for state, rank in FINAL_RANKS.items()}
-_RANKS: Final = " ".join(f"WHEN '{name}' THEN {rank}" for name, rank in FINAL_RANKS_BY_NAME.items())
+_RANKS: Final = " ".join(f"WHEN to_state = '{name}' THEN {rank}" for name, rank in FINAL_RANKS_BY_NAME.items())
 # The rank as an expression of SQL, and the names of the other states as a list of SQL.
-FINAL_RANK_SQL: Final = f"CASE to_state {_RANKS} ELSE 0 END"
+FINAL_RANK_SQL: Final = f"CASE WHEN to_state IS NULL THEN {UNKNOWN_RANK} {_RANKS} ELSE 0 END"
 _LIVE: Final = ", ".join(f"'{name}'" for name in STATUS_NAMES if name and name not in FINAL_RANKS_BY_NAME)
 LIVE_SQL: Final = f"({_LIVE})"
+# The events of a job that end its state, as a condition of SQL.
+TRANSITION_SQL: Final = "(to_state IS NOT NULL AND event IS DISTINCT FROM 'progress')"
 # The events that are failures, as a condition of SQL. A dead letter is a failure without a reason, too. `canceled`
 # names the job that took another one's place, and `moved` leaves an errored job errored.
 FAILURE_SQL: Final = (
-    "(error <> '' OR to_state = 'errored' OR event = 'dead-lettered') AND event NOT IN ('canceled', 'moved')"
+    "(error <> '' OR to_state = 'errored' OR event = 'dead-lettered') AND event NOT IN ('canceled', 'moved') "
+    "AND to_state IS NOT NULL"
 )
 
 # The column `v` of lines, and of the rows that are made of blocks.
@@ -218,7 +223,8 @@ def line_fields(seq: int, ts_ms: int, event: Any) -> dict[str, Any]:
             "ctime": ctime,
             "queue": queue.decode("utf-8", "replace"),
             "version": version,
-            "from_state": STATUS_NAMES[left],
+            # A later version may have more states.
+            "from_state": STATUS_NAMES[left] if left < len(STATUS_NAMES) else None,
             "since": since_ms or None,
             "attempt": attempt,
             "nacks": nacks,

@@ -31,6 +31,7 @@ from disque_py.event_format import (
     PENDING,
     SCHEMA_VERSION,
     STATUS_NAMES,
+    UNKNOWN,
     UNKNOWN_EVENT,
     line_fields,
 )
@@ -169,6 +170,7 @@ def _batch(node: str, log: str, shape: int, group: _Group) -> pa.RecordBatch | N
         if shape == FIELDS_OF_DELIVERED
         else _ints(fields[3])
     )
+    left = np.where(left < len(STATUS_NAMES), left, UNKNOWN)  # A later version may have more states.
     since = zeros if shape == FIELDS_OF_ADDED else _ints(fields[-7])
     attempts, nacks, deliveries = (zeros,) * 3 if shape == FIELDS_OF_ADDED else map(_ints, fields[-6:-3])
     priorities = ctimes // MS_OF_CTIME

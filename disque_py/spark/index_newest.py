@@ -1,8 +1,11 @@
 """Reduction of events, or of rows of `current`, to the newest one of each job.
 
 The order is (final, version, node, seq). A final state wins, then the higher version. On two sides of a network
-partition, two nodes may issue the same version; then the node id decides. Taking the newest is commutative,
-associative and idempotent. So batches may come in any order, twice, or in parts. Needs pyarrow; knows no files.
+partition, two nodes may issue the same version; then the node id decides. An event of a kind that this version does
+not know has no state. Any other event of its job counts as newer, so the job keeps its state.
+
+Taking the newest is commutative, associative and idempotent. So batches may come in any order, twice, or in parts.
+Needs pyarrow; knows no files.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_py.event_format import FINAL_RANKS_BY_NAME
+from disque_py.event_format import FINAL_RANKS_BY_NAME, UNKNOWN_RANK
 from disque_py.spark.index_schema import FINAL, STICKY
 
 # The largest 64 bit number has this many digits. Keys are compared as text.
@@ -21,7 +24,7 @@ DIGITS: Final = 19
 
 def with_final(events: pa.Table) -> pa.Table:
     """Add the column `final`: the rank of the state that an event leads to."""
-    ranks = pa.scalar(0, pa.int32())
+    ranks = pc.if_else(events["to_state"].is_null(), pa.scalar(UNKNOWN_RANK, pa.int32()), pa.scalar(0, pa.int32()))
     for state, rank in FINAL_RANKS_BY_NAME.items():
         ranks = pc.if_else(pc.equal(pc.fill_null(events["to_state"], ""), state), pa.scalar(rank, pa.int32()), ranks)
     return events.append_column(FINAL, ranks)

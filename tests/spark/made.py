@@ -14,7 +14,10 @@ def step(seq: int, job: str, version: int, before: str | None, after: str, at_ms
 
 
 def make_moves(path: Path) -> str:
-    """Make an index under `path`. Job m moves from queue q to r, and job d becomes a dead letter there."""
+    """Make an index under `path`. Job m moves from queue q to r, and job d becomes a dead letter there.
+
+    Afterwards, a node of a later version writes an event of a kind that this version doesn't know.
+    """
     from_q = {"queue": "r", "from_queue": "q", "since": TS}
     events = (
         event(2, "m", 2, event="moved", from_state="pending", ts=TS + 61_000, **from_q),
@@ -22,6 +25,7 @@ def make_moves(path: Path) -> str:
         step(4, "d", 2, "pending", "running", 0, since=TS),
         event(5, "d", 3, event="progress", from_state="running", to_state="running", ts=TS + 500, since=TS),
         event(6, "d", 4, event="dead-lettered", from_state="running", ts=TS + 122_000, error="no fuel", **from_q),
+        event(7, "m", 3, event="unknown", from_state="pending", to_state=None, ts=TS + 150_000, error="why", since=TS),
     )
     index(path, batch(*events))
     return str(path)

@@ -52,7 +52,8 @@ def test_codes_on_disk_keep_their_meaning():
 def test_a_state_is_final_or_live():
     assert event_format.FINAL_RANKS_BY_NAME == {"completed": 3, "canceled": 2, "expired": 1}
     assert event_format.FINAL_RANK_SQL == (
-        "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
+        "CASE WHEN to_state IS NULL THEN -1 WHEN to_state = 'completed' THEN 3 WHEN to_state = 'canceled' THEN 2 "
+        "WHEN to_state = 'expired' THEN 1 ELSE 0 END"
     )
     assert event_format.LIVE_SQL == "('invisible', 'pending', 'running', 'errored')"
 
@@ -71,3 +72,8 @@ def test_rare_fields_are_added_and_a_body_that_is_no_text_is_in_base64():
 
 def test_a_code_of_a_later_version_is_an_unknown_event():
     assert event_format.line_fields(1, 1, (60, {}))["event"] == "unknown"
+
+
+def test_a_state_of_a_later_version_is_an_unknown_state():
+    fields = event_format.line_fields(1, 1, (LOST, ID, 3, 9, 5, 1, 0, 0, 5_000_000, b"q", 7))
+    assert (fields["from_state"], fields["to_state"]) == (None, "errored")

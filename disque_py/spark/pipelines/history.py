@@ -3,7 +3,8 @@
 On the sides of a network partition, several nodes may make the same transition. Events with equal (job_id, version,
 event) are one transition, and the earliest counts. The nodes' clocks differ, so a job's events are put in the
 documented order. An event with a time before its predecessor's gets the predecessor's time. `progress` is not a
-transition, and is left out. A job that was moved or dead-lettered spent the time before in the queue that it left.
+transition, and is left out. So is an event of a kind that this version doesn't know. A job that was moved or
+dead-lettered spent the time before in the queue that it left.
 
 The metadata of a result's commit records the options, and how many events each day of `history` had. The next run
 computes all days from the first changed one on, and keeps the rows before. From earlier days it reads only the events
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, write_deltalake
 
-from disque_py.event_format import FINAL_RANK_SQL
+from disque_py.event_format import FINAL_RANK_SQL, TRANSITION_SQL
 from disque_py.spark.delta_store import Store, delete_files, read_column
 from disque_py.spark.index_reading import files_of, read_rows
 from disque_py.spark.index_schema import DAY, HISTORY, arrow_schema, open_existing
@@ -48,7 +49,7 @@ ORDERED_SQL: Final = """
         SELECT *,
                {final} AS final,
                row_number() OVER (PARTITION BY job_id, version, event ORDER BY ts, node, log, seq) AS twin
-        FROM {view} WHERE event IS DISTINCT FROM 'progress'
+        FROM {view} WHERE {transition}
     )
     WHERE twin = 1
     WINDOW steps AS (PARTITION BY job_id ORDER BY final, version, node, seq),
@@ -151,7 +152,7 @@ def open_history(spark: Any, path: str, plan: Plan) -> str:
     if "extra" not in frame.columns:  # A query may leave it out.
         frame = frame.selectExpr("*", "CAST(NULL AS map<string,string>) AS extra")
     frame.createOrReplaceTempView(VIEW)
-    return f"({ORDERED_SQL.format(view=VIEW, final=FINAL_RANK_SQL)})"
+    return f"({ORDERED_SQL.format(view=VIEW, final=FINAL_RANK_SQL, transition=TRANSITION_SQL)})"
 
 
 def events_before(store: Store, first: datetime) -> pa.Table | None:

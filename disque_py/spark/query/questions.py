@@ -2,7 +2,8 @@
 
 The rules are those of pipelines/history.py. Events with equal (job_id, version, event) are one transition. A job's
 events are put in the documented order. An event with a time before its predecessor's gets the predecessor's time.
-`progress` is not a transition. A job that was moved or dead-lettered spent the time before in the queue that it left.
+`progress` is not a transition, nor is an event of an unknown kind. A job that was moved or dead-lettered spent the time
+before in the queue that it left.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 from disque_py.event_format import FAILURE_SQL as FAILURE
 from disque_py.event_format import FINAL_RANK_SQL as RANK
 from disque_py.event_format import LIVE_SQL as LIVE
+from disque_py.event_format import TRANSITION_SQL as TRANSITION
 from disque_py.spark.option_error import OptionError
 
 POINTS: Final = 120  # Points of a curve.
@@ -55,7 +57,7 @@ def trace(db: Any, job_id: str) -> Answer:
         SELECT ts, event, from_state, to_state,
                CASE WHEN since IS NULL THEN NULL ELSE epoch_ms(ts) - epoch_ms(since) END AS ms_in_state,
                queue, version, attempt, nacks, deliveries, error, worker, node, seq, meta
-        FROM history WHERE job_id = ? ORDER BY {RANK}, version, node, seq
+        FROM history WHERE job_id = ? ORDER BY greatest({RANK}, 0), version, node, seq
         """,
         [job_id],
     )
@@ -100,7 +102,7 @@ def depth_over_time(db: Any, queue: str = "", points: int = POINTS) -> Answer:
         WITH rows AS (
             SELECT job_id, ts, event, queue, {LEFT_QUEUE} AS left_queue, from_state, to_state, version, node, log, seq,
                    {RANK} AS final
-            FROM history WHERE job_id IS NOT NULL AND event IS DISTINCT FROM 'progress'
+            FROM history WHERE job_id IS NOT NULL AND {TRANSITION}
                 AND (? = '' OR job_id IN (SELECT job_id FROM history WHERE queue = ?))
         ),
         events AS ({ONCE}),
@@ -153,7 +155,7 @@ def latency(db: Any, by: Sequence[str] = (), *, hourly: bool = False) -> Answer:
         WITH rows AS (
             SELECT job_id, ts, event, {LEFT_QUEUE} AS queue, from_state, since, version, node, log, seq,
                    {RANK} AS final{select}
-            FROM history WHERE job_id IS NOT NULL AND event IS DISTINCT FROM 'progress'
+            FROM history WHERE job_id IS NOT NULL AND {TRANSITION}
         ),
         events AS ({ONCE}),
         -- After a hand-over, the new node does not know since when the job was in its state. The job's previous event

@@ -79,6 +79,11 @@ def test_blocks_give_the_same_columns_as_lines(what):
         assert row | {"meta": row["meta"] or None} == expected | {"meta": expected["meta"] or None}
 
 
+def test_a_state_of_a_later_version_is_unknown():
+    found = rows(batches_of("n1", "l1", packed([full(event_format.ACKED, left=9)]), 1, 1))
+    assert [(row["from_state"], row["to_state"]) for row in found] == [(None, "completed")]
+
+
 def test_events_outside_the_requested_range_are_left_out():
     block = [(event_format.ADDED, ID, CTIME + at, b"mail", at) for at in range(10)]
     data = packed(block, block, block, first=11)

@@ -25,10 +25,21 @@ def test_the_final_state_wins_then_the_version_then_the_node():
     assert [(row["to_state"], row["node"]) for row in newest_of(done, *tie)] == [("completed", "n1"), ("pending", "n2")]
 
 
+def test_an_event_of_an_unknown_kind_leaves_the_state_and_its_version():
+    """A later version of a node writes events that this version doesn't know."""
+    unknown = event(2, "a", 9, event="unknown", to_state=None, queue="other")
+    running = event(1, "a", 2, to_state="running", queue=None)
+    for one, other in ((unknown, running), (running, unknown)):
+        (row,) = newest_of(batch(one), batch(other, node="n2"))
+        assert (row["to_state"], row["version"], row["queue"]) == ("running", 2, "other")
+    assert [row["to_state"] for row in newest_of(batch(unknown))] == [None]
+
+
 def test_keys_as_text_compare_as_the_order_does():
-    rows = with_final(pa.Table.from_batches([batch(event(9, "a", 10), event(10, "a", 9), event(11, "a", 9))]))
+    events = [event(9, "a", 10), event(10, "a", 9), event(11, "a", 9), event(12, "a", 99, to_state=None)]
+    rows = with_final(pa.Table.from_batches([batch(*events)]))
     keys = order_key(rows).to_pylist()
-    assert sorted(keys) == [keys[1], keys[2], keys[0]]
+    assert sorted(keys) == [keys[3], keys[1], keys[2], keys[0]]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -41,6 +52,7 @@ def test_reducing_in_parts_is_reducing_at_once(seed):
                 event(
                     seq, f"D-{rng.randint(0, 3)}", rng.randint(1, 5), queue=rng.choice([None, f"q{rng.randint(0, 9)}"]),
                     meta=rng.choice([None, {}, {"k": str(seq)}]), priority=rng.choice([None, seq]),
+                    to_state=rng.choice([None, "pending", "running"]),
                 )
                 for seq in range(20)
             ),

@@ -120,6 +120,34 @@ def test_a_dead_letter_is_a_failure_in_the_queue_that_it_left_and_a_replaced_job
     assert [row[:4] for row in questions.errors(moved).rows] == [("q", "", "", 1)]
 
 
+def test_an_event_of_an_unknown_kind_ends_no_state_and_is_no_failure(tmp_path):
+    """A later version of a node writes events that this version doesn't know."""
+    strange = {"event": "unknown", "from_state": "running", "to_state": None, "since": TS, "error": "why"}
+    index(
+        tmp_path,
+        batch(
+            step(1, "a", 1, None, "pending", 0),
+            step(2, "a", 2, "pending", "running", 0, since=TS),
+            event(3, "a", 3, ts=TS + 1_000, **strange),
+            step(4, "a", 4, "running", "completed", 4_000, since=TS),
+            step(5, "b", 1, None, "pending", 0),
+            event(6, "b", 2, ts=TS + 1_000, **strange),
+        ),
+    )
+    with open_index(str(tmp_path)) as connection:
+        assert [row[:3] for row in questions.depth(connection).rows] == [("q", "completed", 1), ("q", "pending", 1)]
+        curves = [(state, jobs) for _, state, jobs in questions.depth_over_time(connection, points=4).rows]
+        assert curves == [*[("pending", 1)] * 4, *[("running", 1)] * 3, ("running", 0)]
+        assert [row[2:4] for row in questions.latency(connection).rows if row[1] == "running"] == [(1, 4_000)]
+        assert questions.errors(connection).rows == []
+        assert [row[1] for row in questions.trace(connection, "a").rows] == [
+            "pending",
+            "running",
+            "unknown",
+            "completed",
+        ]
+
+
 def test_an_index_without_the_column_extra_has_answers(tmp_path):
     index(
         tmp_path,
