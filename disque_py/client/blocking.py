@@ -68,7 +68,7 @@ class Disque(BlockingCommands):
 
         nodes             nodes to begin with: `host:port`, `host`, `[v6]:port` or `unix:/path`; by default
                           127.0.0.1:7711
-        username          for AUTH, only where the server knows users; none by default
+        username          for AUTH, only where the server knows users, and never without a password; none by default
         password          for AUTH; none by default
         decode            how `Job.value` decodes a body: an encoding, or a function of bytes; by default it returns
                           bytes

@@ -28,7 +28,7 @@ class ClientOptions:
     """The settings of a client after parsing; times are in seconds.
 
     seeds             nodes to begin with, in any order
-    username, password   for AUTH; a user name only where the server knows users
+    username, password   for AUTH; a user name only where the server knows users, and never without a password
     decode            the decoding of `Job.value`: an encoding, a function of bytes, None for bytes
     timeout           time without an answer after which a node counts as dead
     connect_timeout   for one node: connecting, AUTH and HELLO together
@@ -115,6 +115,11 @@ def make_options(nodes: tuple[str | Address, ...], settings: ClientSettings) -> 
     if "pool_size" in values:
         values["pool_size"] = whole("pool_size", values["pool_size"])
     options = ClientOptions(seeds=seeds or (DEFAULT_NODE,), **values)
+    if options.username is not None and options.password is None:
+        raise ValueError(
+            "username needs a password, or the client would not log in: pass password=, or write user:password@ in the "
+            "URL; for a user with nopass, any text will do"
+        )
     if options.pool_size < 1:
         raise ValueError("pool_size must be at least 1")
     if not (options.timeout > 0 and 0 < options.connect_timeout < math.inf and options.patience >= 0):

@@ -190,6 +190,12 @@ def cluster_options(options: Options) -> ClusterOptions:
                 )
     if options.text("disque.ssl.key") and not options.text("disque.ssl.cert"):
         raise OptionError(f"{options.format}: option disque.ssl.key needs disque.ssl.cert, the certificate of this key")
+    if options.text("disque.username") and not options.text("disque.password"):
+        raise OptionError(
+            f"{options.format}: option disque.username needs disque.password, or the source would not log in; "
+            "disque-pipeline also takes it from the environment, as DISQUECLI_AUTH; for a user with nopass, any text "
+            "will do"
+        )
     return ClusterOptions(
         format=options.format,
         nodes=tuple(nodes),

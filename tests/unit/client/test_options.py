@@ -108,6 +108,15 @@ def test_a_misspelt_setting_is_answered_with_the_likely_name():
         Disque("h", pasword="secret")  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("url", ["disque://ann@h", "redis://secret@h/0"])
+def test_a_user_name_needs_a_password(url):
+    """Otherwise the client would not log in, and act as the user default."""
+    nodes, settings = settings_of_url(url)
+    with pytest.raises(ValueError, match=r"username needs a password.*user:password@.*any text"):
+        make_options(nodes, settings)
+    assert make_options(nodes, settings | {"password": ""}).password == ""
+
+
 def test_every_setting_can_be_given():
     """The typed dictionary has the same names as the dataclass."""
     assert {setting.name for setting in fields(ClientOptions)} - {"seeds"} == set(ClientSettings.__annotations__)

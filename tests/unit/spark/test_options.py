@@ -76,6 +76,14 @@ def test_a_key_needs_its_certificate():
         cluster_options(Options("disque", given, given))
 
 
+@pytest.mark.parametrize("more", [{}, {"disque.password": ""}])
+def test_a_user_needs_its_password(more):
+    """Otherwise the source would not log in, and act as the user default."""
+    given = {"bootstrapServers": "a:7711", "disque.username": "ann", **more}
+    with pytest.raises(OptionError, match=r"disque\.username needs disque\.password.*any text"):
+        cluster_options(Options("disque", given, given))
+
+
 def test_the_text_of_the_options_has_no_password():
     """It is part of error messages and of Spark's plans."""
     given = {"bootstrapServers": "a:7711", "disque.password": "secret"}
