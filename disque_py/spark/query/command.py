@@ -265,7 +265,7 @@ def _print(shared: Shared, answer: Answer) -> None:
     elif shared.format == "csv":
         import csv
 
-        writer = csv.writer(sys.stdout)
+        writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
         writer.writerows(answer.rows)
     else:

@@ -92,6 +92,11 @@ def test_rows_come_as_json_and_csv_too(path, capsys):
     assert (told.out.split(), told.err.endswith(" ms\n")) == (["one", "1"], True)
 
 
+def test_lines_of_csv_end_like_other_lines_so_that_a_shell_can_use_the_last_column(path, capsys):
+    assert run(path, "--format", "csv", "sql", "SELECT 1 AS one") == 0
+    assert capsys.readouterr().out == "one\n1\n"
+
+
 def test_options_may_stand_before_the_path_between_and_behind_the_question(path, capsys):
     options = ["--format", "csv"]
     for words in ([*options, path, "depth"], [path, *options, "depth"], [path, "depth", *options]):
