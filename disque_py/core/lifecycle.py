@@ -501,7 +501,8 @@ def lease(broker: Broker, job: Job) -> None:
             # `events.note` inlined, because every GETJOB calls this. Only a queued job is leased to a consumer.
             events.delivered(job, len(job.body))
         else:
-            events.append(event_of(job, DELIVERED))
+            # A job that another node gave to this one has no status yet, and has left its queue.
+            events.append(event_of(job, DELIVERED, left=PENDING))
     job.status = RUNNING
     job.since_ms = broker.wall_ms
     retry_ms = job.terms.retry_ms

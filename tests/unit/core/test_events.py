@@ -193,6 +193,17 @@ def test_a_node_that_is_given_a_job_it_knew_as_running_learns_that_it_waits():
     assert told(broker) == []
 
 
+@pytest.mark.parametrize("more", [(), ("META", "carrier", "UA"), ("PRIORITY", 7)])
+def test_a_job_that_a_node_was_given_leaves_pending_when_it_is_delivered(more):
+    """Its node has not seen how the job became pending, and no consumer had the job."""
+    giver, producer = start()
+    job_id = ask_parsed(giver, producer, "ADDJOB", "q", "body", 0, *more)
+    taker, consumer = start()
+    say(taker, add_node(taker), YOURJOBS, (1, 0, [snapshot_of(giver, giver.find(job_id))]))
+    ask(taker, consumer, "GETJOB", "FROM", "q")
+    assert told(taker) == [("delivered", "pending", "running", 2)]
+
+
 def test_an_ack_of_a_node_without_the_job_is_written_by_the_first_holder_that_hears_of_it():
     broker, client = start()
     node = add_node(broker)
