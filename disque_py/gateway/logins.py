@@ -53,7 +53,8 @@ CHECKED_MAX: Final = 10_000
 NAME_MAX: Final = 200
 # The broker's user of a login without a name.
 DEFAULT: Final = "default"
-# The scheme of the console's logins at the issuer: an ID token, which names the console as its audience.
+# The scheme of the console's logins at the issuer: an ID token, which names the console as its audience. So no other
+# interface accepts it.
 ID_TOKEN: Final = "Id-Token"
 
 
@@ -133,8 +134,17 @@ class Logins:
         """Return the name of the cluster for the log, if there are several."""
         return f" (cluster {self._cluster})" if self._settings.clusters else ""
 
-    async def principal(self, authorization: str, address: str, certificate: Certificate | None = None) -> Principal:
+    async def principal(
+        self,
+        authorization: str,
+        address: str,
+        certificate: Certificate | None = None,
+        *,
+        is_console: bool = False,
+    ) -> Principal:
         """Return the principal of a header or a certificate.
+
+        is_console   whether the console asks, which accepts ID tokens, too
 
         Raises RefusedError: NOAUTH without a login, WRONGPASS for any login that is refused, LIMIT, ISSUER.
         """
@@ -154,7 +164,7 @@ class Logins:
             return self._of_token(rest)
         if scheme == "basic" and self._settings.broker_users:
             return await self._of_user(*_basic(rest), address)
-        if scheme == ID_TOKEN.lower() and self._settings.oidc_client_id:
+        if is_console and scheme == ID_TOKEN.lower() and self._settings.oidc_client_id:
             return await self._of_issuer(rest, (self._settings.oidc_client_id,))
         raise RefusedError("WRONGPASS", "this gateway does not support this kind of login")
 

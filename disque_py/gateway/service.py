@@ -123,12 +123,18 @@ class Service:
                 self.issuer.close()
 
     async def login(
-        self, authorization: str, address: str, interface: str, certificate: Certificate | None = None
+        self,
+        authorization: str,
+        address: str,
+        interface: str,
+        certificate: Certificate | None = None,
+        *,
+        is_console: bool = False,
     ) -> Principal:
         """Return the principal of a request. Raises RefusedError."""
         self.check_rate(address)
         try:
-            return await self.logins.principal(authorization, address, certificate)
+            return await self.logins.principal(authorization, address, certificate, is_console=is_console)
         except RefusedError as error:
             if error.code != "NOAUTH":
                 self.audit_login(address, interface, error.code)

@@ -75,6 +75,13 @@ def test_a_login_is_completed_once_and_only_in_the_browser_that_began_it(visitor
     assert visitor.get(address).status == 403
 
 
+@pytest.mark.parametrize("path", ["/v1/queues", "/v1/events", "/metrics", "/dyno/q/size"])
+def test_an_id_token_is_a_login_of_the_console_only(visitor, issuer, path):
+    login = f"Id-Token {issuer.token(aud='console')}"
+    assert visitor.gateway.get("/console/queues", login=login).status == 200
+    assert visitor.gateway.get(path, login=login).status == 401
+
+
 def test_a_refusal_of_the_issuer_is_shown(visitor):
     state = parse_qs(urlsplit(visitor.get("oidc").headers["location"]).query)["state"][0]
     reply = visitor.get(f"oidc/back?state={state}&error=<script>")

@@ -117,7 +117,9 @@ class Console:
         if rest in ("oidc", "oidc/back") and exchange.verb == "GET":
             return await self._at_issuer(exchange, session, rest, query)
         authorization = exchange.headers.get("authorization") or session.authorization
-        principal = await self._service.login(authorization, exchange.address, INTERFACE, exchange.certificate)
+        principal = await self._service.login(
+            authorization, exchange.address, INTERFACE, exchange.certificate, is_console=True
+        )
         view = View(self._service, principal, exchange.address, query, lists)
         try:
             return await self._served(exchange, rest, session, view)
@@ -234,7 +236,7 @@ class Console:
             except RefusedError as error:
                 self._service.audit_login(exchange.address, INTERFACE, error.code)
                 raise
-            await self._service.login(words, exchange.address, INTERFACE)
+            await self._service.login(words, exchange.address, INTERFACE, is_console=True)
         except RefusedError as error:
             view = View(self._service, self._stranger, exchange.address, {})
             return self._page("login.html", error.row.http, view, session, self._login_words(error.text))
