@@ -67,7 +67,7 @@ TABLE: Final = (
         "the state of the queue or job forbids it",
     ),
     Row(("STALE", "FENCED"), 409, "ABORTED", "a later delivery or owner is known"),
-    Row(("TOOBIG",), 413, "RESOURCE_EXHAUSTED", "the body or the batch is too long"),
+    Row(("TOOBIG",), 413, "RESOURCE_EXHAUSTED", "the head, the body or the batch is too long"),
     Row(("HOST",), 421, "INVALID_ARGUMENT", "the Host header does not name this gateway"),
     Row(("MAXLEN",), 429, "RESOURCE_EXHAUSTED", "the queue is full", retry_after=True),
     Row(("LIMIT",), 429, "RESOURCE_EXHAUSTED", "a rate or a number is above its limit", retry_after=True),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import math
+import re
 import socket
 import ssl
 import time
@@ -119,6 +121,134 @@ def test_a_refused_request_whose_body_never_ends_is_closed(impatient):
         assert connection.recv(1000).startswith(b"HTTP/1.1 404")
         connection.sendall(b"a")
         assert is_closed(connection)
+
+
+def said(gateway, sent, seconds=20):
+    """Send bytes, and return the answers of a connection that the gateway closes."""
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=seconds) as connection:
+        connection.sendall(sent)
+        return b"".join(iter(lambda: connection.recv(100_000), b"")).decode()
+
+
+LINE = b" HTTP/1.1\r\nHost: localhost\r\n"
+OCTETS = LINE + b"Content-Type: application/octet-stream\r\n"
+LAST = b"GET /livez" + LINE + b"Connection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        (b"BREW /v1/queues" + LINE + b"\r\n", 405, "METHOD"),
+        (b"CONNECT localhost:80" + LINE + b"\r\n", 405, "METHOD"),
+        (b"GET /v1/queues/" + b"a" * 70_000 + LINE + b"\r\n", 413, "TOOBIG"),
+        (b"GET /v1/queues?match=" + b"a" * 70_000 + LINE + b"\r\n", 413, "TOOBIG"),
+        (b"GET /v1/queues" + LINE + b"X: " + b"a" * 70_000 + b"\r\n\r\n", 413, "TOOBIG"),
+        (b"GET /v1/queues" + LINE + b"X: a\r\n" * 20_000 + b"\r\n", 413, "TOOBIG"),
+        (b"GET /v1/queues /x" + LINE + b"\r\n", 400, "ERR"),
+        (b"GET /v1/queues/\xe4" + LINE + b"\r\n", 400, "ERR"),
+        (b"GET ftp://localhost/v1/queues" + LINE + b"\r\n", 400, "ERR"),
+        (b"GET http://ann:pw@localhost/v1/queues" + LINE + b"\r\n", 400, "ERR"),
+        (b"GET /v1/queues" + LINE + b"X Y: a\r\n\r\n", 400, "ERR"),
+        (b"POST /v1/queues/q/jobs" + OCTETS + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "ERR"),
+    ],
+)
+def test_a_request_that_cannot_be_read_is_answered_with_a_problem(gateway, sent, status, code):
+    head, _, body = said(gateway, sent).partition("\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ")
+    assert "content-type: application/problem+json" in head
+    assert (json.loads(body)["status"], json.loads(body)["code"]) == (status, code)
+
+
+def test_a_head_without_an_end_is_refused_before_it_takes_much_memory(gateway):
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as connection:
+        connection.sendall(b"GET /v1/queues" + LINE + b"X: " + b"a" * 40_000)
+        for _ in range(2):
+            time.sleep(0.1)
+            connection.sendall(b"a" * 40_000)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"BREW /\r\n\r\n",
+        b"POST /v1/queues/q/jobs" + OCTETS + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_earlier_requests_are_answered_before_one_that_cannot_be_read(gateway, queue, bad):
+    body = b'{"wait_ms":100}'
+    waiting = b"POST /v1/queues/%b/dequeue" % queue.encode() + LINE
+    waiting += b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    found = said(gateway, waiting + bad)
+    assert re.findall(r"HTTP/1.1 (\d)", found) == ["2", "4"]
+    assert found.index('{"jobs":[]}') < found.index('"code"')
+
+
+def test_a_request_that_cannot_be_read_is_not_logged_as_a_warning(gateway, caplog):
+    """Otherwise callers without a login could fill the log."""
+    said(gateway, b"BREW / HTTP/1.1\r\n\r\n")
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("form", [b"http://localhost", b"HTTP://LocalHost:8711", b"https://localhost"])
+def test_an_absolute_address_means_the_same_as_a_relative_one(gateway, queue, form):
+    path = b"/v1/queues?match=" + queue.encode()
+    found = said(gateway, b"GET " + form + path + LINE + b"Connection: close\r\n\r\n")
+    assert '{"queues":[],"total":0' in found
+    assert "location: /console/" in said(gateway, b"GET " + form + LINE + b"Connection: close\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "status"),
+    [
+        (b"http://evil.example/livez", b"localhost", "421"),
+        (b"http://localhost/livez", b"evil.example", "200"),
+    ],
+)
+def test_the_name_in_an_absolute_address_wins_over_the_host_header(gateway, address, host, status):
+    """RFC 9112, 3.2.2."""
+    sent = b"GET " + address + b" HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
+    assert said(gateway, sent).startswith(f"HTTP/1.1 {status} ")
+    without = sent.replace(b"Host: " + host + b"\r\n", b"")
+    assert said(gateway, without).startswith(f"HTTP/1.1 {status} ")
+
+
+@pytest.mark.parametrize(
+    "body", [b"Content-Length: 3\r\n\r\nabc", b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
+)
+def test_a_request_that_asks_for_another_protocol_keeps_its_body(gateway, queue, body):
+    """Java's HTTP client sends such requests."""
+    wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
+    found = said(gateway, b"POST /v1/queues/%b/jobs" % queue.encode() + OCTETS + wish + body + LAST)
+    assert re.findall(r"HTTP/1.1 (\d+)", found) == ["201", "200"]
+    assert gateway.post(f"/v1/queues/{queue}/dequeue", {}).json["jobs"][0]["body"] == "abc"
+
+
+def test_fields_behind_a_body_are_no_headers(gateway, queue):
+    """A proxy may have checked the headers, and has not seen these fields."""
+    chunks = b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nHost: localhost\r\n\r\n"
+    sent = b"POST /v1/queues/%b/jobs" % queue.encode() + OCTETS + chunks
+    assert said(gateway, sent).startswith("HTTP/1.1 201 ")
+    assert said(gateway, sent.replace(b"Host: localhost\r\n", b"", 1)).startswith("HTTP/1.1 421 ")
+
+
+def test_fields_behind_a_body_have_the_limit_of_a_head(gateway, queue):
+    sent = b"POST /v1/queues/%b/jobs" % queue.encode() + OCTETS + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as connection:
+        connection.sendall(sent + b"X: " + b"a" * 70_000)
+        assert is_closed(connection)
+
+
+def test_jobs_go_back_if_a_caller_hangs_up_that_has_sent_a_further_request(gateway, queue):
+    body = b'{"wait_ms":20000}'
+    sent = b"POST /v1/queues/%b/dequeue" % queue.encode() + LINE
+    sent += b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    with socket.create_connection(("127.0.0.1", gateway.port)) as connection:
+        connection.sendall(sent + LAST)
+        time.sleep(0.3)
+    time.sleep(0.3)
+    gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"})
+    assert gateway.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000}).json["jobs"]
 
 
 MANY = 200 * b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
