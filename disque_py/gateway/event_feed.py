@@ -3,7 +3,8 @@
 Every node has its own log (docs/events.md), and a feed reads all of them in parallel. The place names the next event of
 each log: `<log id>:<number>`, separated by commas. A reader that returns with its place misses nothing, as long as the
 logs still have the events. If a log has dropped events, or a node has begun another log, the feed sends a notice and
-goes on.
+goes on. This also holds for what has happened while the reader was away. A log that was restored from a copy may end
+before the place. It is then read from its first event.
 
 A stream without a place begins with the next event of each log. If a node can't be reached at that moment, its log is
 read from the first event since then. This depends on the node's clock, so a few earlier events may be in the stream.
@@ -33,8 +34,10 @@ from disque_py.client import (
     DisqueError,
     EventLog,
     EventsTrimmedError,
+    Hello,
     NoEventLogError,
     NoPermissionError,
+    ReplyError,
 )
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.problems import RefusedError
@@ -46,6 +49,8 @@ RETRY_S: Final = 1.0
 CLOCK_MS: Final = 1_000
 # The broker's word for events that the caller may not see. It has the number with which the reader goes on.
 HIDDEN: Final = "hidden"
+# The notice that a log has dropped events, or ends before the place.
+TRIMMED: Final = "trimmed"
 # The notice that a node has begun another log. The place does not name the old one any more.
 LOG_ENDED: Final = "log-ended"
 # The most batches of lines that wait for the reader. The nodes keep the rest.
@@ -103,7 +108,8 @@ def parse_place(text: str) -> dict[str, int]:
         raise RefusedError("ERR", f"the place names more than {LOGS_MAX} logs; begin a stream without a place")
     for part in parts:
         log, _, number = part.partition(":")
-        if not 1 <= len(log) <= LOG_ID_MAX or not number.isascii() or not number.isdigit() or len(number) > 18:
+        is_log = log.isascii() and log.isalnum() and len(log) <= LOG_ID_MAX
+        if not is_log or not number.isascii() or not number.isdigit() or len(number) > 18:
             raise RefusedError("ERR", "the place must be <log>:<number>, separated by commas; it is the id of an event")
         place[log] = int(number)
     return place
@@ -131,7 +137,11 @@ def event_of(line: bytes) -> dict[str, Any] | None:
 
 async def nodes_of(client: AsyncDisque) -> list[tuple[str, Address]]:
     """Return id and address of the nodes that can be asked, the one that answers HELLO first. Raises DisqueError."""
-    hello = await client.hello()
+    return nodes_in(await client.hello(), client)
+
+
+def nodes_in(hello: Hello, client: AsyncDisque) -> list[tuple[str, Address]]:
+    """Return id and address of the nodes of a HELLO that can be asked, the one that answered it first."""
     found = []
     for node in hello.nodes:
         address = Address(node.host, node.port) if node.host else client.node
@@ -156,6 +166,10 @@ class EventFeed:
             WAITING_MAX
         )
         self._readers: dict[str, asyncio.Task[None]] = {}
+        # The ids of all nodes; the log of each, empty if it has none; and whether the place was compared with them.
+        self._nodes: set[str] = set()
+        self._logs: dict[str, str] = {}
+        self._is_place_checked = False
         self._finder: asyncio.Task[None] | None = None
         self._has_logged = False
 
@@ -196,6 +210,7 @@ class EventFeed:
 
     async def _keep_finding(self) -> None:
         while True:
+            await self._end_unknown_logs()
             await asyncio.sleep(LOOK_FOR_NODES_S)
             try:
                 await self._find()
@@ -211,13 +226,13 @@ class EventFeed:
             _log.error("events: %s", text, exc_info=error)
 
     async def _find(self) -> None:
-        nodes = await nodes_of(self._client)
+        hello = await self._client.hello()
         starts = []
-        for node_id, address in nodes:
+        for node_id, address in nodes_in(hello, self._client):
             task = self._readers.get(node_id)
             if task is None or task.done():
                 started = asyncio.Event()
-                self._readers[node_id] = asyncio.create_task(self._read(address, started))
+                self._readers[node_id] = asyncio.create_task(self._read(node_id, address, started))
                 starts.append(started.wait())
         # Events after the stream's first byte must be in it, so the start in each log must be known first.
         with contextlib.suppress(TimeoutError):
@@ -225,16 +240,30 @@ class EventFeed:
                 await asyncio.gather(*starts)
         if self._began_ms == 0:
             self._began_ms = round(1000 * time.time())
+        self._nodes = {node.id for node in hello.nodes}
 
-    async def _read(self, address: Address, started: asyncio.Event) -> None:
+    async def _end_unknown_logs(self) -> None:
+        """Send a notice for each log of the place that no node has: its node has begun another one, or has left.
+
+        A node that can't be asked may have it, so nothing is sent before all nodes have answered.
+        """
+        if self._is_place_checked or self._nodes - self._logs.keys():
+            return
+        self._is_place_checked = True
+        for log in sorted(self._place.keys() - self._logs.values()):
+            await self._queue.put((log, 0, [], LOG_ENDED, {"log": log}))
+
+    async def _read(self, node_id: str, address: Address, started: asyncio.Event) -> None:
         log, number = "", 0
         while True:
             try:
                 if not log:
                     info = await self._client.events_info(node=address)
                     number = await self._first(info, address)
-                    log = info.log
-                    if started.is_set():
+                    log = self._logs[node_id] = info.log
+                    if self._place.get(log, 0) > info.next:
+                        await self._queue.put((log, number, [], TRIMMED, {"log": log, "first": number}))
+                    elif started.is_set():
                         # Events of the node's previous log, and its notice, may still wait. The place changes in order.
                         await self._queue.put((log, number, [], "", None))
                     else:
@@ -246,16 +275,18 @@ class EventFeed:
                     await self._queue.put((log, number, lines, "", None))
                     number = max(found.next, number + len(lines))  # The last line may not be an event.
             except EventsTrimmedError as error:
-                await self._queue.put((log, error.first, [], "trimmed", {"log": log, "first": error.first}))
+                await self._queue.put((log, error.first, [], TRIMMED, {"log": log, "first": error.first}))
                 number = error.first
             except NoEventLogError as error:
                 started.set()
                 if log:
                     await self._queue.put((log, number, [], LOG_ENDED, {"log": log, "next": error.log}))
-                log = ""
+                log = self._logs[node_id] = ""
                 await asyncio.sleep(RETRY_S)
-            except DisqueError:
+            except DisqueError as error:
                 started.set()
+                if isinstance(error, ReplyError) and error.code == "ERR":
+                    log = ""  # The number may be behind the end of the log.
                 await asyncio.sleep(RETRY_S)
             except Exception as error:  # A node of another version may send anything. The stream goes on.
                 started.set()
@@ -266,7 +297,7 @@ class EventFeed:
         """Return the number of the first event to read from a log. Raises DisqueError."""
         known = self._place.get(info.log)
         if known is not None:
-            return known
+            return known if known <= info.next else info.first
         if self._began_ms is None:
             return info.first  # The log has begun since the reader got its place.
         if self._began_ms == 0:

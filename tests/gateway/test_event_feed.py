@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from disque_py import testing
 from disque_py.client import Address, EventLog, NoEventLogError, NotConnectedError
 from disque_py.client.events import EventLines
 from disque_py.client.results import Hello, NodeInfo
@@ -90,6 +91,50 @@ def test_a_reader_that_leaves_before_its_first_event_has_a_place(gateway, queue,
     assert [again.next()[1]["job_id"] for _ in missed] == missed
 
 
+def log_of(client):
+    try:
+        return client.events_info().log
+    except NoEventLogError:
+        return ""
+
+
+def test_a_reader_learns_of_a_log_that_has_ended_while_it_was_away(make_gateway, queue):
+    with testing.node() as node:
+        gateway = make_gateway(url=node.url)
+        gone = Stream(gateway)
+        gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"})
+        gone.next()
+        gone.close()
+        old = gone.place.partition(":")[0]
+        with node.client() as client:
+            for word in ("no", "yes"):
+                client.execute("CONFIG", "SET", "events", word)
+            assert until(lambda: log_of(client) not in ("", old))
+        gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"})
+        back = Stream(gateway, place=gone.place)
+        names = {}
+        while names.keys() < {"log-ended", "added"}:
+            name, found = back.next()
+            names[name] = found
+        assert names["log-ended"] == {"log": old}
+        assert old not in back.place
+        back.close()
+
+
+def test_a_place_behind_the_end_of_a_log_begins_with_its_first_event(make_gateway, queue):
+    """For example, the node's disk was restored from a copy."""
+    with testing.node() as node:
+        gateway = make_gateway(url=node.url)
+        gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"})
+        first = Stream(gateway)
+        [(log, number)] = parse_place(first.answer.readline().decode().strip()[4:]).items()
+        first.close()
+        back = Stream(gateway, place=f"{log}:{number + 5}")
+        assert back.next() == ("trimmed", {"log": log, "first": 1})
+        assert [back.next()[0] for _ in range(2)] == ["started", "added"]
+        back.close()
+
+
 def test_the_events_of_one_job_can_be_followed(gateway, queue, stream):
     job = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b", "delay_ms": 60_000}).json["id"]
     reader = stream(f"?job={job.replace('+', '%2B')}")
@@ -118,7 +163,9 @@ def test_a_place_survives_conversion_to_text_and_back():
 TOO_MANY = ",".join(f"{number}:1" for number in range(LOGS_MAX + 1))
 
 
-@pytest.mark.parametrize("text", ["a", "a:", ":5", "a:-1", "a:b", "a:" + "9" * 30, "a" * 65 + ":1", TOO_MANY])
+@pytest.mark.parametrize(
+    "text", ["a", "a:", ":5", "a:-1", "a:b", "a:" + "9" * 30, "a" * 65 + ":1", TOO_MANY, "a\nb:1", "é:1"]
+)
 def test_an_invalid_place_is_refused(text):
     """The id of each event has the place, so a long one would be a load of its own."""
     with pytest.raises(RefusedError, match="place"):
