@@ -164,6 +164,17 @@ def test_a_wrong_token_is_reported_and_a_logout_ends_the_session(guarded):
     assert visitor.get("queues").status == 303
 
 
+def test_cookies_are_for_tls_only_if_a_proxy_has_it(guarded):
+    visitor = Visitor(guarded)
+    form = {"form": visitor.token("login"), "token": "dq_all"}
+    reply = visitor.send("login", form, {"Origin": "https://localhost"})
+    kept = [each for each in reply.cookies if "Max-Age" not in each]
+    assert kept
+    assert all("; Secure" in each for each in kept)
+    reply = visitor.send("login", form, {"Origin": f"http://127.0.0.1:{guarded.port}"})
+    assert not any("; Secure" in each for each in reply.cookies)
+
+
 @pytest.mark.parametrize(
     "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none"}]
 )

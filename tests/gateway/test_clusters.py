@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import grpc
 import pytest
@@ -78,6 +79,14 @@ def test_a_password_is_kept_for_one_cluster(both):
     if reply.status == 303:
         assert [each for each in reply.cookies if "Path=/console/" in each and "Max-Age" not in each]
         assert not [each for each in reply.cookies if "Path=/;" in each and "Max-Age=0" not in each and "login" in each]
+
+
+def test_a_logout_ends_the_logins_of_all_clusters(both):
+    visitor = Visitor(both)
+    visitor.send("login", {"form": visitor.token("login"), "token": "dq_all"})
+    reply = visitor.send("logout", {"form": visitor.token("queues")})
+    ended = {re.search("Path=([^;]*)", each)[1] for each in reply.cookies if "Max-Age=0" in each}
+    assert ended == {"/", "/console/", "/clusters/eu/console/"}
 
 
 def test_the_audit_names_the_cluster(both):

@@ -150,7 +150,8 @@ class Console:
         view.lists.pop("back", None)
         if rest == "logout":
             answer = self._redirect("login")
-            answer.headers += self._without_login(exchange, "")
+            others = {f"{path}/console/" for _, path in self._clusters}
+            answer.headers += self._without_login(exchange, {self._cookie_path, self._path, *others})
             return answer
         if rest == "bulk":
             bulk = await forms.bulk_of(view)
@@ -205,7 +206,7 @@ class Console:
                 # A password is for one cluster, and the nodes of other clusters must not see it.
                 path = self._cookie_path if token else self._path
                 answer.headers.append(cookie(LOGIN, words, path, is_secure=exchange.is_secure))
-                answer.headers += self._without_login(exchange, path)
+                answer.headers += self._without_login(exchange, {self._cookie_path, self._path} - {path})
                 return answer
         view = View(self._service, self._stranger, exchange.address, {})
         status = 401 if complaint else 200
@@ -248,9 +249,8 @@ class Console:
         answer.headers.append(cookie(ISSUER, "", self._cookie_path, is_secure=exchange.is_secure, age_s=0, site="Lax"))
         return answer
 
-    def _without_login(self, exchange: Exchange, kept: str) -> list[tuple[str, str]]:
-        """Return the headers that remove all logins except that of the path `kept`."""
-        paths = {self._cookie_path, self._path} - {kept}
+    def _without_login(self, exchange: Exchange, paths: set[str]) -> list[tuple[str, str]]:
+        """Return the headers that remove the logins of these paths."""
         return [cookie(LOGIN, "", path, is_secure=exchange.is_secure, age_s=0) for path in sorted(paths)]
 
     def _login_words(self, complaint: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import msgspec
 
 from disque_py.gateway import shapes
 from disque_py.gateway.certificates import Certificate
-from disque_py.gateway.http.origins import source_of
+from disque_py.gateway.http.origins import is_over_tls, source_of
 from disque_py.gateway.problems import RETRY_AFTER_S, RefusedError
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ class Exchange:
 
     @property
     def is_secure(self) -> bool:
-        """Whether the connection is TLS."""
-        return bool(self._scope["scheme"] == "https")
+        """Whether the caller uses TLS: to this gateway, or as its browser says, to a proxy before it."""
+        return self._scope["scheme"] == "https" or is_over_tls(self.headers)
 
     def check_source(self) -> None:
         """Refuse a change that a page of another site has sent. Raises RefusedError.

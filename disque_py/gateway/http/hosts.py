@@ -38,3 +38,9 @@ def name_of(header: str) -> str:
     head, bracket, _ = header.rpartition("]")
     name = head + bracket if bracket else header.partition(":")[0]
     return name.lower().rstrip(".")
+
+
+def is_loopback(header: str) -> bool:
+    """Return whether a Host header names this machine. Browsers trust these names as they trust TLS."""
+    name = name_of(header)
+    return name in LOOPBACK or name.startswith("127.") or name.endswith(".localhost")

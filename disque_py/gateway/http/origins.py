@@ -2,7 +2,8 @@
 
 Browsers send requests of any page to any address, with the visitor's credentials or from the visitor's own machine. So
 a change must not come from a page of another origin (CSRF). A browser says where a request comes from: Sec-Fetch-Site
-to an address with TLS or on loopback, and Origin with every method except GET and HEAD. Programs send neither. Pure.
+to an address with TLS or on loopback, and Origin with every method except GET and HEAD. Programs send neither. So these
+headers also say whether the browser uses TLS, to a proxy that ends it before the gateway. Pure.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 from urllib.parse import urlsplit
+
+from disque_py.gateway.http.hosts import is_loopback
 
 # The page's origin. `user`: the visitor typed the address. `unsaid`: the request does not say, so it is a program's.
 Source = Literal["own", "user", "other", "unsaid"]
@@ -27,6 +30,13 @@ def source_of(headers: Mapping[str, str]) -> Source:
     if origin is None:
         return "unsaid"
     return "own" if _is_at(origin, headers.get("host", "")) else "other"
+
+
+def is_over_tls(headers: Mapping[str, str]) -> bool:
+    """Return whether the headers of a browser say that it uses TLS."""
+    if "origin" in headers:
+        return headers["origin"].startswith("https:")
+    return "sec-fetch-site" in headers and not is_loopback(headers.get("host", ""))
 
 
 def _is_at(origin: str, host: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.gateway.http.origins import source_of
+from disque_py.gateway.http.origins import is_over_tls, source_of
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,22 @@ from disque_py.gateway.http.origins import source_of
 )
 def test_a_request_of_a_browser_has_a_source(headers, source):
     assert source_of(headers) == source
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"host": "mq.example", "origin": "https://mq.example", "sec-fetch-site": "same-origin"}, True),
+        ({"host": "mq.example", "sec-fetch-site": "none"}, True),
+        ({"host": "mq.example", "origin": "http://mq.example"}, False),
+        ({"host": "mq.example"}, False),
+        ({"host": "localhost:8711", "sec-fetch-site": "none"}, False),
+        ({"host": "127.0.0.1:8711", "origin": "http://127.0.0.1:8711", "sec-fetch-site": "same-origin"}, False),
+        ({"host": "[::1]:8711", "sec-fetch-site": "none"}, False),
+        ({"host": "mq.localhost", "sec-fetch-site": "none"}, False),
+        ({"host": "mq.example", "origin": "null", "sec-fetch-site": "cross-site"}, False),
+    ],
+)
+def test_a_browser_says_whether_it_uses_tls(headers, expected):
+    """It sends Sec-Fetch-Site over TLS and to loopback addresses only."""
+    assert is_over_tls(headers) is expected
