@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import deque
 from functools import partial
 from math import inf
 from typing import Any, Final, cast
@@ -130,14 +131,14 @@ class Protocol(HttpToolsProtocol):
     _is_refused = False
     # The head of a request that asks for another protocol, without this wish; empty for any other request.
     _again = b""
-    # Earlier requests without their whole answers, for requests that were sent before the answers to those before.
-    _earlier: tuple[RequestResponseCycle, ...] = ()
     # Bytes since the last progress: the beginning of a request, the end of its head, or a part of its body. At most
     # the bytes of the last read are missing.
     _unread = 0
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        # Requests before the newest one, if it came before their answers. The first of them may be answered by now.
+        self._earlier: deque[RequestResponseCycle] = deque()
         self._limit: float = self.config.limit_concurrency or inf
         self.limit_concurrency: int | None = None
 
@@ -243,7 +244,9 @@ class Protocol(HttpToolsProtocol):
     def _begin(self, app: Any) -> None:
         """Begin the request with an application."""
         if not _is_over(self.cycle):
-            self._earlier = (*(each for each in self._earlier if not _is_over(each)), self.cycle)
+            while self._earlier and _is_over(self._earlier[0]):
+                self._earlier.popleft()
+            self._earlier.append(self.cycle)
         self.app: Any = app
         try:
             super().on_headers_complete()
