@@ -34,10 +34,12 @@ class Hosts:
 
 
 def name_of(header: str) -> str:
-    """Return the name of a Host header, in lower case, without its port."""
-    head, bracket, _ = header.rpartition("]")
-    name = head + bracket if bracket else header.partition(":")[0]
-    return name.lower().rstrip(".")
+    """Return the name of a Host header, in lower case, without its port. If the header is malformed, it is empty."""
+    head, bracket, rest = header.rpartition("]")
+    name, _, port = rest.partition(":")
+    if (bracket and name) or (port and not (port.isascii() and port.isdigit())):
+        return ""
+    return (head + bracket + name).lower().rstrip(".")
 
 
 def is_loopback(header: str) -> bool:

@@ -14,7 +14,11 @@ def test_the_host_names_of_the_gateway_are_accepted(header):
     assert Hosts("10.0.0.5", ["mq.example.org"]).admits(header)
 
 
-@pytest.mark.parametrize("header", ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil"])
+# The console makes the address for its issuer from Host.
+MALFORMED = ["localhost:80@evil.example", "[::1]evil.example", "[::1]:x", "localhost:80:80"]
+
+
+@pytest.mark.parametrize("header", ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil", *MALFORMED])
 def test_other_host_names_are_refused(header):
     assert not Hosts("10.0.0.5", ["mq.example.org"]).admits(header)
 
