@@ -75,6 +75,16 @@ def test_an_address_that_makes_no_sense_is_refused(visitor, page, caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize("page", ["queues?page=x", "queues?self=x", "jobs?queue=q&page=x&self=y"])
+def test_an_address_may_have_words_that_a_page_does_not_know(visitor, page):
+    assert visitor.get(page).status == 200
+
+
+def test_bulk_work_on_a_state_that_does_not_exist_is_refused(visitor):
+    fields = {"form": visitor.token(), "do": "cancel", "scope": "all", "queue": "q", "status": "bogus"}
+    assert visitor.send("bulk", fields).status == 400
+
+
 def test_without_voters_the_page_of_locks_has_the_command_that_chooses_them(make_gateway):
     """Visitors run it as it is there."""
     with testing.node() as node, node.client() as client:

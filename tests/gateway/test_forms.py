@@ -21,6 +21,14 @@ def test_fields_of_forms_are_checked_like_those_of_other_requests():
         form_args("move", {"queue": ["q"]})
 
 
+def test_only_a_setting_can_be_emptied():
+    """An empty name would be that of another queue."""
+    for name, fields in (("pause", {}), ("put_queue", {}), ("move", {"to": [""], "was_to": ["r"]})):
+        with pytest.raises(RefusedError, match="is missing"):
+            form_args(name, {"queue": ["" if not fields else "q"], "was_queue": ["q"], **fields})
+    assert form_args("put_queue", {"queue": ["q"], "ttl_ms": [""], "was_ttl_ms": ["5"]})["ttl_ms"] == 0
+
+
 @pytest.mark.parametrize("name", ["dequeue", "watch_events", "no_such", ""])
 def test_forms_accept_only_operations_that_pages_offer(name):
     with pytest.raises(RefusedError) as caught:

@@ -50,7 +50,8 @@ def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
     args: dict[str, Any] = {}
     for argument in operation.arguments:
         texts = [text for text in lists.get(argument.name, []) if text]
-        was = [text for text in lists.get(f"was_{argument.name}", []) if text]
+        is_setting = name == "put_queue" and argument.place == "body"
+        was = [text for text in lists.get(f"was_{argument.name}", []) if text] if is_setting else []
         if was and was == texts:
             continue
         if was and not texts and type(argument.kind) in _EMPTY:  # The user has emptied a setting.

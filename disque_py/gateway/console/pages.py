@@ -80,13 +80,13 @@ class View:
         """Return whether the caller sees lines of the audit log: only with a known grant, and if read-only, too."""
         return self.principal.may_somewhere("admin")
 
-    def link(self, page: str, **query: Any) -> str:
+    def link(self, page: str, /, **query: Any) -> str:
         """Return the address of a page."""
         words = {name: value for name, value in query.items() if value not in (None, "")}
         query_string = urlencode(words, doseq=True, errors="replace")  # A queue of another program may have any bytes.
         return f"{self.service.path}/console/{page}" + (f"?{query_string}" if words else "")
 
-    def here(self, page: str, **changes: Any) -> str:
+    def here(self, page: str, /, **changes: Any) -> str:
         """Return the address of this view with some arguments changed."""
         kept = {name: values for name, values in self.lists.items() if name not in ("part",)}
         return self.link(page, **(kept | changes))
@@ -262,9 +262,12 @@ class Filter:
         age_s = view.query.get("age_s", "")
         if age_s and not (age_s.isascii() and age_s.isdigit() and len(age_s) < 12):
             raise RefusedError("ERR", "the age must be a number of seconds")
+        status = view.query.get("status") or "pending"
+        if status not in STATUSES:
+            raise RefusedError("ERR", f"status must be one of {', '.join(STATUSES)}")
         return cls(
             view.query.get("queue", ""),
-            view.query.get("status", "pending"),
+            status,
             where_of(view.lists.get("where", [])),
             view.query.get("reason", ""),
             int(age_s) * 1000 if age_s else None,
