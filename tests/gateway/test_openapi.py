@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from disque_py.gateway.http.openapi import document
@@ -35,3 +37,13 @@ def test_the_openapi_description_names_the_base_path_and_the_logins():
 
 def test_the_openapi_description_is_served(gateway):
     assert gateway.get("/v1/openapi.json").json == document("", has_logins=False)
+
+
+@pytest.mark.parametrize("path", FOUND["paths"])
+def test_a_path_supports_the_methods_of_its_description(gateway, path):
+    """No operation supports PATCH, so the gateway answers with the methods of the path."""
+    reply = gateway.request("PATCH", re.sub(r"{\w+}", "x", path))
+    described = {verb.upper() for verb in FOUND["paths"][path]}
+    assert reply.status == 405
+    assert set(reply.json["methods"]) - {"HEAD"} == described
+    assert reply.headers["allow"] == ", ".join(reply.json["methods"])
