@@ -27,7 +27,7 @@ def is_delayed(broker: Broker, job: Job) -> bool:
         return False
     part = job.part
     if part is not None and (part.is_errored or part.is_delayed):
-        return not part.is_errored and not part.is_held
+        return not part.is_errored and not part.is_held and part.due_ms > broker.now_ms
     if not job.was_queued:
         return job.requeue_at_ms > broker.now_ms and not job.is_leased_here and not job.is_delivered
     return census.is_delayed_elsewhere(broker, job)

@@ -433,6 +433,14 @@ def test_promote_ends_the_delay_of_a_nack_in_a_pause(name):
     assert [world[each].find(job_id).state == IS_QUEUED for each in "abc"] == [True, False, False]
 
 
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_promote_does_not_end_a_pause_that_outlasts_the_delay_of_a_nack(name):
+    """Spec MV1: the delay is over, and only the pause holds the job back."""
+    world, job_id = given_back_elsewhere("DELAY", 2, paused="abc")
+    world.run(2_000)
+    assert world.ask(name, "PROMOTE", job_id) == 0
+
+
 def test_a_delay_after_a_pause_is_promoted_again():
     """Spec MV1."""
     world, job_id = given_back_elsewhere()
