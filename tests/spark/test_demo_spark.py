@@ -70,6 +70,7 @@ def test_events_and_broker_agree_though_a_node_was_killed(sdist, tmp_path):
     assert "Events and broker agree exactly." in output
     assert "One flight, job D-" in output
     assert (tmp_path / "index" / "history").is_dir()
+    assert f"bin/disque-query {tmp_path / 'index'} report\n" in output, "the command is on one line"
     assert processes_of(tmp_path) == []
 
 

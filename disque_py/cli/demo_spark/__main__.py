@@ -90,7 +90,7 @@ async def demonstrate(
     if leftover:
         console.print(f"{leftover:,} jobs were still registered {DRAIN_SECONDS:g} s later", style="yellow")
     if kept is not None:
-        console.print(f"The index is in {index}: bin/disque-query {index} report")
+        console.print(f"The index is in {index}: bin/disque-query {index} report", soft_wrap=True)
     return 0 if report.is_good and not agreement.faults else 1
 
 
