@@ -265,7 +265,7 @@ class AsyncDisque(AsyncCommands):
         self, request: Request[Any], connection: AsyncConnection, payload: bytes, limit_s: float | None
     ) -> Reply:
         if request.takes_jobs:
-            return await self._reply_of(connection.submit(payload, 1, limit_s), connection, request.lane)
+            return await self._reply_of(connection.submit(payload, 1, limit_s), connection, request)
         try:
             return await connection.ask(payload, limit_s)
         except asyncio.CancelledError:
@@ -279,20 +279,21 @@ class AsyncDisque(AsyncCommands):
             reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
         )
 
-    async def _reply_of(self, batch: Batch, connection: AsyncConnection, lane: Lane) -> Reply:
+    async def _reply_of(self, batch: Batch, connection: AsyncConnection, request: Request[Any]) -> Reply:
         try:
             return (await asyncio.shield(batch.future))[0]  # Shielded: _abandon waits for it.
         except asyncio.CancelledError:
-            self._do(self._abandon(batch, connection, lane), self._housekeeping)
+            self._do(self._abandon(batch, connection, request), self._housekeeping)
             raise
 
-    async def _abandon(self, batch: Batch, connection: AsyncConnection, lane: Lane) -> None:
+    async def _abandon(self, batch: Batch, connection: AsyncConnection, request: Request[Any]) -> None:
         """Put back the jobs that still arrive for a GETJOB whose caller was cancelled."""
-        if lane is Lane.OWN and batch.replies:
+        if request.lane is Lane.OWN and batch.replies:
             self.pool.give_back(connection)
         else:
-            await self._last_words((batch,), connection, lane)
-        self._put_back(batch.replies, connection.address)
+            await self._last_words((batch,), connection, request.lane)
+        if request.puts_back:
+            self._put_back(batch.replies, connection.address)
 
     async def _last_words(self, batches: Collection[Batch], connection: AsyncConnection, lane: Lane) -> None:
         """Read the replies that are still in flight to a cancelled caller.
@@ -510,7 +511,7 @@ class AsyncDisque(AsyncCommands):
             [request.payload() for request in requests],
             [request.repeat for request in requests],
             retry_unsafe=self.options.retry_unsafe,
-            getjobs=[place for place, request in enumerate(requests) if request.takes_jobs],
+            getjobs=[place for place, request in enumerate(requests) if request.puts_back],
             awaiting_nodes={place for place, request in enumerate(requests) if request.awaits_nodes},
         )
         node = await self._run_bulk(bulk, cover)

@@ -24,7 +24,7 @@ class Bulk:
     """Commands that are being sent.
 
     replies           per command the reply, or the error in its place
-    getjobs           the indexes of commands that take jobs
+    getjobs           the indexes of commands whose jobs are put back if the caller is cancelled
     awaiting_nodes    the indexes of commands that wait for missing nodes
     refusal           the reply with which the node of the last round refused commands for now; None if it refused none
     made_progress     the last round answered at least one command for good

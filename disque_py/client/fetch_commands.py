@@ -50,6 +50,7 @@ def get_jobs(
 
     If the connection breaks while the call waits, the client opens another one. Jobs that are lost in flight come again
     after their RETRY. In the asyncio client the call may be cancelled: the client then puts back the jobs in flight.
+    With a token it puts back nothing, because a repetition may have the same jobs already.
 
     Raises ValueError without a queue, or for a number that is not whole; TypeError for `match` that is no list.
 
@@ -85,9 +86,11 @@ def get_jobs(
     argv += where_words(where)
     argv.append(b"FROMMATCH" if patterns else b"FROM")
     argv += patterns or [word(queue) for queue in queues]
-    is_pinned = node is not None
+    is_pinned, has_token = node is not None, token is not None
     if nohang:
-        return Request(tuple(argv), results.jobs, node=node, is_consumers=True, is_pinned=is_pinned)
+        return Request(
+            tuple(argv), results.jobs, node=node, is_consumers=True, is_pinned=is_pinned, has_token=has_token
+        )
     return Request(
         tuple(argv),
         results.jobs,
@@ -98,6 +101,7 @@ def get_jobs(
         node=node,
         is_consumers=True,
         is_pinned=is_pinned,
+        has_token=has_token,
     )
 
 

@@ -58,6 +58,7 @@ class Request(Generic[T]):
     along            called with the asyncio connection of a command that waits, right before the command is sent.
                      Commands that it submits leave in the same write
     goes_on          whether an answer at the end of a slice means that the next slice follows; None: only nil does
+    has_token        whether a repetition gets the same jobs, so the client puts back none of them
     encoded          argv as bytes, if its maker has them; None: they are made when they are sent. It is no argument, so
                      `replace` never copies the bytes of another argv
     """
@@ -78,12 +79,18 @@ class Request(Generic[T]):
     about: tuple[Job | str | bytes, ...] = ()
     along: Callable[[Any], None] | None = None
     goes_on: Callable[[Reply], bool] | None = None
+    has_token: bool = False
     encoded: bytes | None = field(default=None, init=False, compare=False)
 
     @property
     def takes_jobs(self) -> bool:
         """Whether its answer has jobs with leases. If the caller is gone, other consumers wait for their end."""
         return self.argv[:1] == (b"GETJOB",)
+
+    @property
+    def puts_back(self) -> bool:
+        """Whether its jobs are put back if it is cancelled. Those of a token may be in use by its repetition."""
+        return self.takes_jobs and not self.has_token
 
     def payload(self) -> bytes:
         """Return the command as bytes."""

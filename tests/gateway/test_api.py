@@ -142,28 +142,47 @@ def test_a_caller_that_hangs_up_while_it_waits_takes_no_job(gateway, queue):
     assert [job["id"] for job in taken(gateway, queue, wait_ms=5000)] == [job_id]
 
 
-@pytest.mark.parametrize(
-    ("verb", "path"), [("POST", "/v1/queues/{queue}/dequeue"), ("GET", "/dyno/{queue}/pop?wait=20000")]
-)
-def test_jobs_that_arrive_as_their_caller_hangs_up_go_back(gateway, queue, monkeypatch, verb, path):
-    original, is_taken = jobs.taken, threading.Event()
+@pytest.fixture
+def is_taken(monkeypatch):
+    """An event that is set as jobs arrive at the gateway, whose event loop is then busy for half a second."""
+    original, found = jobs.taken, threading.Event()
 
     async def slow(call):
-        found = await original(call)
-        is_taken.set()
+        taken_jobs = await original(call)
+        found.set()
         await asyncio.sleep(0)
         time.sleep(0.5)  # noqa: ASYNC251  # the event loop is busy when the caller hangs up
-        return found
+        return taken_jobs
 
     monkeypatch.setattr(jobs, "taken", slow)
-    added(gateway, queue)
+    return found
+
+
+def hang_up_after(is_taken, gateway, verb, path, body):
+    """Send a request, and hang up as its jobs arrive."""
     caller = socket.create_connection(("127.0.0.1", gateway.port))
-    body = b'{"wait_ms": 20000}' if verb == "POST" else b""
-    head = f"{verb} {path.format(queue=queue)} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = f"{verb} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     caller.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     assert is_taken.wait(10)
     caller.close()
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"), [("POST", "/v1/queues/{queue}/dequeue"), ("GET", "/dyno/{queue}/pop?wait=20000")]
+)
+def test_jobs_that_arrive_as_their_caller_hangs_up_go_back(gateway, queue, is_taken, verb, path):
+    added(gateway, queue)
+    hang_up_after(is_taken, gateway, verb, path.format(queue=queue), b'{"wait_ms": 20000}' if verb == "POST" else b"")
     assert until(lambda: gateway.get(f"/v1/queues/{queue}/depth").json["pending"] == 1, 10)
+
+
+def test_jobs_of_a_request_id_wait_for_its_repetition(gateway, queue, is_taken):
+    """The caller may have repeated the request already, and work on these jobs."""
+    job_id = added(gateway, queue)
+    body = b'{"wait_ms": 20000, "request_id": "r1"}'
+    hang_up_after(is_taken, gateway, "POST", f"/v1/queues/{queue}/dequeue", body)
+    [job] = taken(gateway, queue, wait_ms=5000, request_id="r1")
+    assert (job["id"], job["attempt"], job["nacks"]) == (job_id, 1, 0)
 
 
 @pytest.mark.parametrize("path", ["/v1/queues", "/v1/nodes", "/v1/queues/none", "/v1/events", "/v1/openapi.json"])

@@ -136,7 +136,8 @@ async def taken(call: Call) -> list[Job]:
         if found:
             await call.client.put_back(found)
 
-    call.put_back = put_back
+    if token is None:  # A repetition of the request may have the same jobs already.
+        call.put_back = put_back
     return found
 
 

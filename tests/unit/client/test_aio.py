@@ -277,6 +277,20 @@ def test_a_cancelled_getjob_without_a_wait_puts_jobs_back_too():
         assert node.greetings == 1
 
 
+def test_a_cancelled_getjob_with_a_token_puts_nothing_back():
+    """Its repetition may have the same jobs already."""
+    late = threading.Event()
+    with Node(answers={"GETJOB": lambda _: late.wait(60) and jobs_reply(JOB_A), "NACK": b":1\r\n"}) as node:
+
+        async def scenario(client):
+            await cancelled(client.get_jobs("q", nohang=True, token="t"), lambda: node.named("GETJOB"))
+            late.set()
+            return await client.ping()
+
+        assert with_client(scenario, node) == "PONG"
+        assert node.named("NACK") == []
+
+
 def test_a_cancelled_pipeline_puts_back_the_jobs_of_its_getjobs():
     """Jobs of earlier answers and jobs in flight are put back, and no connection stays open."""
     with Node(answers={"GETJOB": in_turn(jobs_reply(JOB_A), SILENCE), "NACK": b":1\r\n"}) as node:
