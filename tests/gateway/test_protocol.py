@@ -140,6 +140,7 @@ LAST = b"GET /livez" + LINE + b"Connection: close\r\n\r\n"
     [
         (b"BREW /v1/queues" + LINE + b"\r\n", 405, "METHOD"),
         (b"CONNECT localhost:80" + LINE + b"\r\n", 405, "METHOD"),
+        (b"CONNECT /v1" + LINE + b"\r\n", 405, "METHOD"),
         (b"GET /v1/queues/" + b"a" * 70_000 + LINE + b"\r\n", 413, "TOOBIG"),
         (b"GET /v1/queues?match=" + b"a" * 70_000 + LINE + b"\r\n", 413, "TOOBIG"),
         (b"GET /v1/queues" + LINE + b"X: " + b"a" * 70_000 + b"\r\n\r\n", 413, "TOOBIG"),

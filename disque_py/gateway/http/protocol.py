@@ -227,9 +227,13 @@ class Protocol(HttpToolsProtocol):
         """Begin the time of the body, and the request. Raises RefusedError, which ends the parser."""
         if len(self.url) + sum(len(name) + len(value) + BETWEEN for name, value in self.headers) > HEAD_MAX:
             raise _too_long()
+        if self.parser.get_method() == b"CONNECT":
+            raise _unsupported()
         if not self.url.startswith(b"/"):
             self._relate()
         if self.parser.should_upgrade():
+            if self._again:  # The wish is gone, and the library still sees one. Reading again would never end.
+                raise _unreadable("Upgrade")
             self._again = self._head()
             return
         self._again = b""
@@ -255,8 +259,6 @@ class Protocol(HttpToolsProtocol):
 
     def _relate(self) -> None:
         """Make an absolute address relative, and let Host have its name. Raises RefusedError."""
-        if self.parser.get_method() == b"CONNECT":
-            raise _unsupported()
         match = _ABSOLUTE.fullmatch(self.url)
         if match is None:
             if self.url == b"*":
