@@ -38,7 +38,7 @@ def state_of(server: Server, job_id: bytes) -> bytes | None:
 
 def segments(server: Server) -> list[str]:
     """Return the journal's files, oldest first."""
-    return sorted(path.name for path in (server.folder / FOLDER).glob("*.seg"))
+    return sorted(path.name for path in (server.folder / FOLDER).glob("[0-9]*.seg"))
 
 
 def refusal(server: Server) -> str:
@@ -296,7 +296,8 @@ def test_a_flipped_bit_in_a_closed_file_is_refused_with_its_place(make_server):
     """The node guesses nothing and changes nothing. After a repair it starts again."""
     server = make_server(*ALWAYS).start()
     server.command("ADDJOB", "q", "body", 0)
-    server.restart()  # A restart closes the file.
+    server.restart()  # A restart closes the file, and makes the next one soon.
+    until(lambda: len(segments(server)) > 1)
     server.kill()
     name = segments(server)[0]
     path = server.folder / FOLDER / name
