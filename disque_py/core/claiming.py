@@ -117,6 +117,7 @@ class Attempt:
     until_ms     when it fails if it is not decided; monotonic. 0: it is over
     is_renewal   whether it renews the given fence; a renewal releases nothing and does not try again
     is_release   whether it ends a claim
+    relies       whether the holder may rely on an older grant; then a failed try releases nothing
     flags        of the claim
     asked        nodes that were asked
     answers      their answers
@@ -137,6 +138,7 @@ class Attempt:
         "is_renewal",
         "majority",
         "number",
+        "relies",
         "until_ms",
         "wish",
     )
@@ -151,6 +153,7 @@ class Attempt:
         self.began_ms = 0
         self.is_renewal = False
         self.is_release = False
+        self.relies = False
         self.flags = 0
         self.asked: list[Node] = []
         self.answers: dict[Node, Answer] = {}
@@ -161,12 +164,16 @@ class Attempt:
 # -- claims -------------------------------------------------------------------------------------------
 
 
-def claim(broker: Broker, wish: Wish, done: Callable[[Result], None], *, replaces: bool = False) -> None:
+def claim(
+    broker: Broker, wish: Wish, done: Callable[[Result], None], *, replaces: bool = False, relies: bool = False
+) -> None:
     """Claim a key. `done` is called with the result within DECIDE_MS.
 
     replaces   give up a grant that this holder has under another fence
+    relies     the holder may rely on that grant until its lease is over. So a failed try releases nothing
     """
     attempt = Attempt(_bounded(wish), broker.now_ms + DECIDE_MS, done)
+    attempt.relies = relies
     attempt.attempt = wish.first if wish.keep_ms else 0
     attempt.flags = REPLACES if replaces else 0
     if wish.limit and attempt.attempt > wish.limit:
@@ -401,8 +408,8 @@ def _end(broker: Broker, attempt: Attempt, result: Result) -> None:
 
 def _release_all(broker: Broker, attempt: Attempt) -> None:
     """Release a failed claim at each voter that granted it or has not answered. The release follows the claim."""
-    if attempt.flags & REPLACES:
-        return  # The holder may still rely on the grant that was replaced, until its lease is over.
+    if attempt.relies:
+        return
     for node in attempt.asked:
         answer = attempt.answers.get(node)
         if answer is None or answer.outcome == GRANTED:

@@ -65,8 +65,9 @@ RETRY_MS: Final = 1_000
 RETRY_LATE_MS: Final = 5_000
 # The most missed ticks that CATCHUP all fires.
 CAUGHT_UP_MAX: Final = 1_000
-# The lease of a tick's claim. It is a little longer than the time for which the node tries to make the job.
-LEASE_MS: Final = 75_000
+# The lease of a tick's claim. It is longer than one try to make the job takes, and a failed try releases the claim. If
+# the firing node dies in between, the tick waits until the lease is over.
+LEASE_MS: Final = 10_000
 CLAIM_PREFIX: Final = b"T"
 # The most schedules that are planned, and that are fired, in one step. Below: the most firings under way.
 PLANNED_PER_STEP: Final = 50
@@ -391,9 +392,9 @@ def _on_answer(broker: Broker, firing: Firing) -> None:
     if is_added and firing.tick_ms > schedule.progress.last_ms:
         _record(broker, schedule, firing.tick_ms, reply[1:-2])
         return
-    if not is_added:
+    if not is_added and HELD_ELSEWHERE.encode() not in reply:
         schedule.fails += 1
-        if schedule.fails == 1 and HELD_ELSEWHERE.encode() not in reply:
+        if schedule.fails == 1:
             name, reason = firing.name.decode("utf-8", "replace"), reply[1:-2].decode("utf-8", "replace")
             tell(broker.host, "schedule-failed", schedule=name, tick_ms=firing.tick_ms, reason=reason)
     is_late = firing.tick_ms <= broker.wall_ms - LATE_MS

@@ -101,7 +101,7 @@ def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
     elif result.outcome == GRANTED and result.until_ms > broker.now_ms:
         acquiring.done(result)
     elif result.outcome == claiming.OVER and acquiring.is_wanted():
-        claiming.claim(broker, acquiring.wish, partial(_replaced, broker, acquiring), replaces=True)
+        claiming.claim(broker, acquiring.wish, partial(_replaced, broker, acquiring), replaces=True, relies=True)
     else:
         acquiring.done(Result(claiming.NO_MAJORITY))
 

@@ -5,6 +5,7 @@ Deliberate defects show that the rule can break.
 
 from __future__ import annotations
 
+from itertools import combinations
 from random import Random
 
 import pytest
@@ -125,6 +126,42 @@ def test_each_side_fires_without_voters_and_one_with_them():
         day.world.heal()
         day.run(5_000)
         assert len({day.world[name].recurring.known[b"s"].progress for name in "abc"}) == 1
+
+
+def test_a_node_that_dies_with_the_claim_of_a_tick_delays_ticks_by_ten_seconds():
+    """Spec SD9: no tick is missed."""
+    day = Day("abc", catchup="none")
+    ids = [name.encode().hex() * 20 for name in "abc"]
+    assert day.world.ask("a", "CLUSTER", "VOTERS", "INIT", *ids) == b"OK"
+    day.run(3_000)
+    while not (claiming := claimants(day)):
+        day.world.run(1)
+    day.world.crash(claiming[0])
+    day.run(13_000)
+    now_ms = next(iter(day.world.running())).broker.wall_ms
+    assert day.ticks_missing(now_ms - 1_500) == []
+    assert day.ticks_twice() == []
+
+
+def test_nodes_that_try_a_late_tick_at_the_same_time_make_its_job():
+    """Spec CL2, SD9: none of them keeps a grant that is not enough for it."""
+    day = Day("abcde", catchup="none")
+    ids = [name.encode().hex() * 20 for name in "abcde"]
+    assert day.world.ask("a", "CLUSTER", "VOTERS", "INIT", *ids) == b"OK"
+    day.run(3_000)
+    for one, other in combinations("abcde", 2):
+        day.world.cut(one, other)
+    day.run(5_000)
+    day.world.heal()
+    day.run(10_000)
+    assert day.ticks_missing(day.world["a"].wall_ms - 2_500) == []
+    assert day.ticks_twice() == []
+
+
+def claimants(day: Day) -> list[str]:
+    """Return the nodes that have the claim of a tick, and have not made its job yet."""
+    firings = [(machine.name, machine.broker.recurring.known[b"s"].firing) for machine in day.world.running()]
+    return [name for name, each in firings if each is not None and each.fence and not each.reply]
 
 
 def recorded(day: Day, name: str) -> int:

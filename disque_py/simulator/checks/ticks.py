@@ -27,6 +27,8 @@ IN_TIME: Final = "a tick is fired in time"
 CALM_MS: Final = 5_000
 # The last node in rank waits four seconds longer than the first. A refused ADDJOB is repeated every second.
 LATE_MS: Final = 8_000
+# After a refused ADDJOB, or a claim without a majority of the voters, the tick is recorded within this time.
+FAILED_MS: Final = 5_000
 # An ADDJOB that began before its node heard of a SET may go on for this time.
 STALE_MS: Final = ADD_MS + 1_000
 
@@ -62,6 +64,8 @@ class TickBook:
         self.jobs: dict[Tick, dict[bytes, Seen]] = {}
         self.generations: dict[bytes, dict[int, Generation]] = {}
         self._ticks: dict[bytes, Tick] = {}
+        self._fails: dict[tuple[str, bytes], int] = {}
+        self._failed_ms: dict[bytes, int] = {}
         self._last: dict[tuple[str, int, bytes, int], tuple[Schedule, int]] = {}
         # The moment since which, at each look, all nodes were linked and no node was leaving.
         self._whole_ms = world.now_ms
@@ -72,12 +76,12 @@ class TickBook:
         now_ms = self.world.now_ms
         if not is_settled or any(machine.broker.is_leaving for machine in self.world.running()):
             self._whole_ms = now_ms
-        failing = {
-            schedule.name
-            for machine in self.world.running()
-            for schedule in machine.broker.recurring.known.values()
-            if schedule.fails
-        }
+        for machine in self.world.running():
+            for schedule in machine.broker.recurring.known.values():
+                if schedule.fails > self._fails.get((machine.name, schedule.name), 0):
+                    self._failed_ms[schedule.name] = now_ms
+                self._fails[machine.name, schedule.name] = schedule.fails
+        failing = {name for name, failed_ms in self._failed_ms.items() if now_ms <= failed_ms + FAILED_MS}
         for machine in self.world.running():
             for schedule in machine.broker.recurring.known.values():
                 definition = schedule.definition

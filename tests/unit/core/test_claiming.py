@@ -78,16 +78,30 @@ def test_a_renewal_that_failed_releases_nothing():
         assert world[name].claims.memory.grants.running(b"key", world.machines[name].now_ms()) is not None
 
 
-def test_a_minority_gets_nothing_and_leaves_nothing():
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_minority_gets_nothing_and_leaves_nothing(replaces):
     """Spec CL2."""
     world = voters("abc")
     world.pause("b")
     world.pause("c")
-    assert claim(world, "a", wish()).outcome == claiming.NO_MAJORITY
+    assert claim(world, "a", wish(), replaces=replaces).outcome == claiming.NO_MAJORITY
     world.resume("b")
     world.resume("c")
     world.run(1_000)
     assert [world[name].claims.memory.grants.running(b"key", world[name].now_ms) for name in "abc"] == [None] * 3
+
+
+def test_a_holder_that_relies_on_an_older_grant_keeps_it():
+    """Spec CL2, CL9: an owner of a lock may not know that its first request was granted."""
+    world = voters("abc")
+    claim(world, "a", wish())
+    world.pause("b")
+    world.pause("c")
+    assert claim(world, "a", wish(), replaces=True, relies=True).outcome == claiming.NO_MAJORITY
+    world.resume("b")
+    world.resume("c")
+    world.run(1_000)
+    assert None not in [world[name].claims.memory.grants.running(b"key", world[name].now_ms) for name in "abc"]
 
 
 def test_one_of_many_claimants_wins():
