@@ -46,8 +46,7 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
     queue.paused = flags
     broker.pauses.paused_count += bool(flags) - bool(before)
     broker.consumers.interest_due[queue] = None
-    if broker.is_journaling:
-        broker.outbox.pauses[name] = None
+    _record_soon(broker, name)
     if before & PAUSED_OUT and not flags & PAUSED_OUT:
         broker.wake(queue)
         broker.consumers.hint_due[queue] = None
@@ -191,8 +190,30 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 def _remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
     remember(broker, name, flags, version_ms, version_node)
-    if broker.is_journaling:
+    _record_soon(broker, name)
+
+
+def _record_soon(broker: Broker, name: bytes) -> None:
+    """Record the queue's state at the end of the turn. While the node loads, the record waits for its journal."""
+    if broker.is_journaling or broker.is_loading:
         broker.outbox.pauses[name] = None
+
+
+def restore(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes, told: int) -> None:
+    """Apply a queue's state from the journal, unless another node has told a later one since the node started.
+
+    flags   the state on this node
+    told    the state that was set with BCAST, if there is a version
+    """
+    known = broker.pauses.versions.get(name)
+    if known is not None and (known[1], known[2]) > (version_ms, version_node):
+        return
+    was_due = name in broker.outbox.pauses
+    if version_ms:
+        remember(broker, name, told, version_ms, version_node)
+    set_pause(broker, name, flags)
+    if not was_due:
+        broker.outbox.pauses.pop(name, None)  # The journal has it.
 
 
 def remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes) -> None:

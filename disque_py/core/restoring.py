@@ -524,11 +524,9 @@ class Restoring:
         lifecycle.forget(self._broker, job)
 
     def _restore_pauses(self) -> None:
-        broker = self._broker
+        both = PAUSED_IN | PAUSED_OUT
         for name, (flags, version_ms, version_node, told) in self.pauses.items():
-            if version_ms:
-                pausing.remember(broker, name, told & (PAUSED_IN | PAUSED_OUT), version_ms, version_node)
-            pausing.set_pause(broker, name, flags & (PAUSED_IN | PAUSED_OUT))
+            pausing.restore(self._broker, name, flags & both, version_ms, version_node, told & both)
 
 
 def give_up_once(broker: Broker) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from disque_py.core import pausing
 from disque_py.core.broker import Broker
 from disque_py.core.reset import flush
 from disque_py.core.restoring import Restoring
@@ -94,7 +95,9 @@ class Loading:
         self._disk.start(WRITING, _checked(Recovery), self._surveyed)
 
     def _start_over(self) -> None:
+        told = list(self._broker.outbox.pauses)
         flush(self._broker)
+        pausing.ask(self._broker, told)
         self.records = self.loaded_bytes = 0
         self._is_held_up = False
         self.start()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 
 import journal_files
+from cluster_bus.codec import Decoder
+from cluster_bus.messages import PAUSE
+from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from journaled import JournaledNode
 from persistence.recovery import RESTORED_NAME
 
@@ -181,3 +184,52 @@ def test_a_journal_survives_a_kill_and_then_a_power_cut():
         again.folder.cut_power()
         third = again.restart()
         assert (third.is_ready, third.broker.job_count) == (True, 3)
+
+
+def pause_of(node, other, flags, version_ms):
+    """Another node tells a pause that it has made."""
+    node.say(other, PAUSE, (b"q", flags, version_ms, other.id))
+
+
+def test_a_pause_that_another_node_tells_during_the_loading_wins_over_the_journal():
+    """It used to be overwritten with the older state when all was read, and nothing repeated it."""
+    node = start()
+    pause_of(node, node.other(), PAUSED_IN, 1)
+    node.settle()
+    again = begin(node)
+    pause_of(again, again.other(), PAUSED_OUT, 2)
+    again.settle()
+    assert again.answer("PAUSE", "q", "state") == b"out"
+
+
+def test_an_older_state_is_told_in_vain_during_the_loading():
+    node = start()
+    pause_of(node, node.other(), PAUSED_IN, 2)
+    node.settle()
+    again = begin(node)
+    pause_of(again, again.other(), PAUSED_OUT, 1)
+    again.settle()
+    assert again.answer("PAUSE", "q", "state") == b"in"
+
+
+def test_a_pause_that_is_told_during_the_loading_is_in_the_journal():
+    node = start()
+    add(node)  # Without it, the old segment would be dropped, for which all pauses are recorded again.
+    again = begin(node)
+    pause_of(again, again.other(), PAUSED_IN, 1)
+    again.settle()
+    third = begin(again)
+    third.settle()
+    assert third.answer("PAUSE", "q", "state") == b"in"
+
+
+def test_a_pause_that_is_told_before_the_loading_starts_over_is_asked_for_again():
+    node = start()
+    add(node)
+    again = begin(node)
+    again.folder.fail("read", errno.ENOSPC, times=1)
+    pause_of(again, again.other(), PAUSED_IN, 1)
+    again.settle(2_000)
+    assert again.is_ready
+    told = [run for _, frame in again.frames for runs in Decoder().feed(frame) for run in runs]
+    assert [PAUSE, [b"q", 0, 0, b""]] in told
