@@ -135,6 +135,11 @@ class Picture:
         """Whether a node answered."""
         return any(seen.look is not None for seen in self.nodes)
 
+    @property
+    def refuses_login(self) -> bool:
+        """Whether a node refused the gateway's login."""
+        return any(isinstance(seen.cause, AuthError) for seen in self.nodes)
+
     def check(self) -> None:
         """Refuse to show the picture if no node answered: it would look like an empty cluster. Raises RefusedError."""
         if self.has_answer:

@@ -275,7 +275,17 @@ class Settings:
     @property
     def has_logins(self) -> bool:
         """Whether callers have to log in."""
-        return bool(self.access_file or self.oidc_issuer or self.tls_client_ca) or self.broker_users
+        return bool(self.schemes)
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """The kinds of login that a caller can use: `basic`, `bearer`, `certificate`. Without logins it is empty."""
+        accepted = {
+            "basic": self.broker_users,
+            "bearer": bool(self.access_file or self.oidc_issuer),
+            "certificate": bool(self.tls_client_ca),
+        }
+        return tuple(scheme for scheme, is_accepted in accepted.items() if is_accepted)
 
     def _check(self) -> None:
         if self.listen is None:

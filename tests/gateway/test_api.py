@@ -377,6 +377,12 @@ def test_without_nodes_the_gateway_is_alive_but_not_ready(make_gateway):
     assert (reply.status, reply.json["code"], "retry-after" in reply.headers) == (503, "NONODE", True)
 
 
+def test_a_gateway_whose_login_the_nodes_refuse_says_so_when_asked_whether_it_is_ready(make_gateway):
+    with testing.node(requirepass="secret") as node:
+        reply = make_gateway(url=f"disque://:wrong@{node.address}").get("/readyz")
+    assert (reply.status, reply.text) == (503, "the nodes refuse the gateway's login\n")
+
+
 def test_lists_of_a_cluster_that_does_not_answer_are_refused(make_gateway):
     """An empty list would be wrong."""
     gateway = make_gateway(url="disque://127.0.0.1:1/?patience=0.2")

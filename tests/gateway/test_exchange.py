@@ -134,10 +134,20 @@ def test_a_query_with_too_many_pairs_or_wrong_bytes_is_refused():
 
 
 def test_a_refusal_is_a_problem_with_its_headers():
-    answer = problem_answer(RefusedError("NOAUTH", "x"))
+    answer = problem_answer(RefusedError("NOAUTH", "x"), ("basic", "bearer"))
     assert (answer.status, answer.content_type) == (401, "application/problem+json")
     assert [name for name, _ in answer.headers] == ["www-authenticate"] * 2
     assert ("retry-after", "1") in problem_answer(RefusedError("NOREPL", "x")).headers
+
+
+@pytest.mark.parametrize(
+    ("schemes", "offered"),
+    [(("basic",), ["Basic"]), (("bearer", "certificate"), ["Bearer"]), ((), ["Bearer"])],
+)
+def test_a_refusal_offers_the_kinds_of_login_that_the_gateway_accepts(schemes, offered):
+    """A browser shows a dialog for Basic, and people would type passwords into it in vain. 401 needs some challenge."""
+    answer = problem_answer(RefusedError("WRONGPASS", "x"), schemes)
+    assert [value.partition(" ")[0] for name, value in answer.headers if name == "www-authenticate"] == offered
 
 
 def test_a_response_to_head_has_the_length():

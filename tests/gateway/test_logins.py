@@ -65,6 +65,15 @@ def test_a_user_of_the_broker_logs_in_with_its_password(make_gateway, closed_nod
     assert (reply.status, reply.json["code"]) == (401, "WRONGPASS")
 
 
+def test_only_a_gateway_with_users_of_the_broker_offers_basic(make_gateway, closed_node, tmp_path):
+    (tmp_path / "access.toml").write_text("")
+    with_tokens = make_gateway(url=closed_node.url, access_file=tmp_path / "access.toml")
+    with_users = make_gateway(url=closed_node.url, broker_users="yes")
+    offered = [each.get("/v1/queues").headers["www-authenticate"] for each in (with_tokens, with_users)]
+    assert [each.partition(" ")[0] for each in offered] == ["Bearer", "Basic"]
+    assert list(with_tokens.get("/v1/openapi.json").json["components"]["securitySchemes"]) == ["bearer"]
+
+
 def test_an_address_with_too_many_failed_logins_has_to_wait(make_gateway, closed_node):
     gateway = make_gateway(url=closed_node.url, broker_users="yes")
     found = [gateway.get("/v1/queues", login=basic("", "wrong")).status for _ in range(7)]

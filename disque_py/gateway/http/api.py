@@ -92,7 +92,7 @@ class Api:
         except CallerGoneError:
             return
         except RefusedError as error:
-            answer = problem_answer(error)
+            answer = problem_answer(error, self._settings.schemes)
         except Exception as error:
             LOG.exception("%s %s failed", exchange.verb, exchange.path)
             answer = problem_answer(
@@ -299,7 +299,9 @@ class Api:
         picture = await self._service.board.picture()
         if picture.is_ready:
             return Answer(200, b"ok\n", TEXT)
-        return Answer(503, b"no majority of the nodes answers\n", TEXT)
+        # Anyone may ask, so the answer names no node.
+        reason = "the nodes refuse the gateway's login" if picture.refuses_login else "no majority of the nodes answers"
+        return Answer(503, f"{reason}\n".encode(), TEXT)
 
     async def _metrics(self, exchange: Exchange) -> Answer:
         principal = await self._login(exchange)
@@ -312,7 +314,7 @@ class Api:
         return Answer(200, text, content_type)
 
     async def _openapi(self, exchange: Exchange) -> Answer:
-        return json_answer(openapi.document(self._base, self._service.logins.needs_login))
+        return json_answer(openapi.document(self._base, self._settings.schemes))
 
     async def _docs(self, exchange: Exchange) -> Answer:
         return Answer(200, reference_page.page(self._base), HTML, [CSP])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -33,6 +33,8 @@ JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 TEXT: Final = "text/plain; charset=utf-8"
 PROBLEM: Final = "application/problem+json"
+# What a refusal with 401 says of the kinds of login (RFC 9110). A certificate has none, because it comes with TLS.
+CHALLENGES: Final = {"basic": 'Basic realm="disque", charset="UTF-8"', "bearer": 'Bearer realm="disque"'}
 QUERY_PAIRS_MAX: Final = 100
 # A proxy may have checked the first of two such headers, and the gateway would believe the last.
 SINGLE_HEADERS: Final = frozenset(
@@ -241,10 +243,14 @@ def refusal_headers(error: RefusedError) -> list[tuple[str, str]]:
     return headers
 
 
-def problem_answer(error: RefusedError) -> Answer:
-    """Return the answer for a refusal."""
+def problem_answer(error: RefusedError, schemes: Sequence[str] = ()) -> Answer:
+    """Return the answer for a refusal.
+
+    schemes   the kinds of login that the gateway accepts. A browser asks its user for a password if Basic is offered
+    """
     row, headers = error.row, refusal_headers(error)
     if row.http == 401:
-        headers.append(("www-authenticate", 'Basic realm="disque", charset="UTF-8"'))
-        headers.append(("www-authenticate", 'Bearer realm="disque"'))
+        offered = [scheme for scheme in schemes if scheme in CHALLENGES]
+        # An answer with 401 has at least one challenge (RFC 9110).
+        headers += [("www-authenticate", CHALLENGES[scheme]) for scheme in offered or ("bearer",)]
     return Answer(row.http, encoded(error.problem()), PROBLEM, headers)

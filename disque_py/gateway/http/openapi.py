@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from disque_py import __version__
@@ -10,6 +11,11 @@ from disque_py.gateway.problems import BY_CODE
 
 PROBLEM_REF: Final = {"$ref": "#/components/schemas/Problem"}
 FORMS: Final = {"json": "application/json", "lines": "application/x-ndjson", "events": "text/event-stream"}
+SCHEMES: Final = {
+    "basic": {"type": "http", "scheme": "basic"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "certificate": {"type": "mutualTLS"},
+}
 PROBLEM: Final = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "code"],
@@ -25,8 +31,11 @@ PROBLEM: Final = {
 }
 
 
-def document(base_path: str, has_logins: bool) -> dict[str, Any]:
-    """Return the document of a gateway."""
+def document(base_path: str, schemes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the document of a gateway.
+
+    schemes   the kinds of login that it accepts
+    """
     paths: dict[str, Any] = {}
     for operation in TABLE:
         paths.setdefault(operation.path, {})[operation.verb.lower()] = _entry(operation)
@@ -42,14 +51,11 @@ def document(base_path: str, has_logins: bool) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": {"Problem": PROBLEM},
-            "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer"},
-                "basic": {"type": "http", "scheme": "basic"},
-            },
         },
     }
-    if has_logins:
-        found["security"] = [{"bearer": []}, {"basic": []}]
+    if schemes:
+        found["components"]["securitySchemes"] = {scheme: SCHEMES[scheme] for scheme in schemes}
+        found["security"] = [{scheme: []} for scheme in schemes]
     return found
 
 
