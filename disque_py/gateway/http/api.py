@@ -40,7 +40,6 @@ from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.service import LOG, STAY_S, Login, Service
 
 INTERFACE: Final = "http"
-OCTETS: Final = "application/octet-stream"
 CSP: Final = (
     "content-security-policy",
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
@@ -206,9 +205,11 @@ class Api:
         if kind == JSON and not exchange.has_query:
             return arguments.of_json(operation, body)
         kind = kind.partition(";")[0].strip().lower()
-        if operation.name == "enqueue" and kind == OCTETS:
+        if operation.name == "enqueue" and kind == openapi.OCTETS:
             if "body_base64" in exchange.query:
-                raise RefusedError("ERR", f"body_base64 is not for a body of {OCTETS}, which is the job's body itself")
+                raise RefusedError(
+                    "ERR", f"body_base64 is not for a body of {openapi.OCTETS}, which is the job's body itself"
+                )
             return arguments.of_query(operation, exchange.query, "body") | {"body_base64": body}
         if body and kind not in ("", JSON):
             raise RefusedError("ERR", f"content-type must be {JSON}, not {kind}")

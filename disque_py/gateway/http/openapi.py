@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from disque_py import __version__
-from disque_py.gateway.operations import TABLE, Operation
+from disque_py.gateway.operations import ENQUEUE_OPTIONS, TABLE, Operation
 from disque_py.gateway.problems import BY_CODE
 
+OCTETS: Final = "application/octet-stream"
 PROBLEM_REF: Final = {"$ref": "#/components/schemas/Problem"}
 FORMS: Final = {"json": "application/json", "lines": "application/x-ndjson", "events": "text/event-stream"}
 SCHEMES: Final = {
@@ -71,6 +72,17 @@ def _entry(operation: Operation) -> dict[str, Any]:
         for argument in operation.arguments
         if argument.place != "body"
     ]
+    if operation.name == "enqueue":
+        parameters += [
+            {
+                "name": argument.name,
+                "in": "query",
+                "required": False,
+                "description": f"{argument.help}; only with a body of {OCTETS}",
+                **_parameter(argument.kind.schema(), "query"),
+            }
+            for argument in ENQUEUE_OPTIONS
+        ]
     entry: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -85,7 +97,7 @@ def _entry(operation: Operation) -> dict[str, Any]:
             "content": {"application/json": {"schema": _body(operation)}},
         }
         if operation.name == "enqueue":
-            entry["requestBody"]["content"]["application/octet-stream"] = {}
+            entry["requestBody"]["content"][OCTETS] = {}
     if operation.form == "lines":
         entry["requestBody"] = {"required": True, "content": {FORMS["lines"]: {"schema": {"type": "string"}}}}
     return entry
