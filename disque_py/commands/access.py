@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from disque_py.commands import auditing, logins
 from disque_py.commands.adding import meta_of
 from disque_py.core import topics
+from disque_py.core.batch_state import CALLBACK_QUEUE
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.command_entry import WORDS_MAX
@@ -103,7 +104,10 @@ def refusal(broker: Broker, client: Client, user: User, access: Access, argv: li
         return error(RATE.format(limits.rate, limits.per_ms))
     if limits.queues:
         unit = access.unit(argv)
-        if unit is not None and unit.makes is not None and not _may_make(broker, user, _made(broker, unit, argv)):
+        if unit is not None and not (
+            (unit.makes is None or _may_make(broker, user, _made(broker, unit, argv), is_later=False))
+            and (unit.awaits is None or _may_make(broker, user, _awaited(broker, unit, argv), is_later=True))
+        ):
             broker.stats.limit_refusals += 1
             return error(QUEUES.format(limits.queues))
     return b""
@@ -118,22 +122,46 @@ def _made(broker: Broker, unit: Unit, argv: list[bytes]) -> list[bytes]:
     return names if bound is None else topics.queues_for(bound, meta_of(argv[at - 1 :]))
 
 
-def _may_make(broker: Broker, user: User, names: list[bytes]) -> bool:
-    """Note the queues among these that do not exist yet. Return whether the user may create as many queues."""
+def _awaited(broker: Broker, unit: Unit, argv: list[bytes]) -> list[bytes]:
+    """Return the queues that the node may create later because of a request. Those of a topic count for its binders."""
+    assert unit.awaits is not None
+    return [name for name in unit.awaits(argv) if name not in broker.topics]
+
+
+def _may_make(broker: Broker, user: User, names: list[bytes], *, is_later: bool) -> bool:
+    """Note the queues among these that do not exist yet. Return whether the user may create as many queues.
+
+    is_later   the node creates them later, so they count as long as they are named, too
+    """
     known = broker.queues
-    missing = dict.fromkeys([name for name in names if name not in known])
+    meter = broker.users.meter(user.name)
+    if is_later:
+        meter.queues.update({name: True for name in names if name in meter.queues})
+    missing = {name: is_later for name in names if name not in known}
     if not missing:
         return True
-    meter = broker.users.meter(user.name)
     most = user.limits.queues
     is_due = len(meter.queues) + len(missing) > min(most, 2 * len(known) + QUEUES_GONE_MAX)
     if is_due and broker.now_ms - meter.looked_ms >= LOOK_MS:
         meter.looked_ms = broker.now_ms
-        meter.queues = {name: None for name in meter.queues if name in known}
+        later = {name for name, is_later in meter.queues.items() if is_later and name not in known}
+        named = _still_named(broker, later) if later else later
+        meter.queues = {name: kept for name, kept in meter.queues.items() if name in known or name in named}
     if len({**meter.queues, **missing}) > most:
         return False
-    meter.queues.update(missing)
+    meter.queues.update({name: is_later or meter.queues.get(name, False) for name in missing})
     return True
+
+
+def _still_named(broker: Broker, names: set[bytes]) -> set[bytes]:
+    """Return the queues among these that a schedule, a binding, a dead-letter setting or a callback still names."""
+    found = {each.definition.queue for each in broker.recurring.known.values()}
+    found.update([each.dead_letter for each in broker.queue_settings.in_force.values()])
+    found.update([each.fields.get(CALLBACK_QUEUE, b"") for each in broker.batches.by_name.values() if not each.is_done])
+    found &= names
+    for bound in broker.topics.values():
+        found |= bound.keys() & names
+    return found
 
 
 def end_wait(broker: Broker, client: Client) -> None:

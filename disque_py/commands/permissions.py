@@ -33,6 +33,11 @@ def second_and_third(argv: list[bytes]) -> list[bytes]:
     return argv[2:4]
 
 
+def third(argv: list[bytes]) -> list[bytes]:
+    """Return the third argument."""
+    return argv[3:4]
+
+
 def both(argv: list[bytes]) -> list[bytes]:
     """Return the first two arguments."""
     return argv[1:3]
@@ -59,11 +64,11 @@ def _jscan(argv: list[bytes]) -> list[bytes]:
 
 def _queue_set(argv: list[bytes]) -> list[bytes]:
     """The queue, and its dead-letter queue: a job goes there without asking its producer or consumer."""
-    names = argv[2:3]
-    for at in range(3, len(argv) - 1, 2):
-        if argv[at].lower() == b"dead-letter" and argv[at + 1]:
-            names.append(argv[at + 1])
-    return names
+    return [*argv[2:3], *_dead_letters(argv)]
+
+
+def _dead_letters(argv: list[bytes]) -> list[bytes]:
+    return [argv[at + 1] for at in range(3, len(argv) - 1, 2) if argv[at].lower() == b"dead-letter" and argv[at + 1]]
 
 
 def _qredrive(argv: list[bytes]) -> list[bytes]:
@@ -127,6 +132,11 @@ def _schedule_set(argv: list[bytes]) -> list[bytes]:
     return [*argv[2:3], *_behind(argv, b"queue", 3), *_behind(argv, b"batch", 3)]
 
 
+def _schedule_queue(argv: list[bytes]) -> list[bytes]:
+    """The queue. Each option before it has one value."""
+    return next(([argv[at + 1]] for at in range(3, len(argv) - 1, 2) if argv[at].lower() == b"queue"), [])
+
+
 def _addjob(argv: list[bytes]) -> list[bytes]:
     return [*argv[1:2], *_behind(argv, b"batch", 4)]
 
@@ -136,7 +146,11 @@ def _publish(argv: list[bytes]) -> list[bytes]:
 
 
 def _batch_close(argv: list[bytes]) -> list[bytes]:
-    return [*argv[2:3], *argv[4:5]]
+    return [*argv[2:3], *_callback_queue(argv)]
+
+
+def _callback_queue(argv: list[bytes]) -> list[bytes]:
+    return argv[4:5]
 
 
 # -- whether a request changes something -------------------------------------------------------------
@@ -173,11 +187,12 @@ def _u(
     names: Words | None = None,
     *,
     makes: Words | None = None,
+    awaits: Words | None = None,
     ids: Words | None = None,
     tokens: Words | None = None,
     is_change: Test | None = None,
 ) -> Unit:
-    return Unit(name, frozenset(categories.split()), names, makes, ids, tokens, is_change)
+    return Unit(name, frozenset(categories.split()), names, makes, awaits, ids, tokens, is_change)
 
 
 # fmt: off
@@ -234,7 +249,7 @@ UNITS: Final = (
     _u("topic|publish", "produce", _publish, makes=second),
     _u("jobid", "produce read", first),
     _u("waitjob", "produce", ids=all_words),
-    _u("batch|close", "produce", _batch_close),
+    _u("batch|close", "produce", _batch_close, awaits=_callback_queue),
     _u("batch|wait", "produce read", second),
     # Consumers.
     _u("getjob", "consume", _getjob, makes=_getjob, tokens=_getjob_token),
@@ -263,14 +278,14 @@ UNITS: Final = (
     _u("qrebalance", "operate", first, is_change=always),
     _u("qtask|cancel", "operate", is_change=always),
     _u("batch|del", "produce operate", second, is_change=always),
-    _u("schedule|set", "operate", _schedule_set, is_change=always),
+    _u("schedule|set", "operate", _schedule_set, awaits=_schedule_queue, is_change=always),
     _u("schedule|pause", "operate", second, is_change=always),
     _u("schedule|resume", "operate", second, is_change=always),
     _u("schedule|del", "operate", second, is_change=always),
     _u("schedule|run", "operate", second, is_change=always),
-    _u("topic|bind", "operate", second_and_third, is_change=always),
+    _u("topic|bind", "operate", second_and_third, awaits=third, is_change=always),
     _u("topic|unbind", "operate", second_and_third, is_change=always),
-    _u("queue|set", "operate", _queue_set, is_change=always),
+    _u("queue|set", "operate", _queue_set, awaits=_dead_letters, is_change=always),
     _u("queue|reset", "operate", second, is_change=always),
     # Operators of nodes.
     _u("acl|setuser", "admin", is_change=always),

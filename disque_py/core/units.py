@@ -23,6 +23,8 @@ class Unit(NamedTuple):
     categories   the categories, without @
     names        returns the names in a request; None: requests have none
     makes        returns those of the names that the request may create: queues, or a topic; None: it creates none
+    awaits       returns the queues among them into which the node itself may bring jobs later: by ticks of a schedule,
+                 as dead letters, …; None: there are none
     ids          returns the words that may be ids of jobs; None: requests have none
     tokens       returns the words that may be tokens of deliveries; None: requests have none
     is_change    returns whether a request changes something, so that the audit log records it; None: requests only read
@@ -32,6 +34,7 @@ class Unit(NamedTuple):
     categories: frozenset[str]
     names: Words | None = None
     makes: Words | None = None
+    awaits: Words | None = None
     ids: Words | None = None
     tokens: Words | None = None
     is_change: Test | None = None

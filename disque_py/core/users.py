@@ -457,7 +457,7 @@ def read_lines(text: bytes, catalog: Catalog) -> dict[bytes, User]:
 class Meter:
     """A user's consumption on this node, for the user's limits. It survives changes of the user's rules.
 
-    queues      queues that the user has made
+    queues      queues that the user has made -> whether it has also named the queue for later
     looked_ms   when queues that are gone were last removed from `queues`
     spent_ms    the moment until which the user's commands have used up the rate, multiplied by `rate`
     """
@@ -465,7 +465,7 @@ class Meter:
     __slots__ = ("looked_ms", "queues", "spent_ms")
 
     def __init__(self) -> None:
-        self.queues: dict[bytes, None] = {}
+        self.queues: dict[bytes, bool] = {}
         self.looked_ms = -1_000
         self.spent_ms = 0
 

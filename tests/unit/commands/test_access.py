@@ -365,6 +365,48 @@ def test_the_queues_that_a_topic_makes_are_limited(words):
     assert ask(broker, client, "TOPIC", "PUBLISH").startswith(b"-ERR")
 
 
+LATER = (
+    ("SCHEDULE", "SET", "s-{0}", "EVERY", "5s", "QUEUE", "{0}", "META", "queue", "x"),
+    ("TOPIC", "BIND", "news", "{0}"),
+    ("QUEUE", "SET", "source-{0}", "attempts", 3, "dead-letter", "{0}"),
+    ("BATCH", "CLOSE", "batch-{0}", "CALLBACK", "{0}", "body"),
+)
+
+
+@pytest.mark.parametrize("words", LATER, ids=lambda words: words[0])
+def test_a_queue_that_a_command_names_for_later_counts_as_long_as_it_is_named(words):
+    """The node itself brings it into being: by a tick, a publication, a dead letter or a callback. Spec US11."""
+    broker = make_broker()
+    client = make_user(broker, "~*", "+@all", "limit:queues=2")
+    for batch in "abcd":
+        ask(broker, make_client(broker), "ADDJOB", "jobs", "1", 0, "BATCH", f"batch-{batch}")
+
+    def names(queue):
+        reply = ask(broker, client, *[str(word).format(queue) for word in words])
+        return not reply.startswith(b"-LIMIT the user may bring 2 queues into being on this node")
+
+    assert [names(queue) for queue in "abc"] == [True, True, False]
+    pass_time(broker, 5_000)
+    assert [names(queue) for queue in "acb"] == [True, False, True]
+    for ended in ("SCHEDULE DEL s-a", "TOPIC UNBIND news a", "QUEUE RESET source-a", "BATCH DEL batch-a"):
+        ask(broker, make_client(broker), *ended.split())
+    broker.queues.pop(b"a", None)
+    pass_time(broker, 1_000)
+    assert [names(queue) for queue in "cd"] == [True, False]
+
+
+def test_a_queue_that_exists_or_a_topic_may_be_named_for_later():
+    """Spec US11: the queues of a topic count for the users that bound them."""
+    broker = make_broker()
+    admin = make_client(broker)
+    ask(broker, admin, "ADDJOB", "there", "1", 0)
+    ask(broker, admin, "TOPIC", "BIND", "news", "elsewhere")
+    client = make_user(broker, "~*", "+@all", "limit:queues=1")
+    for queue in ("there", "news", "new"):
+        assert ask(broker, client, "SCHEDULE", "SET", queue, "EVERY", "5s", "QUEUE", queue) == b"+OK\r\n"
+    assert ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "5s", "QUEUE", "newer").startswith(b"-LIMIT")
+
+
 def test_multi_does_not_bypass_permissions():
     broker = make_broker()
     client = make_user(broker, "+ping")
