@@ -3,8 +3,8 @@
 Every node has its own log (docs/events.md), and a feed reads all of them in parallel. The place names the next event of
 each log: `<log id>:<number>`, separated by commas. A reader that returns with its place misses nothing, as long as the
 logs still have the events. If a log has dropped events, or a node has begun another log, the feed sends a notice and
-goes on. This also holds for what has happened while the reader was away. A log that was restored from a copy may end
-before the place. It is then read from its first event.
+goes on. This also holds for what has happened while the reader was away. A log that ends before the place was cut. It
+is then read from its first event (docs/events.md).
 
 A stream without a place begins with the next event of each log. If a node can't be reached at that moment, its log is
 read from the first event since then. This depends on the node's clock, so a few earlier events may be in the stream.

@@ -51,6 +51,11 @@ class Slice:
     is_log_known: bool = True
 
 
+# The refusal of a number that the log has not reached.
+BEHIND: Final = "behind the end of the log"
+# Between the id of a log and how often the log was cut, in the names of logs.
+CUT_MARK: Final = "."
+
 _NO_LOG: Final = (
     "disque-events: node {} has no event log; set `events yes` in its configuration; if it is set, the node's log"
     " file says why events can't be written"
@@ -63,6 +68,20 @@ def refused(address: Address, why: str) -> ClusterError:
         f"disque-events: node {address} refuses its event log to this user ({why}); give the user the right to EVENTS "
         "and to all names, or set disque.username"
     )
+
+
+def log_id(name: str) -> str:
+    """Return the id by which the node knows a log, from the log's name in offsets and rows."""
+    return name.partition(CUT_MARK)[0]
+
+
+def name_after_cut(name: str) -> str:
+    """Return the name of a log that was cut: `abc` becomes `abc.1`, then `abc.2`.
+
+    The events after a cut have numbers that earlier events had. So they are read as those of another log.
+    """
+    known, _, cuts = name.partition(CUT_MARK)
+    return f"{known}{CUT_MARK}{int(cuts or 0) + 1}"
 
 
 def log_state(nodes: Nodes, address: Address) -> LogState:
@@ -95,10 +114,12 @@ def read_slice(
 ) -> Slice:
     """Send EVENTS READ for at most `count` events from `seq` on.
 
+    There are none beyond the end of a log that was cut (docs/events.md).
+
     Raises DisqueConnectionError, ReplyError, ValueError, and ClusterError for a user that may not read all events.
     Packed events may begin before `seq`. `end` does not count those beyond `count`.
     """
-    words: list[bytes | str | int] = ["EVENTS", "READ", log, seq, "COUNT", count, "MAXBYTES", max_bytes]
+    words: list[bytes | str | int] = ["EVENTS", "READ", log_id(log), seq, "COUNT", count, "MAXBYTES", max_bytes]
     if reader:
         words += ("READER", reader)
     try:
@@ -108,7 +129,7 @@ def read_slice(
             if error.code == "NOPERM":
                 raise refused(address, error.text) from None
             # A node of an older version refuses FORMAT PACKED. Ask it for lines.
-            if not is_packed or error.code != "ERR":
+            if not is_packed or error.code != "ERR" or BEHIND in error.text:
                 raise
             data = bytes(nodes.ask(address, *words) or b"")
     except ReplyError as error:
@@ -116,6 +137,8 @@ def read_slice(
             return Slice(b"", seq, trimmed_to=int(error.text.split()[1]))
         if error.code == "NOLOG":
             return Slice(b"", seq, is_log_known=False)
+        if error.code == "ERR" and BEHIND in error.text:
+            return Slice(b"", seq)
         raise
     end = min(end_of(data), seq + count) if data.startswith(PACKED_MARK) else seq + data.count(b"\n")
     return Slice(data, end)

@@ -23,7 +23,7 @@ the query's progress shows it:
      "lost": {"events": 120, "logs": 1}
 
 `events` counts lost events whose numbers are known. `logs` counts logs that were replaced before their end was read,
-or that were cut short: they end before the position of the query.
+or that were cut: they end before the position of the query. Such a log is read again under another name (event_log.py).
 """
 
 from __future__ import annotations

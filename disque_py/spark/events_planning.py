@@ -6,7 +6,7 @@ Spark is not imported: events.py wraps both modules.
 
 Lost events are never skipped silently. With failOnDataLoss=true (the default) they are an error that names the node
 and the events. With failOnDataLoss=false they are a warning, and reading goes on *forwards* inside the planned batch.
-So no event is read twice.
+So no event is read twice under one name of a log.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from disque_py.client import Address, DisqueConnectionError
@@ -25,7 +25,9 @@ from disque_py.spark.event_log import (
     LogState,
     NoLogError,
     check_owner,
+    log_id,
     log_state,
+    name_after_cut,
     read_slice,
     seek,
 )
@@ -164,6 +166,8 @@ class EventPlanner:
         self._away = AwayNodes(FORMAT, "its events are read when it answers again")
         # The last log of each node that was confirmed to belong to that node.
         self._own: dict[str, str] = {}
+        # The names of the logs in the last offset: a log that was cut has another name than its id.
+        self._names: dict[str, str] = {}
 
     def close(self) -> None:
         """Close the connections. The next request connects again."""
@@ -204,14 +208,14 @@ class EventPlanner:
         self._lost = lost_of(start)
         self._report_gone(begins)
         ends: dict[str, Position] = dict(begins)
-        for node, state in list(states.items()):
+        for node, state in self._named(states, begins).items():
             try:
                 begins[node], ends[node] = self._next_of(node, state, begins.get(node))
             except DisqueConnectionError:
                 del states[node]  # It has gone away since it was asked. It keeps its position.
         readable = {
             node: self._up_to_target(node, state)
-            for node, state in states.items()
+            for node, state in self._named(states, ends).items()
             if ends[node].log == begins[node].log == state.log
         }
         planned = plan(begins, readable, self._limit(readable))
@@ -235,8 +239,17 @@ class EventPlanner:
         elif place.next < state.first:
             return self._pass_trimmed(node, place, state.first), place
         elif place.next > state.next:
-            place = self._pass_cut(node, place, state.next)
+            place = self._pass_cut(node, place, state)
         return place, place
+
+    def _named(self, states: Mapping[str, LogState], places: Mapping[str, Position]) -> dict[str, LogState]:
+        """Return the states with the names that the logs have at these places."""
+        self._names.update({node: place.log for node, place in places.items() if place.log})
+        names = {node: self._names.get(node, "") for node in states}
+        return {
+            node: replace(state, log=names[node]) if log_id(names[node]) == state.log else state
+            for node, state in states.items()
+        }
 
     def report(self) -> Offset | None:
         """Return where all logs end now, for the lag that Spark shows; None when no node answers."""
@@ -244,7 +257,7 @@ class EventPlanner:
             states, _ = self._states(patient=True)
         except ClusterError:
             return None
-        ends = {node: Position(state.log, state.next) for node, state in states.items()}
+        ends = {node: Position(state.log, state.next) for node, state in self._named(states, {}).items()}
         return {"nodes": {node: ends[node].to_json() for node in sorted(ends)}}
 
     def ranges(self, end: Offset) -> list[tuple[EventRange, Address]]:
@@ -295,6 +308,7 @@ class EventPlanner:
                 "without it"
             )
         starts = self._starts(states, {}, left_out=away)
+        states = self._named(states, starts)
         ends = {node: Position(state.log, state.next) for node, state in states.items()}
         if isinstance(self.options.ending, dict):
             ends = read_json_offsets("endingOffsets", _without(self.options.ending, away), states)
@@ -307,8 +321,9 @@ class EventPlanner:
             elif place.next < state.first:
                 starts[node] = self._pass_trimmed(node, place, state.first)
             elif place.next > state.next:
-                starts[node] = self._pass_cut(node, place, state.next)
-            if end.log == state.log and end.next > state.next:
+                starts[node] = self._pass_cut(node, place, state)
+                end = ends[node] = replace(end, log=starts[node].log)
+            if log_id(end.log) == log_id(state.log) and end.next > state.next:
                 raise OptionError(
                     f"{FORMAT}: option endingOffsets asks node {node} for events up to {end.next}, but its log ends "
                     f"before {state.next}"
@@ -417,21 +432,26 @@ class EventPlanner:
         )
         return Position(place.log, first)
 
-    def _pass_cut(self, node: str, place: Position, end: int) -> Position:
-        """Return the end of a log that has lost events which the query has read, and perhaps later ones.
+    def _pass_cut(self, node: str, place: Position, state: LogState) -> Position:
+        """Return the first event of a log that ends before the position: it was cut (docs/events.md).
 
-        The next events of the node get the numbers of the lost ones, but they are others. So reading goes on at the
-        end, not at the position.
+        Its later events have numbers of events that the query has read, and nothing says which ones. So the query reads
+        the whole log again, under another name.
         """
         self._lose(
-            f"node {node}: log {place.log} ends before {end}, but event {place.next} comes next", CUT_SHORT, logs=1
+            f"node {node}: log {place.log} ends before {state.next}, but event {place.next} comes next",
+            CUT_SHORT,
+            then="to read this log again from its first event",
+            logs=1,
         )
-        return Position(place.log, end)
+        return Position(name_after_cut(place.log), state.first)
 
-    def _lose(self, what: str, why: str, *, events: int = 0, logs: int = 0) -> None:
+    def _lose(
+        self, what: str, why: str, *, then: str = "to go on without these events", events: int = 0, logs: int = 0
+    ) -> None:
         """Handle lost events: end the query, or warn and count them in the offset."""
         if not self.options.may_lose:
-            raise DataLossError(f"{FORMAT}: {what}; {why}; to go on without these events, set failOnDataLoss=false")
+            raise DataLossError(f"{FORMAT}: {what}; {why}; {then}, set failOnDataLoss=false")
         self._lost = self._lost.plus(Lost(events, logs))
         warnings.warn(
             f"{FORMAT}: {what}; going on, because failOnDataLoss is false; lost so far: {self._lost.events} events "
@@ -463,7 +483,7 @@ class EventPlanner:
         if self._target is None:
             return state
         target = self._target.get(node)
-        if target is None or target.log != state.log:
+        if target is None or target.log != log_id(state.log):
             # The node or its log appeared after the query was started. The next query reads it.
             return LogState(state.log, state.first, 0, 0)
         return LogState(state.log, state.first, min(state.next, target.next), state.bytes)

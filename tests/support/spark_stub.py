@@ -186,6 +186,8 @@ class StubNode:
         seq, count = int(argv[3]), int(options.get(b"COUNT", b"1000"))
         if seq < first:
             return b"-TRIMMED %d\r\n" % first
+        if seq > first + len(lines):
+            return b"-ERR event %d is behind the end of the log, which is %d\r\n" % (seq, first + len(lines))
         return reply(b"".join(lines[seq - first : seq - first + min(count, self.cluster.read_limit)]))
 
     def on_addjob(self, argv: list[bytes]) -> bytes:

@@ -72,6 +72,9 @@ def _step(
     if code == "NOLOG" and rest != "none":
         tell(f"the node has a new log of events, {rest}; events after {next_seq - 1} of the old one are gone")
         return rest.encode(), 1
+    if code == "ERR" and "behind the end of the log" in rest:
+        tell(f"the log of events ends before event {next_seq}: it was cut, and all its events follow again")
+        return log, 1
     if code in ("NOLOG", "LOADING"):
         time.sleep(AGAIN_S)
         return None if code == "NOLOG" else place

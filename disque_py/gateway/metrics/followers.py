@@ -3,7 +3,8 @@
 Each node has a thread that waits for the next events of its log and counts them (transitions.py). Reading begins at the
 moment when the node becomes known, because the program that ran before has counted earlier events. If a connection
 breaks, a new one is opened, and reading goes on at the same place. If a log has dropped events, they are missing in the
-counters, and the program logs their number. If a node begins a new log, it is read from its first event.
+counters, and the program logs their number. If a node begins a new log, it is read from its first event. A log that was
+cut (docs/events.md) is read from the moment of the last counted event on, since a counter counts no event twice.
 
 A reader outlives every answer. It skips a block that can't be read. If an answer does not say where its events end, the
 reader skips all events that the log has. Skipped events are counted (transitions.py).
@@ -26,7 +27,15 @@ from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
-from disque_py.client import Address, ClientOptions, DisqueError, EventsTrimmedError, NoEventLogError, commands
+from disque_py.client import (
+    Address,
+    ClientOptions,
+    DisqueError,
+    EventsTrimmedError,
+    NoEventLogError,
+    ReplyError,
+    commands,
+)
 from disque_py.client.events import events_info, events_seek
 from disque_py.client.one_node import OneNode
 from disque_py.event_format import BLOCK_HEAD, PACKED_MARK
@@ -108,6 +117,8 @@ class Follower:
         self._closed = threading.Event()
         self._log_id = ""
         self._next = 0
+        # The moment of the last counted event, by the node's clock; 0: none was counted.
+        self._counted_ms = 0
         self._is_first = True
         self._has_logged = False
         self._began_ms = round(1000 * time.time())
@@ -152,15 +163,30 @@ class Follower:
         except NoEventLogError:
             self._log_id = ""
             raise
+        except ReplyError as error:
+            if error.code == "ERR":
+                self._pass_cut(node)
+            raise
         now_s = time.monotonic()
         try:
             for following, wall_ms, found in blocks_of(reply or b"", self._next):
                 if self._closed.is_set():
                     return
                 self._tally.count(wall_ms, found, now_s)
-                self._next = following
+                self._next, self._counted_ms = following, wall_ms
         except UnreadableError as error:
             self._skip(node, error)
+
+    def _pass_cut(self, node: OneNode) -> None:
+        """Go on in a log that ends before the next event: the node runs on an older copy of its directory."""
+        info = node.run(events_info())
+        if info.log != self._log_id or info.next >= self._next:
+            return
+        _log.warning(
+            "%s: the log of events was cut; it ends before event %d, and event %d was next. Events may be missing in "
+            "metrics", self._address, info.next, self._next
+        )  # fmt: skip
+        self._next = node.run(events_seek(self._counted_ms + 1)) if self._counted_ms else info.next
 
     def _skip(self, node: OneNode, error: UnreadableError) -> None:
         """Go on behind events that can't be read: at the next block, or else at the end of the log, after a pause."""

@@ -227,24 +227,46 @@ def test_a_new_log_without_its_beginning_is_reported_as_a_loss():
             assert drain(loose, end)[0] == all_of(node)
 
 
-def test_a_log_that_ends_before_the_position_has_lost_its_end_and_is_read_from_where_it_ends():
+def test_a_log_that_ends_before_the_position_was_cut_and_is_read_again_as_another_log():
+    """Its next events have numbers that the query knows. The name of the log tells them from the earlier ones."""
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         node.events(9)
         plan = planner(cluster, startingOffsets="earliest")
         _, end = drain(plan, plan.initial())
         del node.lines[5:]
-        with pytest.raises(
-            DataLossError, match="log log1a ends before 5, but event 9 comes next; either the node runs"
-        ):
+        node.events(2)
+        with pytest.raises(DataLossError, match=r"log1a ends before 7, but event 9 .* from its first event"):
             plan.latest(end)
         loose = planner(cluster, failOnDataLoss="false")
-        with pytest.warns(UserWarning, match="log1a ends before 5.*; lost so far: 0 events .*, and the ends of 1 logs"):
+        with pytest.warns(UserWarning, match="log1a ends before 7.*; lost so far: 0 events .*, and the ends of 1 logs"):
             found, end = drain(loose, end)
-        assert (found, end["lost"]) == ([], {"events": 0, "logs": 1})
+        assert (found, end["lost"]) == (all_of(node), {"events": 0, "logs": 1})
+        assert end["nodes"][node.id] == {"log": "log1a.1", "next": 7}
         node.events(6)
-        assert drain(loose, end)[0] == all_of(node, first=5)
-        assert loose.latest(end)["lost"] == {"events": 0, "logs": 1}
+        assert drain(planner(cluster), end)[0] == all_of(node, first=7)
+
+
+def test_a_log_that_was_cut_twice_gets_a_third_name():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(3)
+        loose = planner(cluster, failOnDataLoss="false")
+        place = {node.id: {"log": "log1a.1", "next": 9}}
+        with pytest.warns(UserWarning, match="ends before 3"):
+            found, end = drain(loose, {"nodes": place, "from": place})
+        assert (found, end["nodes"][node.id]["log"]) == (all_of(node), "log1a.2")
+
+
+def test_available_now_and_the_lag_know_a_log_that_was_cut():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(3)
+        plan = planner(cluster)
+        plan.freeze()
+        place = {node.id: {"log": "log1a.1", "next": 1}}
+        assert drain(plan, {"nodes": place, "from": place})[0] == all_of(node, first=1)
+        assert plan.report() == {"nodes": {node.id: {"log": "log1a.1", "next": 3}}}
 
 
 def test_a_batch_read_from_beyond_the_end_of_a_log_is_a_loss():
@@ -254,6 +276,10 @@ def test_a_batch_read_from_beyond_the_end_of_a_log_is_a_loss():
         beyond = json.dumps({node.id: {"log": node.log, "next": 12}})
         with pytest.raises(DataLossError, match="ends before 9, but event 12 comes next"):
             batch(cluster, startingOffsets=beyond).batch()
+        loose = batch(cluster, startingOffsets=beyond, failOnDataLoss="false")
+        with pytest.warns(UserWarning, match="ends before 9"):
+            [(piece, _)] = loose.batch()
+        assert piece[1:] == ("log1a.1", 0, 9)
 
 
 def test_losses_are_counted_in_the_offset():

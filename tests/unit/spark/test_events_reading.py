@@ -98,6 +98,21 @@ def test_the_end_of_a_planned_batch_that_its_node_no_longer_has_is_left_out_if_l
             assert rows(plan, end) == all_of(node)
 
 
+def test_a_planned_batch_may_begin_beyond_the_end_of_a_log_that_was_cut():
+    """The node refuses such a number. It may announce it again, so the task waits."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(5)
+        start = {"nodes": {node.id: {"log": node.log, "next": 4}}, "from": {}}
+        plan = planner(cluster, failOnDataLoss="false", fetch__timeoutMs="100")
+        end = plan.latest(start)
+        del node.lines[2:]
+        with pytest.raises(ClusterError, match="doesn't give event 4 of log log1a, which it had announced"):
+            rows(planner(cluster, fetch__timeoutMs="100"), end)
+        with pytest.warns(UserWarning, match="events 4 to 4 of the planned batch are gone"):
+            assert rows(plan, end) == []
+
+
 def test_numbers_that_were_not_requested_are_refused():
     with StubCluster() as cluster:
         node = cluster.nodes[0]

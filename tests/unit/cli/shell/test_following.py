@@ -76,6 +76,14 @@ def test_a_gap_is_reported_and_following_goes_on(scripted):
     assert b" ".join(asked[-1][:4]) == b"EVENTS READ def 1"
 
 
+def test_a_log_that_was_cut_is_written_again(scripted):
+    """Nothing tells its new events from those that were written (docs/events.md)."""
+    refusal = b"-ERR event 7 is behind the end of the log, which is 5\r\n"
+    asked, _, told = followed(scripted, info("abc", 7), refusal, bulk(""))
+    assert told == ["the log of events ends before event 7: it was cut, and all its events follow again"]
+    assert b" ".join(asked[-1][:4]) == b"EVENTS READ abc 1"
+
+
 def test_a_node_that_goes_away_is_waited_for_and_read_on(scripted, monkeypatch):
     monkeypatch.setattr("disque_py.cli.shell.following.AGAIN_S", 0.01)
     asked, _, told = followed(scripted, info("abc", 7), None, bulk(""))

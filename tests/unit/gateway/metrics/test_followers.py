@@ -148,6 +148,34 @@ def test_events_that_the_log_has_dropped_are_counted(scripted, monkeypatch):
     assert found["disque_events_uncounted_total", "trimmed"] == 8
 
 
+def test_a_log_that_was_cut_is_counted_from_the_moment_of_the_last_event(scripted, monkeypatch, caplog):
+    """The reader has no other way to tell new events from counted ones: they have the same numbers."""
+    monkeypatch.setattr(followers, "RETRY_S", 0.02)
+    sought, asked = [], threading.Event()
+
+    def answer(words):
+        if words[1] == b"INFO":
+            return reply({"log-id": "log", "first-seq": 1, "next-seq": 5 if sought or bad else 1, "bytes": 0})
+        if words[1] == b"SEEK":
+            sought.append(int(words[2]))
+            return b":4\r\n"
+        if int(words[3]) == 1:
+            return reply(PACKED_MARK + block(1, *[ADDED] * 8))
+        if int(words[3]) == 4:
+            asked.set()
+            return reply(b"")
+        bad.append(int(words[3]))
+        return b"-ERR event 9 is behind the end of the log, which is 5\r\n"
+
+    bad = []
+    node = scripted({**ANSWERS, "EVENTS": answer})
+    follower = Follower(Address("127.0.0.1", node.port), ClientOptions(), "metrics-test", Tally(Selection()))
+    assert asked.wait(30)
+    follower.close()
+    assert (bad, sought) == ([9], [1_701])
+    assert "was cut" in caplog.text
+
+
 def test_the_name_of_a_reader_is_one_that_nodes_take(monkeypatch):
     """READER accepts up to 64 characters: letters, digits and a few others."""
     monkeypatch.setattr("socket.gethostname", lambda: 90 * "ä")
