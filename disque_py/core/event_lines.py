@@ -37,6 +37,7 @@ PIECES_MAX: Final = 10_000
 _REST: Final = f'"error":null,"worker":null,"meta":{{}},"body_size":%s,"v":{SCHEMA_VERSION}}}\n'
 _CODES: Final = CODES  # Compiled code reads its own module's names faster.
 _QUOTED_STATES: Final = tuple("null" if name is None else f'"{name}"' for name in STATUS_NAMES)
+_STATES: Final = len(_QUOTED_STATES)
 _PENDING: Final = _QUOTED_STATES[PENDING]
 _ACKED_TO: Final = f'"event":"acked","from_state":%s,"to_state":{_QUOTED_STATES[CODES[ACKED][1]]},"since":'
 _RUNNING: Final = _QUOTED_STATES[CODES[DELIVERED][1]]
@@ -116,10 +117,11 @@ class Lines:
 
 
 def _change(code: int, left: int) -> str:
+    state = _QUOTED_STATES[left] if left < _STATES else "null"  # A later version may have more states.
     if code == ACKED:
-        return _ACKED_TO % _QUOTED_STATES[left]
+        return _ACKED_TO % state
     name, entered = _CODES.get(code) or UNKNOWN_EVENT
-    return f'"event":"{name}","from_state":{_QUOTED_STATES[left]},"to_state":{_QUOTED_STATES[entered]},"since":'
+    return f'"event":"{name}","from_state":{state},"to_state":{_QUOTED_STATES[entered]},"since":'
 
 
 def _rare_line(seq: int, ts_ms: int, event: Any) -> str:

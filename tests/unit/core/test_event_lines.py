@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_py.core.event_lines import Lines
-from disque_py.event_format import ACKED, ADDED, ADDED_ANYHOW, CODES, DELIVERED, EXPIRED_EVENT, RUNNING, STARTED
+from disque_py.event_format import (
+    ACKED,
+    ADDED,
+    ADDED_ANYHOW,
+    CODES,
+    DELIVERED,
+    EXPIRED_EVENT,
+    RUNNING,
+    STARTED,
+    STATUS_NAMES,
+)
 
 JOB_ID = b"D-00010203-9bFlIkpYt5HfavHYMD5hzYbD-003d"
 CTIME = 1_700_000_000_123_000_007
@@ -65,6 +75,14 @@ def test_a_body_is_text_where_it_is_text(body, field, value):
 
 def test_an_event_of_a_later_version_is_still_a_line():
     assert line_of((99, JOB_ID, 3, RUNNING, 0, 1, 0, 0, CTIME, b"q", 100))["event"] == "unknown"
+
+
+@pytest.mark.parametrize("code", [ACKED, EXPIRED_EVENT])
+@pytest.mark.parametrize("rare", [(), ({"error": "why"},)])
+def test_a_state_of_a_later_version_is_no_state(code, rare):
+    """The node was downgraded, and its log has events of the later version."""
+    line = line_of((code, JOB_ID, 3, len(STATUS_NAMES), 0, 1, 0, 0, CTIME, b"q", 100, *rare))
+    assert (line["from_state"], line["event"]) == (None, CODES[code][0])
 
 
 @given(name=st.binary(max_size=40), size=st.integers(0, 1 << 40), job_id=st.binary(min_size=40, max_size=40))
