@@ -7,16 +7,20 @@ plain files. The module imports no pyarrow: `disque-query` answers in less time 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
+
+# The beginning of the calls that delta-rs adds to the text of some errors.
+BACKTRACE: Final = re.compile(r"\n\s*0: ")
 
 
 class TableError(RuntimeError):
@@ -100,7 +104,8 @@ class Store:
         try:
             return DeltaTable(self.path, storage_options=self.options or None)
         except Exception as error:  # delta-rs has no common type for what its stores raise
-            raise TableError(f"{self.path} can't be opened as a Delta table: {error}") from error
+            why = BACKTRACE.split(str(error))[0].strip()
+            raise TableError(f"{self.path} can't be opened as a Delta table: {why}") from error
 
 
 def paths_of(store: Store, table: DeltaTable) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from disque_py.event_format import LIVE_SQL
-from disque_py.spark.pipelines.history import Plan, columns_of, open_history, plan_of, save
+from disque_py.spark.pipelines.history import Plan, columns_of, open_history, plan_of, rows_of, save
 
 BUCKET_S: Final = 60
 DAY_S: Final = 86_400
@@ -83,7 +83,9 @@ def run(
     sql = SQL.format(
         events=events, select=select, names=names, live=LIVE_SQL, bucket=int(bucket_s), bound=plan.bound("at")
     )
-    return save(_on_top(spark.sql(sql).toArrow(), plan, ["queue", "state", *by]), path, "depth", plan)
+    rows = rows_of(spark, sql, by)
+    series = [name for name in rows.column_names if name not in ("at", "jobs")]
+    return save(_on_top(rows, plan, series), path, "depth", plan)
 
 
 def _on_top(rows: pa.Table, plan: Plan, series: list[str]) -> pa.Table:

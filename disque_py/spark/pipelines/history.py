@@ -29,6 +29,7 @@ from disque_py.event_format import FINAL_RANK_SQL, TRANSITION_SQL
 from disque_py.spark.delta_store import Store, delete_files, read_column
 from disque_py.spark.index_reading import files_of, read_rows
 from disque_py.spark.index_schema import DAY, HISTORY, arrow_schema, open_existing
+from disque_py.spark.meta_keys import column_of, distinct, with_keys
 from disque_py.spark.options import OptionError
 from disque_py.spark.upkeep import VACUUM_HOURS
 
@@ -196,13 +197,20 @@ def check_keys(keys: Sequence[str]) -> None:
 
 
 def columns_of(by: Sequence[str]) -> tuple[str, str]:
-    """Return keys of `meta` as SQL, each with a comma before it: the columns to select, and their names alone.
+    """Return keys of `meta` as SQL, each with a comma before it: the columns to select, and their names in the query.
 
     Raises OptionError for a key that can't be quoted.
     """
     check_keys(by)
-    select = "".join(f", coalesce(meta['{key}'], '') AS `{key}`" for key in by)
-    return select, "".join(f", `{key}`" for key in by)
+    keys = [(column_of(number), key) for number, key in enumerate(distinct(by))]
+    select = "".join(f", coalesce(meta['{key}'], '') AS `{column}`" for column, key in keys)
+    return select, "".join(f", `{column}`" for column, _ in keys)
+
+
+def rows_of(spark: Any, sql: str, by: Sequence[str]) -> pa.Table:
+    """Return the rows of a statement as Arrow, with columns for these keys of `meta` under names that people read."""
+    rows = spark.sql(sql).toArrow()
+    return rows.rename_columns(with_keys(rows.column_names, distinct(by)))
 
 
 def hourly(spark: Any, path: str, name: str, sql: str, by: Sequence[str], since: str, until: str) -> Any:
@@ -218,7 +226,7 @@ def hourly(spark: Any, path: str, name: str, sql: str, by: Sequence[str], since:
     if plan.is_done:
         return plan.kept
     query = sql.format(events=open_history(spark, path, plan), select=select, names=names, bound=plan.bound("ts"))
-    return save(spark.sql(query).toArrow(), path, name, plan)
+    return save(rows_of(spark, query, by), path, name, plan)
 
 
 def save(rows: pa.Table, path: str, name: str, plan: Plan) -> pa.Table:

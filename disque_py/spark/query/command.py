@@ -11,6 +11,7 @@ time than loading the libraries, so each question imports only the modules that 
 from __future__ import annotations
 
 import io
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -196,6 +197,8 @@ def errors(shared: Shared, by: tuple[str, ...]) -> None:
 
 def _statement(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the statement. It may begin with a comment (`-- all jobs`). A single word with dashes is an option."""
+    if not value.strip():
+        raise click.BadParameter("is empty", ctx=ctx, param=param)
     if value.startswith("-") and len(value.split()) == 1:
         raise click.NoSuchOption(value, ctx=ctx)
     return value
@@ -234,7 +237,10 @@ def _report(db: Any, path: str, by: tuple[str, ...]) -> str:
     parts = [
         ("Depth over time", report.lines(questions.depth_over_time(db))),
         ("Jobs now", report.table(questions.depth(db))),
-        ("Time in each state: 95th percentile, ms", report.bars(latency, ["queue", "state", *by], "p95_ms")),
+        (
+            "Time in each state: 95th percentile, ms",
+            report.bars(latency, latency.columns[: latency.columns.index("jobs")], "p95_ms"),
+        ),
         ("Time in each state", report.table(latency)),
         ("Failures", report.bars(errors, ["queue", "error"], "failures") + report.table(errors)),
     ]
@@ -267,9 +273,30 @@ def _print(shared: Shared, answer: Answer) -> None:
 
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
-        writer.writerows(answer.rows)
+        writer.writerows([_flat(value) for value in row] for row in answer.rows)
     else:
         import json
 
         for row in answer.rows:
-            print(json.dumps(dict(zip(answer.columns, row, strict=True)), default=str))
+            fields = dict(zip(answer.columns, map(_plain, row), strict=True))
+            print(json.dumps(fields, default=str, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON can have it: bytes as text, and null for a number that JSON doesn't know."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(_plain(key)): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _flat(value: Any) -> Any:
+    """Return a value as a field of CSV: maps and lists are JSON."""
+    if isinstance(value, dict | list | tuple):
+        import json
+
+        return json.dumps(_plain(value), default=str)
+    return _plain(value) if isinstance(value, bytes) else value

@@ -16,6 +16,7 @@ from disque_py.event_format import FAILURE_SQL as FAILURE
 from disque_py.event_format import FINAL_RANK_SQL as RANK
 from disque_py.event_format import LIVE_SQL as LIVE
 from disque_py.event_format import TRANSITION_SQL as TRANSITION
+from disque_py.spark.meta_keys import column_of, distinct, with_keys
 from disque_py.spark.option_error import OptionError
 
 POINTS: Final = 120  # Points of a curve.
@@ -71,7 +72,8 @@ def depth(db: Any, by: Sequence[str] = (), *, by_node: bool = False, queue: str 
     select, names = _columns(by)
     if by_node:
         select, names = f", node{select}", f", node{names}"
-    return ask(
+    return _named(
+        by,
         db,
         f"""
         SELECT queue, to_state AS state{select}, count(*) AS jobs, min(ts) AS oldest
@@ -137,7 +139,7 @@ def depth_over_time(db: Any, queue: str = "", points: int = POINTS) -> Answer:
         grid AS (
             SELECT span, state FROM range(?) AS r(span), (SELECT DISTINCT state FROM changes)
         )
-        SELECT make_timestamp(CAST((first_ms + (span + 1) * span_ms) * 1000 AS BIGINT)) AS moment, state,
+        SELECT make_timestamp(CAST((first_ms + (span + 1) * span_ms) * 1000 AS BIGINT))::TIMESTAMPTZ AS moment, state,
                CAST(sum(coalesce(change, 0)) OVER (PARTITION BY state ORDER BY span) AS BIGINT) AS jobs
         FROM grid LEFT JOIN spans USING (span, state), bounds ORDER BY state, moment
         """,
@@ -149,7 +151,8 @@ def latency(db: Any, by: Sequence[str] = (), *, hourly: bool = False) -> Answer:
     """Return percentiles of the time in each state in milliseconds, by queue (and hour, and keys of metadata)."""
     select, names = _columns(by)
     hour, hour_name = ("date_trunc('hour', ts) AS hour, ", "hour, ") if hourly else ("", "")
-    return ask(
+    return _named(
+        by,
         db,
         f"""
         WITH rows AS (
@@ -184,7 +187,8 @@ def latency(db: Any, by: Sequence[str] = (), *, hourly: bool = False) -> Answer:
 def errors(db: Any, by: Sequence[str] = ()) -> Answer:
     """Return failures by queue, reason and worker, the most frequent first."""
     select, names = _columns(by)
-    return ask(
+    return _named(
+        by,
         db,
         f"""
         WITH failures AS (
@@ -213,11 +217,18 @@ def summary(db: Any) -> dict[str, Any]:
     return dict(zip(answer.columns, answer.rows[0], strict=True))
 
 
+def _named(by: Sequence[str], db: Any, sql: str, values: Sequence[Any] = ()) -> Answer:
+    """Return the rows of a statement with columns for these keys of metadata, under names that people read."""
+    answer = ask(db, sql, values)
+    return Answer(with_keys(answer.columns, distinct(by)), answer.rows)
+
+
 def _columns(by: Sequence[str]) -> tuple[str, str]:
     """Return keys of metadata as columns to select and to group by. Raises OptionError for a bad key."""
     for key in by:
         if "'" in key or '"' in key or not key.isprintable() or not key:
             raise OptionError(f"--by {key!r} can't be a key of metadata; leave out quotes and control characters")
+    keys = [(column_of(number), key) for number, key in enumerate(distinct(by))]
     # In some versions of DuckDB, map['key'] gives a list. This function gives a value in all of them.
-    select = "".join(f", coalesce(map_extract_value(meta, '{key}'), '') AS \"{key}\"" for key in by)
-    return select, "".join(f', "{key}"' for key in by)
+    select = "".join(f", coalesce(map_extract_value(meta, '{key}'), '') AS {column}" for column, key in keys)
+    return select, "".join(f", {column}" for column, _ in keys)

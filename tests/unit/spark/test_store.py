@@ -48,3 +48,12 @@ def test_a_table_under_the_uri_of_a_file_is_in_one_folder(tmp_path, uri):
 def test_the_text_of_a_store_has_no_secret():
     """It is part of error messages and of Spark's plans."""
     assert "secret" not in repr(Store("s3://a/b", {"aws_secret_access_key": "secret"}))
+
+
+def test_a_damaged_log_of_a_table_is_one_sentence(tmp_path):
+    folder = tmp_path / "_delta_log"
+    folder.mkdir()
+    (folder / f"{0:020d}.json").write_text("garbage")
+    with pytest.raises(TableError) as caught:
+        Store(str(tmp_path)).table()
+    assert "\n" not in str(caught.value)

@@ -21,7 +21,7 @@ from index_events import TS, batch, event, index
 
 
 def test_keys_become_columns():
-    assert columns_of(["carrier"]) == (", coalesce(meta['carrier'], '') AS `carrier`", ", `carrier`")
+    assert columns_of(["carrier"]) == (", coalesce(meta['carrier'], '') AS `_meta_0`", ", `_meta_0`")
     assert columns_of([]) == ("", "")
 
 

@@ -92,6 +92,22 @@ def test_rows_come_as_json_and_csv_too(path, capsys):
     assert (told.out.split(), told.err.endswith(" ms\n")) == (["one", "1"], True)
 
 
+def test_json_has_only_what_json_knows(path, capsys):
+    values = "SELECT 'nan'::DOUBLE AS n, ['inf'::DOUBLE] AS i, '\\x00\\xFF'::BLOB AS b, MAP {1: 'x'} AS m"
+    assert run(path, "--format", "json", "sql", values) == 0
+    assert json.loads(capsys.readouterr().out) == {"n": None, "i": [None], "b": "\0\\xff", "m": {"1": "x"}}
+
+
+def test_maps_and_lists_are_json_in_csv(path, capsys):
+    assert run(path, "--format", "csv", "sql", "SELECT MAP {'k': 'v'} AS m, [1, 2] AS l") == 0
+    assert capsys.readouterr().out == 'm,l\n"{""k"": ""v""}","[1, 2]"\n'
+
+
+def test_times_over_time_have_their_zone(path, capsys):
+    assert run(path, "--format", "json", "depth", "--over-time") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["moment"].endswith("+00:00")
+
+
 def test_lines_of_csv_end_like_other_lines_so_that_a_shell_can_use_the_last_column(path, capsys):
     assert run(path, "--format", "csv", "sql", "SELECT 1 AS one") == 0
     assert capsys.readouterr().out == "one\n1\n"
@@ -117,6 +133,7 @@ def test_settings_of_the_store_add_up():
     ("words", "told"),
     [
         ([], "Missing argument 'PATH'"),
+        (["index", "sql", " "], "'STATEMENT': is empty"),
         (["p"], "Missing command"),
         (["p", "--timing"], "Missing command"),
         (["p", "nonsense"], "No such command 'nonsense'"),

@@ -79,6 +79,23 @@ def test_failures_are_counted_by_reason(db):
     assert [row[:5] for row in answer.rows] == [("q", "no fuel", "", 1, 1)]
 
 
+@pytest.mark.parametrize("key", ["queue", "state", "node", "jobs", "oldest", "ms", "began", "ts", "worker", "job_id"])
+def test_a_key_of_metadata_may_have_the_name_of_a_column(tmp_path, key):
+    meta = {key: "x"}
+    index(
+        tmp_path,
+        batch(step(1, "a", 1, None, "pending", 0, meta=meta), step(2, "a", 2, "pending", "errored", 9, meta=meta)),
+    )
+    with open_index(str(tmp_path)) as db:
+        for answer in (
+            questions.depth(db, [key], by_node=True),
+            questions.latency(db, [key], hourly=True),
+            questions.errors(db, [key]),
+        ):
+            assert "x" in answer.rows[0]
+            assert len(set(answer.columns)) == len(answer.columns)
+
+
 @pytest.fixture
 def moved(tmp_path):
     """Job m moves from queue q to r. Job d reports progress and becomes a dead letter. Job o is replaced."""
