@@ -78,15 +78,34 @@ def check_columns(columns: pa.Schema) -> None:
                 f"disque-index: the column {name} is missing; write the columns that disque-events gives; further "
                 "columns are allowed"
             )
-    for reserved in (DAY, FINAL, SINCE, *KEYS):
-        if reserved in columns.names:
-            raise IndexSchemaError(f"disque-index: the index itself adds the column {reserved}; rename yours")
+    own = {name.lower() for name in (DAY, FINAL, SINCE, *KEYS)}
+    given: set[str] = set()
     for field in columns:
+        # Delta's names are the same in any case.
+        name = field.name.lower()
+        if name in own:
+            raise IndexSchemaError(f"disque-index: the index itself adds the column {name}; rename yours")
+        if name in given:
+            raise IndexSchemaError(f"disque-index: there are two columns {name}; rename one, or leave it out")
+        given.add(name)
         if field.name in ARROW_SCHEMA.names and field.type != ARROW_SCHEMA.field(field.name).type:
             raise IndexSchemaError(
                 f"disque-index: column {field.name} is {field.type}, but must be "
                 f"{ARROW_SCHEMA.field(field.name).type}; cast it"
             )
+        if not _is_kept(field):
+            raise IndexSchemaError(
+                f"disque-index: column {field.name} is {field.type}, which no table can have; cast it"
+            )
+
+
+def _is_kept(field: pa.Field) -> bool:
+    """Return whether a Delta table can have the column."""
+    try:
+        Schema.from_arrow(pa.schema([field]))
+    except Exception:  # delta-rs has no type for this error.
+        return False
+    return True
 
 
 def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTable]:

@@ -7,7 +7,7 @@ rows (the options) are encoded once. Needs pyarrow; Spark is not imported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,22 +45,25 @@ class SchemaError(ValueError):
     """The DataFrame's columns don't fit the sink. The text names the column and says what to do."""
 
 
-def check_columns(names_and_types: Mapping[str, str], *, has_queue_option: bool) -> None:
+def check_columns(names_and_types: Sequence[tuple[str, str]], *, has_queue_option: bool) -> None:
     """Check that a DataFrame can be written. Types have Spark's short names. Raises SchemaError."""
     names = {name.lower(): name for name in COLUMNS}
-    for name, kind in names_and_types.items():
+    given: set[str] = set()
+    for name, kind in names_and_types:
         if name.lower() not in names:
             raise SchemaError(
                 f"disque: the sink has no column {name!r}; it takes {', '.join(COLUMNS)}; leave the column out with "
                 "select(), or put it into body or meta"
             )
+        if name.lower() in given:  # Spark allows such DataFrames.
+            raise SchemaError(f"disque: there are two columns {name.lower()}; leave one out with select()")
+        given.add(name.lower())
         known = names[name.lower()]
         wanted = _TEXT if known in ("body", "queue", "dedupKey") else _WHOLE if known in NUMBERS else None
         if wanted is not None and kind not in wanted:
             raise SchemaError(f"disque: column {name} is {kind}, but must be {' or '.join(wanted)}; cast it")
         if known == "meta" and kind != "map<string,string>":
             raise SchemaError(f"disque: column {name} is {kind}, but must be map<string,string>; cast it")
-    given = {name.lower() for name in names_and_types}
     if "body" not in given:
         raise SchemaError("disque: the column body is missing; name the column with the jobs' data .alias('body')")
     if "queue" not in given and not has_queue_option:

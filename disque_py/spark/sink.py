@@ -68,9 +68,9 @@ def sink_options(given: dict[str, str], schema: StructType, *, overwrite: bool) 
         raise OptionError(f"{FORMAT}: jobs can only be added; use mode('append')")
     cluster = cluster_options(options)
     words = add_words(options)
-    kinds = {field.name: field.dataType for field in schema.fields}
+    kinds = [(field.name, field.dataType) for field in schema.fields]
     check_columns(
-        {name: kind.simpleString() if kind.typeName() == "map" else kind.typeName() for name, kind in kinds.items()},
+        [(name, kind.simpleString() if kind.typeName() == "map" else kind.typeName()) for name, kind in kinds],
         has_queue_option=bool(words.queue),
     )
     on_error = options.choice("onError", FAIL, (FAIL, SKIP, ROUTE))

@@ -58,6 +58,12 @@ def test_the_error_for_a_missing_table_says_what_to_run(tmp_path):
     [
         (ARROW_SCHEMA.remove(0), "the column node is missing"),
         (ARROW_SCHEMA.append(pa.field("final", pa.int32())), "the index itself adds the column final"),
+        (ARROW_SCHEMA.append(pa.field("Day", pa.date32())), "the index itself adds the column day"),
+        (ARROW_SCHEMA.append(pa.field("QUEUE", pa.string())), "there are two columns queue"),
+        (
+            ARROW_SCHEMA.append(pa.field("took", pa.duration("us"))),
+            r"column took is duration\[us\], which no table can",
+        ),
         (ARROW_SCHEMA.set(2, pa.field("seq", pa.string())), "column seq is string, but must be int64"),
     ],
 )

@@ -101,8 +101,14 @@ def test_rows_that_cannot_be_jobs_are_returned_with_their_reason():
 )
 def test_columns_are_checked_by_name_and_type(columns, text):
     with pytest.raises(SchemaError, match=text):
-        check_columns(columns, has_queue_option=False)
-    check_columns({"BODY": "binary", "dedupkey": "string", "priority": "integer"}, has_queue_option=True)
+        check_columns(list(columns.items()), has_queue_option=False)
+    check_columns([("BODY", "binary"), ("dedupkey", "string"), ("priority", "integer")], has_queue_option=True)
+
+
+def test_two_columns_of_one_name_are_refused():
+    """Spark compares names without case, and a DataFrame may have a name twice."""
+    with pytest.raises(SchemaError, match="there are two columns body; leave one out"):
+        check_columns([("body", "string"), ("BODY", "string")], has_queue_option=True)
 
 
 def test_replicate_0_is_refused():
