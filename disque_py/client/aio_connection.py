@@ -28,6 +28,7 @@ from disque_py.client.errors import (
     ProtocolError,
     ReplyError,
     ReplyTimeoutError,
+    ends_connection,
 )
 from disque_py.client.handshake import failure, handshake, read_handshake
 from disque_py.client.options import ClientOptions
@@ -191,6 +192,11 @@ class AsyncConnection(asyncio.Protocol):
                     batches.popleft()
                     if not batch.future.done():
                         batch.future.set_result(batch.replies)
+                if isinstance(reply, ReplyError) and ends_connection(reply):
+                    for batch in batches:
+                        batch.is_sent = False  # The node has not read it.
+                    self._fail(ConnectionLostError(f"{self.address}: closed by the node: {reply.text}", sent=False))
+                    return
             if batches:
                 self._watch_head()
         except ProtocolError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, NotConnectedError
+from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, NotConnectedError, ends_connection
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Repeat
 from disque_py.client.retry import is_refused_for_now, may_repeat, means_elsewhere
@@ -85,7 +85,7 @@ class Bulk:
                     if self.refusal is None or means_elsewhere(reply):
                         self.refusal = reply
                     again.append(index)
-                else:
+                elif not ends_connection(reply):  # Else many commands that are too long would take for ever.
                     self.made_progress = True
                 continue
             failure = self.replies[index] = _failure(error, sent=position < sent_count)

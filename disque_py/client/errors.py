@@ -247,6 +247,16 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
 AUTH_TEXTS: Final = ("ERR invalid password", "ERR Client sent AUTH")
 
 
+# The beginning of the last reply of a connection. The node reads nothing that comes after a malformed command, or after
+# one that is longer than it allows (proto-max-bulk-len), and closes the connection.
+LAST_WORDS: Final = "ERR Protocol error"
+
+
+def ends_connection(reply: object) -> bool:
+    """Return whether a node closes the connection after this reply, and executes no command that came later."""
+    return isinstance(reply, ReplyError) and reply.text.startswith(LAST_WORDS)
+
+
 def from_reply(text: str) -> ReplyError:
     """Return the error for a reply line without its dash, by its code."""
     kind = BY_CODE.get(text.partition(" ")[0])

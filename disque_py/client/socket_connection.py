@@ -21,7 +21,9 @@ from disque_py.client.errors import (
     DisqueError,
     NotConnectedError,
     ProtocolError,
+    ReplyError,
     ReplyTimeoutError,
+    ends_connection,
 )
 from disque_py.client.handshake import handshake, read_handshake
 from disque_py.client.options import ClientOptions
@@ -50,6 +52,7 @@ class SocketConnection:
 
     __slots__ = (
         "_decoder",
+        "_farewell",
         "_is_tls",
         "_readiness",
         "_sock",
@@ -71,6 +74,7 @@ class SocketConnection:
         self._sock = sock
         self._is_tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = Decoder()
+        self._farewell: ReplyError | None = None  # The reply after which the node closes the connection.
         self._readiness = readiness_of(sock)
 
     def is_stale(self) -> bool:
@@ -96,6 +100,8 @@ class SocketConnection:
         except BaseException as error:
             self._break(error, len(replies))
             raise
+        if self._farewell is not None:
+            self.close()
         return replies[0]
 
     def exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
@@ -139,6 +145,13 @@ class SocketConnection:
             if not self._readiness.wait(limit_s, wants_room=len(out) > 0):
                 raise self._silence(limit_s)
             self._receive(replies)
+            if self._farewell is not None and (len(replies) < self.sent_count or next(chunks, None) is not None):
+                self.sent_count = len(replies)  # The node has read no later command.
+                text = f"{self.address}: closed by the node: {self._farewell.text}"
+                raise ConnectionLostError(text, sent=False)
+            if self._farewell is not None:
+                self.close()
+                return
 
     def _send(self, out: bytes | memoryview) -> int:
         try:
@@ -162,6 +175,8 @@ class SocketConnection:
             decoder.feed(data)
             while (reply := decoder.next()) is not NOTHING:
                 replies.append(reply)
+                if isinstance(reply, ReplyError) and ends_connection(reply):
+                    self._farewell = reply
             if len(replies) > self.sent_count:
                 raise ProtocolError(f"{self.address}: a reply to no command")
             # TLS may hold decrypted bytes, which poll does not report.
