@@ -691,18 +691,29 @@ def _is_coroutine_function(function: Callable[..., Any]) -> bool:
 
 async def _contained(answer: Awaitable[Any]) -> Any:
     """Await an answer. Replace SystemExit and the like, which would end the worker, and with it all other handlers."""
+    task = asyncio.current_task()
     try:
         return await answer
     except BaseException as error:
-        if isinstance(error, (Exception, asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)):
+        if isinstance(error, (Exception, asyncio.CancelledError, KeyboardInterrupt)):
             raise
+        if isinstance(error, GeneratorExit) and not _runs(task):
+            raise  # Python closes this coroutine, which was not finished. Otherwise the handler itself raised it.
         raise _failure(error) from error
+
+
+def _runs(task: asyncio.Task[Any] | None) -> bool:
+    """Return whether the event loop runs this task now."""
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # There is no loop.
+        return False
 
 
 def _failure(error: BaseException) -> RuntimeError:
     if isinstance(error, SystemExit):
         return RuntimeError(f"the handler called sys.exit({error.code!r})")
-    return RuntimeError(f"the handler raised {type(error).__name__}: {message_of(error)}")
+    return RuntimeError(f"the handler raised {type(error).__name__}: {message_of(error)}".removesuffix(": "))
 
 
 def _called_in_thread(function: Callable[..., Any], *args: Any) -> Any:

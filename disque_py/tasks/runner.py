@@ -152,8 +152,12 @@ class Runner:
 
 
 def _without_stop(call: Callable[[], Any]) -> Any:
-    """Call a function. Replace StopIteration by another error, because a future can't hold it."""
+    """Call a function in a thread. Replace the errors that would end the worker there.
+
+    A future can't hold StopIteration. KeyboardInterrupt in a thread is no Ctrl-C, because only the main thread gets
+    signals, and GeneratorExit closes no coroutine.
+    """
     try:
         return call()
-    except StopIteration as error:
-        raise RuntimeError("the task raised StopIteration") from error
+    except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
+        raise RuntimeError(f"the task raised {type(error).__name__}") from error

@@ -159,6 +159,26 @@ def test_an_error_that_is_no_exception_is_a_failure_of_the_job(handler):
         assert "failure the handler raised PanicException: index out of bounds" in hooks.lines
 
 
+def interrupts(job):
+    if job.body == b"00":
+        raise KeyboardInterrupt
+
+
+async def closes_itself(job):
+    if job.body == b"00":
+        raise GeneratorExit
+
+
+@pytest.mark.parametrize(("handler", "name"), [(interrupts, "KeyboardInterrupt"), (closes_itself, "GeneratorExit")])
+def test_an_error_that_usually_ends_a_program_is_a_failure_of_the_job(handler, name):
+    """A thread gets no Ctrl-C, and the worker has not closed the coroutine. The other jobs go on."""
+    hooks = RecordingHooks()
+    with Queue(2) as node:
+        work(node, handler, until=lambda: node.ids_of("NACK") and node.ids_of("ACKJOB"), hooks=hooks)
+        assert (node.ids_of("NACK"), node.ids_of("ACKJOB")) == (node.ids[:1], node.ids[1:])
+        assert f"failure the handler raised {name}" in hooks.lines
+
+
 def test_progress_of_a_job_that_is_over_is_not_kept():
     """A thread that a handler has left behind may still report it."""
     over = []

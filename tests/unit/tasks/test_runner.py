@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextvars
 import functools
 import sys
@@ -44,6 +45,11 @@ async def endless():
 @app.task(fail_on=(KeyError,))
 def fail(error):
     raise {"value": ValueError, "key": KeyError, "stop": StopIteration, "retry": Retry, "exit": SystemExit(2)}[error]
+
+
+@app.task
+def interrupt(name):
+    raise getattr(builtins, name)
 
 
 @app.task
@@ -123,6 +129,14 @@ def test_a_failure_is_given_back_with_its_reason(error, kind):
         handled(job_of(fail, error))
     assert "\n  at " in caught.value.reason
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("error", [StopIteration, KeyboardInterrupt, GeneratorExit])
+def test_an_error_in_a_thread_never_ends_the_worker(error):
+    """No signal raises KeyboardInterrupt in a thread."""
+    with pytest.raises(Retry) as caught:
+        handled(job_of(interrupt, error.__name__))
+    assert caught.value.reason.startswith(f"RuntimeError: the task raised {error.__name__}")
 
 
 def test_a_coroutine_that_exits_has_failed():
