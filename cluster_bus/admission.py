@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cluster_bus.node_table import NodeTable
     from cluster_bus.tray import Tray
 
-# Spec N2, N3, N4.
+# A handshake may last for the node time-out, and at least for this time. Spec N4.
 HANDSHAKE_MS_MIN: Final = 1_000
 # Beyond this number, the node that was forgotten first may come back. The nodes file has a line for each of them.
 FORGOTTEN_MAX: Final = 1_000

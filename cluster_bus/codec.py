@@ -34,11 +34,11 @@ PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 5
 HANDSHAKE_VERSION: Final = 0
 
-# A job's body may have 64 MiB (`proto-max-bulk-len`); the slack is for the job around it.
+# A job's body may have 64 MiB by default (`proto-max-bulk-len`). The slack is for the job around it.
 FRAME_BYTES_MAX: Final = (64 << 20) + (1 << 20)
 
-# msgpack allocates an array from its declared count before it reads the items: eight bytes each.
-# No turn produces so many; `encode_runs` splits them.
+# msgpack allocates an array from its declared count before it reads the items: eight bytes each. So a run has at most
+# this many items, and `encode_runs` splits longer ones.
 RUN_ITEMS_MAX: Final = 1 << 12
 # A frame is handled in one step. A longer frame has a single run, because a node starts a new frame well below this
 # size.

@@ -1,12 +1,12 @@
 """A link: one connection between two nodes, either end of it, as a protocol of asyncio.
 
 A link begins with the handshake (handshake.py), under a time limit and a small size limit. Its owner, the Bus, gets
-frames only after it. From then on the dialing end writes frames and the accepting end reads them, never the other way
-round: a node sends all its messages on the link that it dialed.
+frames only after it. From then on the dialing end only writes frames, and the accepting end only reads them, because
+a node sends all its messages on the link that it dialed.
 
 Three things are bounded: a frame's declared length (codec.py), the bytes that one callback decodes before other links
-get their turn, and the unsent bytes (spec Q34: a stalled node must not use up our memory). Any fault closes the link,
-and the owner gets the reason. The link decides nothing else: neither which peer is welcome nor when to redial.
+get their turn, and the unsent bytes, because a stalled node must not use up our memory (spec Q34). Any fault closes the
+link, and the owner gets the reason. The link decides nothing else: neither which peer is welcome nor when to redial.
 """
 
 from __future__ import annotations

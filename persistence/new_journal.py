@@ -1,6 +1,6 @@
 """A new journal, written as a whole, for example by an import.
 
-Blocks say that they were *not* written under `appendfsync always`, so a node that loads them takes no job as certain:
+Blocks say that they were *not* written under `appendfsync always`. So a node that loads them takes no job as certain:
 jobs wait for their retry, and at-most-once jobs are not queued (spec O5). A caller that knows that an at-most-once job
 was never delivered adds it last, as `is_certain`.
 

@@ -6,9 +6,9 @@ The loop copies to the end of a file without ever waiting for the disk. Two thin
   a moment ago: up to `limit`, and no later than FRESH_MS after they were last made ready. All other writes go through a
   lane of the disk. About as many bytes are ready as a second needs, so a quiet file takes little room and a busy one
   never waits.
-* A sync, which holds the pages it writes while it lasts. So a sync gets all pages up to the one that is being written,
-  and the loop continues behind it, at the beginning of the next page: a *gap* stays in the file. If nothing was written
-  meanwhile, the loop goes back to where it was, and there is no gap. So a quiet file has hardly any.
+* A sync, which holds the pages it writes while it lasts. So a sync gets all pages up to the one that is being written.
+  The loop continues behind it, at the beginning of the next page, and a *gap* stays in the file. If nothing was written
+  meanwhile, the loop goes back to where it was, and there is no gap. So a quiet file has hardly any gaps.
 
 The rule for readers: a length is never zero. If the four bytes of a length are zero, the next block begins at
 `behind_gap`.
@@ -25,8 +25,8 @@ PAGE_BYTES: Final = 4096
 GAP_BYTES_MIN: Final = 4
 
 # The bytes that are ready: twice those of the last second, within these bounds. Few large steps are better than many
-# small ones: a thread that waits for the interpreter's lock is woken in vain by each of the loop's system calls, dozens
-# of times a step. But ready bytes are memory of the process, hence the upper bound.
+# small ones, because during each step every system call of the loop wakes the waiting thread in vain. The upper bound
+# exists because ready bytes are memory of the process.
 READY_BYTES_MIN: Final = 64 * 1024
 READY_BYTES_MAX: Final = 4 * 1024 * 1024
 

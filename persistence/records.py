@@ -4,11 +4,11 @@ A journal is a chain of segment files. Each begins with a header that names the 
 Blocks follow, one or more per turn of the loop. A block is written, checked and lost as a whole. It has a fixed head
 with a checksum, and runs of records, `[kind, item, item …]`, in msgpack. Positions are bytes of blocks since the
 journal began. So a block knows its place, and how far the journal was known to be on disk when it was written. A broken
-place before that is damage; one after it is a torn tail.
+block before that position is damage. A broken block behind it is a torn tail.
 
-docs/journal.md shows every byte. How to change the format: new kinds, and new fields at the end of an item, need no new
-version if an old reader that skips them restores a safe state. Otherwise raise VERSION, keep reading the old one, and
-add its golden file to tests/support/journals.
+docs/journal.md shows every byte, and how to change the format. New kinds, and new fields at the end of an item, need no
+new version if an old reader that skips them restores a safe state. Any other change raises VERSION. Then the old
+version must stay readable, and its golden file is added to tests/support/journals.
 """
 
 from __future__ import annotations

@@ -307,8 +307,8 @@ def _is_unheard(job: Job, part: Changeable | None, *, is_kept: bool) -> bool:
 
     For a job with a limit it may, because otherwise one attempt too many is allowed. It may also if the job is not
     queued at once (`is_kept`), because of a delay or a pause, or because its attempts end. Otherwise the node that made
-    the delivery takes the change for the NACK of an earlier one and keeps its lease, and the history of a dead letter
-    lacks the attempt.
+    the delivery would take the change for the NACK of an earlier one, and keep its lease. The history of a dead letter
+    would lack the attempt.
     """
     if part is not None and part.limit:
         return part.ended >= job.attempt

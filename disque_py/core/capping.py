@@ -45,10 +45,11 @@ ANSWER_MS: Final = 100
 WANTED_MAX: Final = 64
 # If a grant arrives when no client of this node waits any more, the jobs are offered to all nodes after this span.
 IDLE_MS: Final = 100
-# Nodes that wait for slots of one key, looked at in one go. Below: leases, keys and questions checked per step.
+# Nodes that wait for slots of one key, looked at in one go.
 WAITS_LOOKED: Final = 200
+# Leases, keys and questions checked per step: this many of each.
 CHECKED_PER_STEP: Final = 200
-# Jobs are counted, and offered again, in parts: so many shards or jobs.
+# Jobs are counted, and offered again, in parts. A part ends after this many shards, counted jobs or offered jobs.
 SHARDS_PER_PART: Final = 64
 COUNTED_PER_PART: Final = 1_000
 RELEASED_PER_PART: Final = 500

@@ -31,8 +31,9 @@ _BACKOFF_BYTES_MAX: Final = 64
 # The limit for an error from another node: a reason given by a worker, or a text of the node itself.
 _ERROR_BYTES_MAX: Final = 4_096
 
-# The measured bytes of a part without its texts. Below: the bytes of its record.
+# The measured bytes of a part in memory, without its texts.
 PART_BYTES: Final = 330
+# The bytes of its record, without its texts.
 PACKED_BYTES: Final = 60
 
 # Positions of the values that are fields of the job.

@@ -40,7 +40,7 @@ class CommandEntry:
     name            the original name in lower case; rename-command does not change it
     access          the command's units, for permissions
     handler         called with (broker, client, argv)
-    arity           number of words, including the name; negative: at least so many; 0: any number
+    arity           number of words, including the name; negative: the least number; 0: any number
     words_max       the most words that a request may have
     is_denyoom      whether it is refused at 100 % of maxmemory
     is_for_loading  whether it is allowed while the journal is loaded

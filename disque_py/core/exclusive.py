@@ -52,9 +52,9 @@ TOOK_PARTS: Final = 8
 PERCENT: Final = 100
 # After a claim found no majority, no claim begins for a random span within these limits.
 GATE_MS: Final = (100, 300)
-# A key that another holder has is tried again after this span, in case the news of its end was lost. At most so many
-# keys are tried per step.
+# A key that another holder has is tried again after this span, in case the news of its end was lost.
 RECHECK_MS: Final = 700
+# The most keys that are tried again per step.
 RECHECKS_PER_STEP: Final = 20
 # A key keeps a timer that is due at most this much after the end of the grant that refused it.
 TIMED_LATE_MS: Final = 50

@@ -69,9 +69,10 @@ CAUGHT_UP_MAX: Final = 1_000
 # the firing node dies in between, the tick waits until the lease is over.
 LEASE_MS: Final = 10_000
 CLAIM_PREFIX: Final = b"T"
-# The most schedules that are planned, and that are fired, in one step. Below: the most firings under way.
+# The most schedules that are planned, and that are fired, in one step.
 PLANNED_PER_STEP: Final = 50
 FIRED_PER_STEP: Final = 25
+# The most firings under way at a time.
 FIRING_MAX: Final = 200
 # The interval at which timers.py calls `step`.
 STEP_MS: Final = 100

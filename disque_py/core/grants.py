@@ -306,7 +306,7 @@ class Grants:
     def merge(self, item: GrantItem, now_ms: int) -> None:
         """Merge another voter's memory of a key into ours. If two holders have grants, both block the key. Spec CL5.
 
-        If one voter knows that the work under a grant is done, the grant ends here, too, and blocks the key for as long
+        If one voter knows that the work under a grant is done, the grant ends here, too. It blocks the key for as long
         as it runs at the other voter. A grant that runs may never have had a majority, but its holder can renew it now.
         So it counts as an attempt after those that the other voter knows. If one of the two knows a higher fence, or
         the same fence for another holder, the grant only blocks the key.

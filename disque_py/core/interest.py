@@ -316,9 +316,14 @@ def next_node(
 ) -> tuple[Node | None, bool]:
     """Return the node that gets the next hint, and whether it is the only candidate.
 
-    Nodes come in this order: those with waiting clients before those whose clients poll or are busy with a job; the
-    node that ignored the last hint after all others; near nodes before distant ones (spec ZN5); nodes with fewer hints
-    per waiting client first. Hints of nodes that are no longer interested are forgotten.
+    The first of these rules that tells two nodes apart decides:
+
+    * Nodes with waiting clients come before nodes whose clients poll or are busy with a job.
+    * The node that ignored the last hint comes after all others.
+    * Near nodes come before distant ones (spec ZN5).
+    * Nodes with fewer hints per waiting client come first.
+
+    Hints of nodes that are no longer interested are forgotten.
 
     name         of the queue
     interested   node -> number of clients that wait there for these jobs; below 0: for other jobs only

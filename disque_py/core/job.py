@@ -1,7 +1,11 @@
-"""Job: one message, as this node knows it.
+"""Job: a job as one node knows it, and the objects of work in progress on it.
 
 A job is normally queued on one node. Other nodes may hold a copy that is not queued. Their timers queue the job again
 when its consumer or its node is gone.
+
+`Job.work` says what the node is doing with the job: making copies (Replication), telling holders of its end
+(Collection, Cancellation), giving it to another node (Handover), or asking about its key (Wanted). These classes only
+hold data. The modules that their docstrings name make the decisions, and lifecycle.py changes the state of a job.
 """
 
 from __future__ import annotations
@@ -50,8 +54,9 @@ CHANGED: Final = 1
 NEW_HOLDERS: Final = 2
 _COUNTER_MIDDLE: Final = 32_768
 
-# The bits of a hand-over's moment that a job keeps. Below: the number of queues whose last terms are remembered.
+# The bits of a hand-over's moment that a job keeps.
 IMPORT_BITS: Final = (1 << 31) - 1
+# The number of queues whose last terms are remembered.
 TERMS_MAX: Final = 4_096
 
 JobNodes = frozenset["Node"]

@@ -41,8 +41,9 @@ WINDOW: Final = 2  # How long its KEY is used (windows.py).
 TOPIC: Final = 3  # The topic that it was published to. In memory it is one of the job's terms (job.py).
 BATCH: Final = 4  # The batch that it belongs to.
 SCHEDULE: Final = 5  # The schedule that made it.
-# The most extras of a job. Below: the most packed bytes of all its extras.
+# The most extras of a job.
 EXTRAS_MAX: Final = 32
+# The most packed bytes of all its extras.
 EXTRAS_BYTES_MAX: Final = 65_536
 EXTRA_BYTES: Final = 120
 # The number of items in the packed form of a job that has only a topic.

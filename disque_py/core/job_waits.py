@@ -15,8 +15,8 @@ The first end that arrives counts and is never replaced. The result of a complet
 node may know an end in doubt (ends.py), and says so. Such an end counts only after all linked nodes were asked again
 and no node knows a result.
 
-When a client's wait times out, or one job ends a wait with ANY, its node asks once more for the present statuses of
-the other jobs, because those from the registration are old. Spec RW5, RW6, RW7, RW8, RW10.
+A wait may end while some of its jobs are not over: at its time-out, or with ANY. Then its node asks once more for the
+present statuses of these jobs, because those from the registration are old. Spec RW5, RW6, RW7, RW8, RW10.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ from disque_py.core.results import BYTES_MAX
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, STATUS_NAMES
 from disque_py.resp.replies import array, bulk, error, nil_bulk
 
-# The most ids of one message. Below: the most ids that a node may register on another one.
+# The most ids of one message.
 IDS_PER_MESSAGE: Final = 500
+# The most ids that a node may register on another one, and for which its own clients may wait.
 IDS_MAX: Final = 100_000
-# How long a time-out waits for the present statuses.
+# A wait whose time is over waits this long for the present statuses.
 REFRESH_MS: Final = 500
 ERROR_BYTES_MAX: Final = 65_536
 

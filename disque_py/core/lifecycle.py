@@ -59,7 +59,7 @@ WILLQUEUE_LEAD_MS: Final = 500
 ANNOUNCE_MARGIN_MS: Final = 2_500
 # A job with a shorter RETRY is not announced: the batch would come too late, and WILLQUEUE has the same effect.
 ANNOUNCE_RETRY_MS_MIN: Final = 2 * ANNOUNCE_MARGIN_MS
-# One call removes at most this many expired jobs from a queue's head. The timers of the others remove them.
+# One call removes at most this many expired jobs from a queue's head. Further expired jobs are removed by their timers.
 EXPIRED_PER_FETCH: Final = 1_000
 # A queue's next jobs are read back from disk when fewer than this many are known to be in memory.
 AHEAD_MIN: Final = 128

@@ -140,7 +140,7 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Merge a queue's state that was set with BCAST. The later version wins.
 
     If the sender's version is earlier than ours, send it ours: it asks (`ask`), or its wall clock is behind. A state
-    that comes from the node that made it is passed on, because that node may have no link to some of the others, and be
+    that comes from the node that made it is passed on. That node may have no link to some of the others, and may be
     gone before it has one.
     """
     for name, flags, version_ms, version_node, *_ in items:

@@ -13,7 +13,7 @@ first entries of the first part are served next. No operation rebuilds the whole
 A part is a list of jobs, and an array of their priorities. So an entry takes sixteen bytes. With millions of jobs in a
 random order, nearly everything that is read or moved comes from main memory. So a search reads numbers, and looks at
 jobs only if their priorities are equal. In a long queue, a job with a priority of its own is only put before the last
-entry of its part, which is then *loose*: its last entry is its greatest, the others are in any order. A loose part is
+entry of its part. Such a part is *loose*: its last entry is its greatest, the others are in any order. A loose part is
 sorted when its order is needed: before its jobs are next, and when jobs are listed. It is split unsorted.
 
 A processor waits for one job in main memory as long as for ten, if it knows their places in advance. So in a long queue

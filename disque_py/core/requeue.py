@@ -6,9 +6,13 @@ holders (LEASED). Each holder has a timer that fires when the last lease it was 
 Most jobs are done in a few milliseconds. So the node tells the others about a delivery a moment later, and not at all
 if the job is done by then. A holder whose timer fires in between asks first, as it always does.
 
-Before its timer fires, a holder asks the others with WILLQUEUE. A node that knows better objects with QUEUED (the job
-waits in its queue), LEASED (it has delivered the job; the rest of the lease is included) or SETACK (the job is done).
-The creator of a fan-out objects with QUEUED, too, while one of the jobs has no copies yet (spec TP9).
+Before its timer fires, a holder asks the others with WILLQUEUE. A node that knows better objects:
+
+* with QUEUED if the job waits in its queue. The creator of a fan-out also sends this, while one of the jobs has no
+  copies yet (spec TP9);
+* with LEASED, which includes the rest of the lease, if it has delivered the job;
+* with SETACK if the job is done.
+
 Without an objection, the holder queues the job and tells the others with QUEUED. If two holders queue the job at the
 same time, it stays queued on the one that `wins`. Both compute that by the same rule.
 

@@ -12,9 +12,9 @@ other timers when they come near, such as a TTL of a day or a RETRY of five minu
 that wait for a day cost one look each every hundred seconds, and no memory. A job that is done before its RETRY never
 has an entry.
 
-A *walk* is work that no client of this node waits for and that is too long for a turn, for example to fill an index, to
-free memory or to count for another node. All walks of a node alternate, and together they do WALKED_PER_MS parts per
-millisecond. So more walks take longer, and do not make turns longer.
+A *walk* is work that is too long for a turn, and for which no client of this node waits. Examples are to fill an index,
+to free memory, or to count for another node. All walks of a node alternate, and together they do WALKED_PER_MS parts
+per millisecond. So more walks take longer, and do not make turns longer.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A change takes effect in memory immediately. The host writes it to a file and syncs the file. Only then is the change
 sent to other nodes. So a crash can't undo a version that other nodes know, and no version is ever given to two changes.
 A node that receives a change also writes it, and then tells all nodes that it has it. The client of a QUEUE SET waits
-for the file, and then up to a second for the linked nodes. Spec W3.
+for the file, and then up to a second for the linked nodes. Spec QS3.
 
 When a link comes up, a node with settings sends a digest of all of them. The other node asks for the settings if its
 own digest differs. As both nodes do this, both reach the same state. After the link of a third node has broken, the

@@ -93,7 +93,7 @@ class Listeners:
             self._servers.append(server)
 
     def set_keepalive(self, seconds: int) -> None:
-        """Probe clients that connect from now on, after so many seconds of silence; 0: never."""
+        """Probe clients that connect from now on, after this many seconds of silence; 0: never."""
         for each in self._bound:
             if each.sock.family == socket.AF_UNIX:
                 continue

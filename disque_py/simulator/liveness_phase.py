@@ -1,8 +1,8 @@
 """The liveness phase: all faults end, and the cluster must keep the promises that take time.
 
 All nodes that are down start, all cuts heal, memory limits are lifted, and producers stop. The cluster does the rest
-by itself. Operators finish the work that they began, as soon as the nodes are up: they end a pause at the node at which
-they began it, and send MEET to nodes that they made forget each other. After that an operator acts in two cases only.
+by itself. Operators finish the work that they began, as soon as the nodes are up. They end a pause at the node at which
+they began it. They send MEET to nodes that they made forget each other. After that an operator acts in two cases only.
 It repeats a command that may have been lost (`_end_lost_pauses`, `Targets.meet_torn`), and it sends FORGET to each node
 that knows a gone one.
 

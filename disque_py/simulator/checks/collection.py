@@ -2,9 +2,9 @@
 
 DELJOB with a set says that every node that may have the job has confirmed the ack (spec A3, A10). So when a node
 deletes a job because of DELJOB, the job may be alive on no node. The rule applies to every job that was added after the
-last mishap: a node that died, or was flushed, reset or forgotten, may have known holders that no other node knew. The
-mishap lasts as long as a running node is forgotten. Such a node counts as confirmed, and may give copies to nodes that
-no other node knows to be holders.
+last *mishap*: a node died, or was flushed, reset or forgotten. Such a node may have known holders that no other node
+knew. The mishap lasts as long as a running node is forgotten. Such a node counts as confirmed, and may give copies to
+nodes that no other node knows to be holders.
 
 A node that deleted a job remembers that it is done. So does a node that was asked as a holder and had no copy. A copy
 that arrives there late must not become alive.

@@ -11,8 +11,8 @@ Three rules look at each delivery, and only at the nodes and links that it conce
 * A node that comes back with a journal asks before it queues jobs whose leases ran out meanwhile. If a holder that it
   names knows of the ack and is linked in time, the job is not delivered again.
 
-An exception concerns one job (a NACK or ENQUEUE is under way), one node (it was stopped, or its disk had a fault), one
-link (a frame was lost, stuck or late), or the moment when a node lost its knowledge.
+Each exception is narrow. It concerns one job (a NACK or ENQUEUE is under way), one node (it was stopped, or its disk
+had a fault), one link (a frame was lost, stuck or late), or the moment when a node lost its knowledge.
 """
 
 from __future__ import annotations

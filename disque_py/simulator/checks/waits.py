@@ -2,9 +2,9 @@
 
 The oracle knows the requests of clients for a job, so it knows which ends a reply may name. An ACKJOB may have
 completed the job, and a CANCELJOB may have canceled it. A wait is checked when its reply comes. The reply that a job is
-unknown is always checked, faults or not: it is wrong if a node that the answering node knew all the time had the job
-alive from the request to the reply, linked or not. Rules that depend on time are checked if there was no fault since
-the jobs were added. Then a reply must not name an end without its result while a node has the result.
+unknown is always checked, faults or not. It is wrong if some node had the job alive from the request to the reply, and
+the answering node knew that node all the time, linked or not. Rules that depend on time are checked if there was no
+fault since the jobs were added. Then a reply must not name an end without its result while a node has the result.
 
 At the end, new waits without TIMEOUT begin for jobs of all kinds. When all jobs are over, each wait must have a reply.
 """

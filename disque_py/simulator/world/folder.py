@@ -11,7 +11,7 @@ A file has the content that all processes read (`content`, the system's cache) a
   Afterwards the folder is dead until one of the other two is called.
 
 `fail`, `capacity_bytes` and `vanish` cause faults. A failed sync is as bad as on a real system: some sectors are on
-disk, the others never will be unless they are written again, and reading does not show the difference.
+disk, and the others are not until they are written again. Reading does not show the difference.
 
 All chance comes from the given generator. No time passes here (disk.py has the delays).
 """
