@@ -10,7 +10,7 @@ check: ## under a minute: lint, types, contracts, format, and the quick tests
 test: ## everything
 	bin/test
 
-format: ## put the tree into the house's format
+format: ## format the code with ruff
 	$(venv)/ruff check --fix-only --quiet . && $(venv)/ruff format --quiet .
 
 demo: ## 336,776 flights through three nodes, one of them killed on the way; make demo with=--spark

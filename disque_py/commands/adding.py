@@ -1,8 +1,12 @@
-"""ADDJOB.
+"""ADDJOB, and ADDJOB to a topic (TOPIC PUBLISH): read and check the words, then make the job.
 
-Most options end in fields of the job. PRIORITY, META and KEY are rare: an `Adding` reads them, and they end in the
-job's attributes (core/job_attributes.py). Arguments are read into locals, and a command is refused before it changes
-anything. Spec C2, F1, K1, K6, F3, K2.
+Clients call `addjob` through the table of commands. The node itself calls it for jobs of schedules and callbacks of
+batches (core/own_addjob.py). Arguments are read into locals, and a command is refused before it changes anything. After
+that, core modules decide how the job goes on: replication.py about copies, handover.py about an at-most-once job that
+this node does not keep, keying.py about a KEY, fanout.py about the jobs of a topic.
+
+Most options end in fields of the job. PRIORITY, META, KEY and others are rare: an `Adding` reads them, and they end in
+the job's attributes (core/job_attributes.py). Spec C2, F1, K1, K6, F3, K2.
 """
 
 from __future__ import annotations
