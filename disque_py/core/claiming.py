@@ -39,7 +39,9 @@ from disque_py.core.grants import (
 from disque_py.core.voting import ENDED, GIVES_BACK, NOT_HELD
 
 DECIDE_MS: Final = 1_000
+# The pause before the next try is drawn from this span, or from one of up to PAUSE_TRIES times what the last try took.
 PAUSE_MS: Final = (5, 50)
+PAUSE_TRIES: Final = 2
 PERCENT: Final = 100
 
 # Results of a claim, in addition to a voter's GRANTED, HELD and DONE.
@@ -305,10 +307,22 @@ def _look(broker: Broker, attempt: Attempt) -> None:
     if attempt.wish.limit:
         attempt.attempt = min(attempt.attempt, attempt.wish.limit)  # Voters don't know the limit.
     is_clear = all(answer.outcome in (GRANTED, OLD_FENCE, OLD_ATTEMPT) for answer in attempt.answers.values())
-    pause_ms = 0 if is_clear and len(attempt.answers) >= attempt.majority else broker.rng.randint(*PAUSE_MS)
+    pause_ms = 0 if is_clear and len(attempt.answers) >= attempt.majority else _pause_ms(broker, attempt)
     at_ms = broker.now_ms + pause_ms
     if at_ms < attempt.until_ms:
         broker.schedule.call_at(at_ms, partial(_try_again, broker, attempt, attempt.number))
+
+
+def _pause_ms(broker: Broker, attempt: Attempt) -> int:
+    """Return a random pause before the next try.
+
+    The others who claim the key pause as well. Whoever begins first wins, if its claims reach the voters before the
+    others begin. So the longer a try takes, the longer are the pauses.
+    """
+    low, high = PAUSE_MS
+    took_ms = broker.now_ms - attempt.began_ms
+    left_ms = attempt.until_ms - broker.now_ms - took_ms  # The try has to end in time, too.
+    return broker.rng.randint(low, max(high, min(PAUSE_TRIES * took_ms, left_ms)))
 
 
 def _try_again(broker: Broker, attempt: Attempt, number: int) -> None:

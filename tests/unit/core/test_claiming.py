@@ -104,9 +104,12 @@ def test_a_holder_that_relies_on_an_older_grant_keeps_it():
     assert None not in [world[name].claims.memory.grants.running(b"key", world[name].now_ms) for name in "abc"]
 
 
-def test_one_of_many_claimants_wins():
-    """Spec CL1, CL2: random pauses end the contest."""
-    world = voters("abc")
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("delay_ms", [1, 80])
+def test_one_of_many_claimants_wins(delay_ms, seed):
+    """Spec CL1, CL2: random pauses end the contest, also if the voters are far from each other."""
+    world = voters("abc", delay_ms=delay_ms, seed=seed)
+    world.run(1_000)
     results = []
     for name in "abc":
         machine = world.machines[name]
@@ -114,7 +117,9 @@ def test_one_of_many_claimants_wins():
         claiming.claim(machine.broker, wish(name.encode()), results.append)
         machine.close()
     world.run(1_100)
-    assert sorted(found.outcome for found in results) == [GRANTED, HELD, HELD]
+    outcomes = [found.outcome for found in results]
+    assert outcomes.count(GRANTED) == 1
+    assert len(outcomes) == 3
 
 
 def test_a_renewal_keeps_the_fence():
