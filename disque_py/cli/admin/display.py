@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disque_py.cli.queue_display import age_text, console_for
-from disque_py.cli.visible import visible
+from disque_py.cli.visible import visible, visible_json
 from disque_py.client import Job, JobInfo
 
 # Bytes of a body that are shown in a table.
@@ -20,7 +19,7 @@ BODY_SHOWN: Final = 60
 
 def print_object(value: Any) -> None:
     """Print a value as one line of JSON."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    print(visible_json(value), flush=True)
 
 
 def print_fields(fields: Mapping[str, object]) -> None:

@@ -134,7 +134,7 @@ def peek(
             print_object({name: value for name, value in job_object(each).items() if value not in (None, {})})
         return
     if not jobs:
-        click.echo(f"No {status or 'pending'} jobs in '{queue}'; --status shows others", err=True)
+        click.echo(visible(f"No {status or 'pending'} jobs in '{queue}'; --status shows others"), err=True)
         return
     print_rows(("id", "meta", "body"), [(each.id, pairs_text(each.meta), body_text(each.body)) for each in jobs])
 
@@ -212,7 +212,7 @@ def move(ctx: click.Context, ids: Sequence[str], to: str) -> None:
     with open_node(ctx) as node:
         count = node.run(commands.move_jobs(*ids, to=to))
     rest = "" if count == len(ids) else "; the others are running, are over, or are in that queue already"
-    click.echo(f"{counted_of(count, len(ids), 'job')} moved to '{to}'{rest}")
+    click.echo(visible(f"{counted_of(count, len(ids), 'job')} moved to '{to}'{rest}"))
     if count < len(ids):
         ctx.exit(1)
 

@@ -16,6 +16,7 @@ from disque_py.cli.counting import counted
 from disque_py.cli.queue_display import age_text, console_for, footer, queue_table, settings_text
 from disque_py.cli.queue_view import DEFAULTS, OldServerError, QueueWatch, all_settings, changed_settings
 from disque_py.cli.shell.suggestions import closest
+from disque_py.cli.visible import visible
 from disque_py.client import QueueSettings, ReplyError, commands
 from disque_py.client.arguments import PauseState
 from disque_py.client.one_node import OneNode
@@ -165,12 +166,12 @@ def reset(ctx: click.Context, name: str) -> None:
     with open_node(ctx) as node:
         before = changed_settings(node.run(commands.queue_settings(name)))
         node.run(commands.reset_queue(name))
-    click.echo(f"{name}: all defaults" + (f", was: {settings_text(before)}" if before else ""))
+    click.echo(visible(f"{name}: all defaults" + (f", was: {settings_text(before)}" if before else "")))
 
 
 def _tell_settings(node: OneNode, name: str) -> None:
     settings = node.run(commands.queue_settings(name))
-    click.echo(f"{name}: {settings_text(changed_settings(settings)) or 'all defaults'}")
+    click.echo(visible(f"{name}: {settings_text(changed_settings(settings)) or 'all defaults'}"))
     if settings is not None and settings.behind:
         click.echo(
             f"Nodes that have not confirmed it yet: {settings.behind}. They will get it when they are linked", err=True
@@ -186,7 +187,7 @@ def pause(ctx: click.Context, name: str, only: PauseState | None) -> None:
     with open_node(ctx) as node:
         state = node.run(commands.pause(name, only or "all", bcast=True))
     ways = "in and out" if state == "all" else f"{state} only"
-    click.echo(f"{name} is paused, {ways}. `disque-admin queue resume {name}` ends it")
+    click.echo(visible(f"{name} is paused, {ways}. `disque-admin queue resume {name}` ends it"))
 
 
 @queue.command(short_help="End the pause of a queue.")
@@ -196,7 +197,7 @@ def resume(ctx: click.Context, name: str) -> None:
     """End the pause of the queue NAME on all nodes."""
     with open_node(ctx) as node:
         node.run(commands.pause(name, "none", bcast=True))
-    click.echo(f"{name}: not paused")
+    click.echo(visible(f"{name}: not paused"))
 
 
 @queue.command(short_help="Cancel the jobs of a queue.")
@@ -215,7 +216,7 @@ def purge(
         total = count(node, name, pairs, status)
         if not yes:
             kind = counted(total, f"{status or 'pending'} job") + (" with this metadata" if pairs else "")
-            click.confirm(f"Cancel {kind} of '{name}'? They can't be brought back", abort=True)
+            click.confirm(visible(f"Cancel {kind} of '{name}'? They can't be brought back"), abort=True)
         request = commands.purge(name, where=pairs, status=status, wait=False)
         run_task(ctx, node, request, total, "purged", detach=detach)
 

@@ -11,6 +11,7 @@ import click
 from disque_py.cli.admin.access import open_node
 from disque_py.cli.admin.display import body_text, body_text_whole, print_fields, print_object, print_rows
 from disque_py.cli.admin.values import span_text
+from disque_py.cli.visible import visible
 from disque_py.client import ScheduleInfo, schedule_commands
 from disque_py.client.one_node import OneNode
 from disque_py.client.protocol import text
@@ -138,7 +139,7 @@ def set_schedule(
     with open_node(ctx) as node:
         node.run(Request(tuple(word.encode("utf-8", "surrogateescape") for word in words), text))
         ticks = node.run(schedule_commands.next_ticks(name, 3))
-    click.echo(f"'{name}' is set. Next (UTC): {', '.join(map(_time, ticks)) or 'never'}")
+    click.echo(visible(f"'{name}' is set. Next (UTC): {', '.join(map(_time, ticks)) or 'never'}"))
 
 
 @schedule.command()
@@ -148,7 +149,7 @@ def pause(ctx: click.Context, name: str) -> None:
     """Stop the schedule NAME until it is resumed."""
     with open_node(ctx) as node:
         _change(node, name, schedule_commands.pause_schedule(name))
-    click.echo(f"'{name}' is paused.")
+    click.echo(visible(f"'{name}' is paused."))
 
 
 @schedule.command()
@@ -159,7 +160,7 @@ def resume(ctx: click.Context, name: str) -> None:
     with open_node(ctx) as node:
         _change(node, name, schedule_commands.resume_schedule(name))
         ticks = node.run(schedule_commands.next_ticks(name, 1))
-    click.echo(f"'{name}' is resumed. Next (UTC): {', '.join(map(_time, ticks)) or 'never'}")
+    click.echo(visible(f"'{name}' is resumed. Next (UTC): {', '.join(map(_time, ticks)) or 'never'}"))
 
 
 @schedule.command()
@@ -169,10 +170,10 @@ def resume(ctx: click.Context, name: str) -> None:
 def delete(ctx: click.Context, name: str, yes: bool) -> None:
     """Delete the schedule NAME. Its jobs stay."""
     if not yes:
-        click.confirm(f"Delete the schedule '{name}'?", abort=True)
+        click.confirm(visible(f"Delete the schedule '{name}'?"), abort=True)
     with open_node(ctx) as node:
         _change(node, name, schedule_commands.delete_schedule(name))
-    click.echo(f"'{name}' is deleted.")
+    click.echo(visible(f"'{name}' is deleted."))
 
 
 @schedule.command()

@@ -9,6 +9,7 @@ from disque_py.cli.admin.display import print_fields, print_object, print_rows
 from disque_py.cli.admin.queue_commands import JSON
 from disque_py.cli.admin.tasks import as_object, follow_task
 from disque_py.cli.check_journal.report import moment
+from disque_py.cli.visible import visible
 from disque_py.client import Task, commands
 
 DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven", "qrebalance": "handed over"}
@@ -90,7 +91,7 @@ def cancel(ctx: click.Context, task_id: str) -> None:
     with open_node(ctx) as node:
         if not node.run(commands.cancel_task(task_id)):
             raise click.ClickException(f"No task '{task_id}' runs on this node.")
-    click.echo(f"{task_id}: canceled. Finished changes stay")
+    click.echo(visible(f"{task_id}: canceled. Finished changes stay"))
 
 
 def _started(view: Task) -> str:

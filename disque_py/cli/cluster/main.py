@@ -40,6 +40,7 @@ from disque_py.cli.cluster.zones import Zone, option_words, read_zones, set_zone
 from disque_py.cli.connection import ConnectError
 from disque_py.cli.counting import counted, counted_of
 from disque_py.cli.misplaced_options import with_place
+from disque_py.cli.visible import visible, visible_lines
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 from disque_py.shell_scripts import SHELLS, completion_script
 
@@ -53,7 +54,15 @@ class Program(click.Group):
     """The command group; turns expected errors into one line and exit status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was named."""
+        """Run the command that was named. Errors may repeat words of nodes, whose bytes a terminal must not obey."""
+        try:
+            return self._invoke(ctx)
+        except click.UsageError:
+            raise  # click quotes the words of the command line itself.
+        except click.ClickException as error:
+            raise click.ClickException(visible_lines(error.message)) from error
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as error:
@@ -319,7 +328,7 @@ def status(access: Target, node: Address | None, directory: Path, as_json: bool)
         print_table(cluster)
     for view in cluster.nodes:
         if view.error:
-            click.echo(view.reason, err=True)
+            click.echo(visible(view.reason), err=True)
     if any(view.error for view in cluster.nodes):
         sys.exit(1)
 
@@ -337,10 +346,10 @@ def check(access: Target, node: Address | None, directory: Path) -> None:
     voters = VotersView(cluster)
     problems = cluster.problems() + voters.problems()
     for problem in problems:
-        click.echo(problem)
+        click.echo(visible(problem))
     notes = [f"{view.name} is leaving the cluster" for view in cluster.nodes if view.is_leaving]
     for note in notes + voters.hints():
-        click.echo(f"Note: {note}")
+        click.echo(visible(f"Note: {note}"))
     if problems:
         sys.exit(1)
     count = len(cluster.nodes)

@@ -5,7 +5,6 @@ Spec X2. Every function returns bytes, because bodies are bytes, with the line e
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,6 +25,7 @@ from disque_py.cli.shell.replies import (
     VERBATIM,
     Reply,
 )
+from disque_py.cli.visible import visible, visible_json, visible_lines
 
 FORMATTED: Final = "formatted"
 RAW: Final = "raw"
@@ -84,7 +84,8 @@ class Style:
         if self.format is JSON:
             return as_json(with_objects(words, reply)) + b"\n"
         if self.format is RAW or replies_with_text(words):
-            return as_raw(reply, self.delimiter) + b"\n"
+            text = as_raw(reply, self.delimiter) + b"\n"
+            return as_lines(text) if self.format is FORMATTED else text
         if self.format is CSV:
             return as_csv(reply) + b"\n"
         return as_formatted(reply)
@@ -136,6 +137,16 @@ def quoted(text: bytes) -> bytes:
     return b'"%b"' % b"".join(map(_QUOTED.__getitem__, text))
 
 
+def as_line(text: bytes) -> bytes:
+    """Return a status or an error for people, on one line. An error may repeat words of another program."""
+    return visible(text.decode("utf-8", "backslashreplace")).encode()
+
+
+def as_lines(text: bytes) -> bytes:
+    """Return text for people, which may have several lines."""
+    return visible_lines(text.decode("utf-8", "backslashreplace").replace("\r\n", "\n")).encode()
+
+
 def as_formatted(reply: Reply, prefix: bytes = b"") -> bytes:
     """Return a reply for people; `prefix` is the indentation of lines after the first."""
     scalar = _FORMATTED_SCALARS.get(reply.kind)
@@ -157,15 +168,15 @@ def as_formatted(reply: Reply, prefix: bytes = b"") -> bytes:
 
 
 _FORMATTED_SCALARS: Final[dict[str, Callable[[bytes], bytes]]] = {
-    STATUS: lambda text: text,
-    ERROR: lambda text: b"(error) " + text,
+    STATUS: as_line,
+    ERROR: lambda text: b"(error) " + as_line(text),
     INTEGER: lambda text: b"(integer) " + text,
     BULK: quoted,
     NIL: lambda text: b"(nil)",
     DOUBLE: lambda text: b"(double) " + text,
     BOOLEAN: lambda text: b"(true)" if text == b"t" else b"(false)",
     BIG_NUMBER: lambda text: b"(big number) " + text,
-    VERBATIM: lambda text: text,
+    VERBATIM: as_lines,
 }
 
 
@@ -200,7 +211,7 @@ def as_csv(reply: Reply) -> bytes:
 
 def as_json(reply: Reply) -> bytes:
     """Return one JSON value on one line; an error is an object with the one member `error`."""
-    return json.dumps(json_value(reply), ensure_ascii=False, separators=(",", ":")).encode()
+    return visible_json(json_value(reply), is_dense=True).encode()
 
 
 def json_value(reply: Reply) -> Any:

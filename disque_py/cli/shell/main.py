@@ -27,6 +27,7 @@ from disque_py.cli.shell.options import FLAGS, USAGE, VALUES, ShellOptions, Usag
 from disque_py.cli.shell.session import Session
 from disque_py.cli.shell.shell_completion import ASK_VARIABLE
 from disque_py.cli.shell.suggestions import closest
+from disque_py.cli.visible import visible, visible_lines
 
 INTERRUPTED_STATUS = 130
 # The time that `help` waits for the server's docs. The built-in ones are nearly the same.
@@ -41,14 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _answer_shell(words) if ASK_VARIABLE in os.environ else _run(parse_options(words, os.environ))
         sys.stdout.flush()
     except (UsageError, ConnectError, NoHelpError) as error:
-        print(error, file=sys.stderr)
+        print(visible_lines(str(error)), file=sys.stderr)
         return 1
     except ConnectionLostError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {visible_lines(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # A broken pipe only means that the reader of our output has ended.
-            print(f"Error: {reason_of(error)}", file=sys.stderr)
+            print(f"Error: {visible_lines(reason_of(error))}", file=sys.stderr)
         # Otherwise Python would print another error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -194,7 +195,9 @@ def _report_health(options: ShellOptions) -> int:
     try:
         told = health.check_health(options.target())
     except health.UnhealthyError as error:
-        print(json.dumps({"address": address, "healthy": False, "reason": str(error)}) if as_json else error)
+        print(
+            json.dumps({"address": address, "healthy": False, "reason": str(error)}) if as_json else visible(str(error))
+        )
         return 1
     print(json.dumps({"address": address, "healthy": True, "leaving": told.is_leaving}) if as_json else told)
     return 0
@@ -213,7 +216,7 @@ def _follow(options: ShellOptions) -> int:
             is_short=style.format is FORMATTED,
         )
     except following.RefusedError as error:
-        print(error, file=sys.stderr)
+        print(visible_lines(str(error)), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(file=sys.stderr)
@@ -261,7 +264,7 @@ def _run_over(connection: Connection, options: ShellOptions) -> int:
                 as_json=style.format is JSON,
             )
     except scanning.RefusedError as error:
-        print(error, file=sys.stderr)
+        print(visible_lines(str(error)), file=sys.stderr)
         return 1
     return 0
 
@@ -269,7 +272,7 @@ def _run_over(connection: Connection, options: ShellOptions) -> int:
 def _feed(connection: Connection, timeout_s: float) -> int:
     from disque_py.cli.shell.pipe import Feed  # It imports TLS, which most commands don't need.
 
-    feed = Feed(connection, lambda line: print(line, file=sys.stderr))
+    feed = Feed(connection, lambda line: print(visible(line), file=sys.stderr))
     try:
         is_good = feed.run(sys.stdin.fileno(), timeout_s)
     finally:

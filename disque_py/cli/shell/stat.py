@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from disque_py.cli.address import Target
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.cli.visible import visible
 from disque_py.client import results
 from disque_py.resp.sizes import human_bytes
 
@@ -79,7 +80,7 @@ def watch(target: Target, every_s: float | None, lines: int, *, as_json: bool = 
             else:
                 if reply.is_error:
                     refusal = reply.text.decode(errors="replace")
-                    print(json.dumps({"error": refusal}) if as_json else refusal, flush=True)
+                    print(json.dumps({"error": refusal}) if as_json else visible(refusal), flush=True)
                     return False
                 row = stat_row(results.info(reply.text), requests)
                 requests = row["requests"]

@@ -33,7 +33,7 @@ JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 TEXT: Final = "text/plain; charset=utf-8"
 PROBLEM: Final = "application/problem+json"
-# What a refusal with 401 says of the kinds of login (RFC 9110). A certificate has none, because it comes with TLS.
+# The challenges of a refusal with 401 (RFC 9110). A certificate has none, because it comes with TLS.
 CHALLENGES: Final = {"basic": 'Basic realm="disque", charset="UTF-8"', "bearer": 'Bearer realm="disque"'}
 QUERY_PAIRS_MAX: Final = 100
 # A proxy may have checked the first of two such headers, and the gateway would believe the last.

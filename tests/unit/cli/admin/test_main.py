@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from disque_py.cli.admin.main import main
 from disque_py.cli.shell.main import main as cli
-from scripted_queues import answers
+from scripted_queues import NIL, answers
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -48,3 +48,42 @@ def test_the_first_word_of_disque_cli_is_a_command_of_the_server(scripted, capsy
     node = scripted({"QUEUE GET": b"$-1\r\n"})
     assert cli(["-p", str(node.port), "queue", "get", "x"]) == 0
     assert node.requests == [[b"queue", b"get", b"x"]]
+
+
+ODD = "q\x1b[2J\x9b"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "queue pause {}",
+        "queue resume {}",
+        "queue set {} attempts=5",
+        "queue reset {}",
+        "queue show {}",
+        "queue purge {}",
+        "job peek {}",
+        "job move D-x --to {}",
+        "schedule pause {}",
+        "schedule delete {} --yes",
+        "schedule show {}",
+        "task show {}",
+        "task cancel {}",
+        "{}",
+    ],
+)
+def test_a_name_in_a_message_shows_its_control_characters_as_escapes(admin, line):
+    """A script may pass names that it got from the node, and a terminal would obey them."""
+    replies = {"PAUSE": b"+all\r\n", "QLEN": b":5\r\n", "QPEEK": b"*0\r\n", "QSTAT": NIL, "QUEUE_GET": NIL}
+    replies |= {
+        "MOVEJOB": b":1\r\n",
+        "SCHEDULE_GET": NIL,
+        "SCHEDULE_PAUSE": b":1\r\n",
+        "SCHEDULE_DEL": b":1\r\n",
+        "SCHEDULE_NEXT": b"*0\r\n",
+    }
+    replies |= {"QTASK_SHOW": NIL, "QTASK_CANCEL": b":0\r\n"}
+    result = admin(line.format(ODD), **replies)
+    assert "\x1b" not in result.output
+    assert "\x9b" not in result.output
+    assert "x1b[2J" in result.output

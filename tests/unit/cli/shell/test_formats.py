@@ -27,6 +27,9 @@ JOBS = reply(b"*2\r\n*3\r\n$1\r\nq\r\n$2\r\nD-\r\n$4\r\nbody\r\n*3\r\n$1\r\nq\r\
         (b":12\r\n", b"(integer) 12\n"),
         (b"$-1\r\n", b"(nil)\n"),
         (b"-ERR no\r\n", b"(error) ERR no\n"),
+        (b"-ERR no '\x1b[2J'\r\n", b"(error) ERR no '\\x1b[2J'\n"),
+        (b"+\xc2\x9b2J\r\n", b"\\x9b2J\n"),
+        (b"=9\r\ntxt:a\n\x1bcd\r\n", b"a\n\\x1bcd\n"),
         (b"*0\r\n", b"(empty list or set)\n"),
         (b"*-1\r\n", b"(nil)\n"),
         (b"%1\r\n$1\r\na\r\n:1\r\n", b'1# "a" => (integer) 1\n'),
@@ -137,3 +140,14 @@ def test_json_stays_json_for_text_replies():
 
 def test_other_subcommands_are_formatted():
     assert Style(FORMATTED).render([b"CLUSTER", b"MYID"], reply(b"$1\r\na\r\n")) == b'"a"\n'
+
+
+def test_text_for_people_keeps_its_line_ends_and_no_other_control_characters():
+    """The text of INFO and CLIENT LIST repeats words of other programs."""
+    text = reply(b"$16\r\na:1\r\nname=\x1b[2J\xff\r\n\r\n")
+    assert Style(FORMATTED).render([b"INFO"], text) == b"a:1\nname=\\x1b[2J\\xff\n"
+    assert Style(RAW).render([b"INFO"], text) == b"a:1\r\nname=\x1b[2J\xff\r\n"
+
+
+def test_json_on_a_terminal_has_escapes_for_what_can_not_be_printed():
+    assert as_json(reply(b"$5\r\n\xc2\x9b2J\x7f\r\n")) == b'"\\u009b2J\\u007f"'
