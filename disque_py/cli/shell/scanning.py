@@ -96,8 +96,12 @@ def big_queues(connection: Connection, pattern: str, pause_s: float) -> BigQueue
     """Walk over the queues and return the report. Raises RefusedError if a command is refused."""
     longest: list[tuple[int, bytes, dict[bytes, Reply]]] = []
     queue_count = job_count = empty_count = 0
+    option = [b"RECENT"]  # Otherwise the node visits all its jobs for each queue. Disque 1.0 has no such option.
     for names in queue_names(connection, pattern, pause_s):
-        replies = connection.call_many([[b"QSTAT", name] for name in names])
+        replies = connection.call_many([[b"QSTAT", name, *option] for name in names])
+        if option and any(reply.is_error and reply.text.startswith(b"ERR ") for reply in replies):
+            option = []
+            replies = connection.call_many([[b"QSTAT", name] for name in names])
         for name, reply in zip(names, replies, strict=True):
             stat = _accepted(reply).pairs()
             if b"len" not in stat:

@@ -57,6 +57,24 @@ def test_big_queues_are_listed_longest_first_with_totals(connection):
     assert lines[-2:] == ["2 queues, 1 of them empty", "3 jobs queued on this node, 1.50 per queue"]
 
 
+def test_the_node_is_asked_for_recent_figures_because_it_visits_all_jobs_for_fresh_ones(scripted):
+    node = scripted({"QSCAN": qscan, "QSTAT": qstat})
+    with contextlib.closing(Connection.open(Target(Address("127.0.0.1", node.port)))) as connection:
+        big_queues(connection, "*", 0.0)
+    asked = [words[1:] for words in node.requests if words[0] == b"QSTAT"]
+    assert asked == [[b"a", b"RECENT"], [b"b", b"RECENT"], [b"c\n", b"RECENT"]]
+
+
+def test_a_server_without_recent_figures_is_asked_for_fresh_ones(scripted):
+    def only_fresh(words):
+        return qstat(words) if len(words) == 2 else b"-ERR wrong number of arguments for 'qstat' command\r\n"
+
+    node = scripted({"QSCAN": qscan, "QSTAT": only_fresh})
+    with contextlib.closing(Connection.open(Target(Address("127.0.0.1", node.port)))) as connection:
+        assert big_queues(connection, "*", 0.0).lines()[-1] == "3 jobs queued on this node, 1.50 per queue"
+    assert sum(words[0] == b"QSTAT" and len(words) == 3 for words in node.requests) == 2  # The first page only.
+
+
 def test_a_refusal_is_reported(scripted):
     node = scripted({"QSCAN": b"-NOAUTH Authentication required.\r\n"})
     with (
