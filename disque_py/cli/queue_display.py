@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
@@ -43,7 +44,7 @@ def console_for(stream: Any = None) -> Console:
 
     It shows text as it is. rich would take `[x]` for a style, and `:key:` in the name of a queue for a picture.
     """
-    out = stream or sys.stdout
+    out = stream or sys.stdout or io.StringIO()  # There may be no standard output: `>&-`.
     return Console(file=out, highlight=False, markup=False, emoji=False, width=None if out.isatty() else PIPE_WIDTH)
 
 

@@ -90,6 +90,10 @@ class Program(click.Group):
             raise click.ClickException(f"The connection broke: {error}. The command may have been executed.") from error
         except DisqueError as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise  # The reader has enough: click ends the program without a word.
+            raise click.ClickException(error.strerror or str(error)) from error
 
 
 def target_of(words: dict[str, Any]) -> Target:

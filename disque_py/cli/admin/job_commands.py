@@ -70,6 +70,8 @@ def add(
 
     Without an option the job gets the setting of its queue, or else the default of ADDJOB.
     """
+    if body == "-" and sys.stdin is None:
+        raise click.ClickException("There is no standard input to read the body from.")
     content = sys.stdin.buffer.read() if body == "-" else body.encode("utf-8", "surrogateescape")
     request = commands.add_job(
         queue,

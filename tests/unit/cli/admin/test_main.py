@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 
@@ -48,6 +51,16 @@ def test_the_first_word_of_disque_cli_is_a_command_of_the_server(scripted, capsy
     node = scripted({"QUEUE GET": b"$-1\r\n"})
     assert cli(["-p", str(node.port), "queue", "get", "x"]) == 0
     assert node.requests == [[b"queue", b"get", b"x"]]
+
+
+@pytest.mark.parametrize("command", ["queue list", "queue list --json", "queue show mail"])
+@pytest.mark.parametrize(
+    ("output", "status", "told"), [("> /dev/full", 1, "Error: No space left on device\n"), (">&-", 0, "")]
+)
+def test_output_that_can_not_be_written_is_no_traceback(scripted, command, output, status, told):
+    program = f"{sys.executable} -m disque_py.cli.admin.main -p {scripted(answers()).port}"
+    done = subprocess.run(f"{program} {command} {output}", shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, told)
 
 
 ODD = "q\x1b[2J\x9b"
