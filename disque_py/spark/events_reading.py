@@ -35,19 +35,23 @@ def read_range(options: EventOptions, piece: EventRange, address: Address) -> It
     """Yield the events of a range, in order, each exactly once, as rows or as slices.
 
     A node gives some thousand events at a time. Several such parts are decoded or packed together, because that costs
-    less. Raises DataLossError, and ClusterError when the node does not give the events that it has announced.
+    less. They are at most about `fetch_rows` events and `fetch_bytes` bytes, since events may have bodies. Raises
+    DataLossError, and ClusterError when the node does not give the events that it has announced.
     """
     reader = LineReader()
     waiting: list[bytes] = []
+    size = 0
     first = after = piece.start
     for at, end, data in _parts(options, piece, address):
         is_other = waiting and data[:1] != waiting[0][:1]
-        if waiting and (at != after or after - first >= options.fetch_rows or is_other):
+        is_full = after - first >= options.fetch_rows or size >= options.fetch_bytes
+        if waiting and (at != after or is_full or is_other):
             yield _batch(options, reader, piece, first, after, waiting)
-            waiting = []
+            waiting, size = [], 0
         if not waiting:
             first = at
         waiting.append(data)
+        size += len(data)
         after = end
     if waiting:
         yield _batch(options, reader, piece, first, after, waiting)

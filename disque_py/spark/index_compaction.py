@@ -22,8 +22,11 @@ from disque_py.spark.index_merge import CurrentMerge
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, DAY, HISTORY, arrow_schema
 
-# A file of `history` has about this many rows. They are sorted in memory, at 200 bytes each.
+# A file of `history` has about this many rows, or this many bytes. They are sorted in memory, at some 200 bytes a row.
 FILE_ROWS: Final = 1_000_000
+FILE_BYTES: Final = 256 << 20
+# Long bodies and metadata may take much more memory than space on disk. An Arrow array of text has 2 GiB at most.
+SORTED_BYTES: Final = 1 << 30
 SORT_KEYS: Final = ("job_id", "version", "node", "seq")
 
 
@@ -38,7 +41,7 @@ def compact_history(store: Store, table: DeltaTable) -> int:
     for day, files in sorted(_small_files(table).items()):
         group: list[tuple[str, int, int]] = []
         for file in [*files, None]:
-            if file is None or sum(rows for _, _, rows in group) + file[2] > FILE_ROWS:
+            if file is None or not _fits(group, file):
                 if len(group) > 1:
                     _merge(store, table, day, group)
                     gone += len(group)
@@ -46,6 +49,12 @@ def compact_history(store: Store, table: DeltaTable) -> int:
             if file is not None:
                 group.append(file)
     return gone
+
+
+def _fits(group: list[tuple[str, int, int]], file: tuple[str, int, int]) -> bool:
+    """Return whether a group may have this file, too."""
+    files = [*group, file]
+    return sum(rows for _, _, rows in files) <= FILE_ROWS and sum(size for _, size, _ in files) <= FILE_BYTES
 
 
 def _small_files(table: DeltaTable) -> dict[str, list[tuple[str, int, int]]]:
@@ -57,25 +66,36 @@ def _small_files(table: DeltaTable) -> dict[str, list[tuple[str, int, int]]]:
         return days
     order = actions.take(pc.sort_indices(actions, sort_keys=[("modification_time", "ascending")]))
     for path, size, rows, day in zip(*(order[name].to_pylist() for name in names), strict=True):
-        if rows is not None and rows < FILE_ROWS // 2:
+        if rows is not None and rows < FILE_ROWS // 2 and size < FILE_BYTES // 2:
             days.setdefault(str(day), []).append((path, size, rows))
     return days
 
 
 def _merge(store: Store, table: DeltaTable, day: str, group: list[tuple[str, int, int]]) -> None:
-    """Replace a group of a day's files by one file, in one transaction."""
+    """Replace a group of a day's files by one file, or by several of SORTED_BYTES each, in one transaction."""
     schema = arrow_schema(table)
     schema = schema.remove(schema.get_field_index(DAY))
-    batches = [batch for path, _, _ in group for batch in read_rows(store, HISTORY, IndexFile(path, day), schema)]
-    rows = pa.Table.from_batches(batches, schema=schema).combine_chunks()
-    rows = rows.take(pc.sort_indices(rows, sort_keys=[(key, "ascending") for key in SORT_KEYS]))
-    written: NewFile = write_file(store.under(HISTORY), rows, {DAY: day}, codec=PACKED_CODEC)
+    written: list[NewFile] = []
+    batches: list[pa.RecordBatch] = []
+
+    def write() -> None:
+        rows = pa.Table.from_batches(batches, schema=schema).combine_chunks()
+        rows = rows.take(pc.sort_indices(rows, sort_keys=[(key, "ascending") for key in SORT_KEYS]))
+        written.append(write_file(store.under(HISTORY), rows, {DAY: day}, codec=PACKED_CODEC))
+        batches.clear()
+
+    for path, _, _ in group:
+        for batch in read_rows(store, HISTORY, IndexFile(path, day), schema):
+            if sum(each.nbytes for each in batches) + batch.nbytes > SORTED_BYTES and batches:
+                write()
+            batches.append(batch)
+    write()
     now_ms = time.time_ns() // 1_000_000
     # If this fails, the new file stays: the error may have come after the commit (index_merge.py).
     table.create_write_transaction(
         [
             *(RemoveAction(path, False, now_ms, size, {DAY: day}) for path, size, _ in group),
-            written.add_action(changes_data=False),
+            *(file.add_action(changes_data=False) for file in written),
         ],
         mode="append",
         schema=table.schema(),

@@ -24,8 +24,10 @@ from disque_py.spark.index_sorting import sort_by_job
 POSITION: Final = ("node", "log", "seq")
 # The day of rows without a time.
 EPOCH: Final = pa.scalar(0, pa.int32()).cast(pa.date32())
-# A task holds this many rows in memory before it writes files.
+# A task holds this many rows in memory before it writes files, or this many bytes. An Arrow array of text has 2 GiB at
+# most, and rows may have long metadata and bodies.
 FLUSH_ROWS: Final = 400_000
+FLUSH_BYTES: Final = 256 << 20
 
 
 @dataclass(slots=True)
@@ -75,7 +77,7 @@ def mark_name(node: str, log: str) -> str:
 
 
 class IndexTask:
-    """The writer of one task's rows, in parts of FLUSH_ROWS."""
+    """The writer of one task's rows, in parts of FLUSH_ROWS or FLUSH_BYTES."""
 
     def __init__(self, store: Store) -> None:
         self.written = Written()
@@ -84,13 +86,15 @@ class IndexTask:
         self._marks: dict[tuple[str, str], int] = {}
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
+        self._waiting_bytes = 0
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Write all rows of the task. There may be none. Raises IndexSchemaError for a row without a position."""
         for batch in batches:
             self._waiting.append(batch)
             self._waiting_rows += len(batch)
-            if self._waiting_rows >= FLUSH_ROWS:
+            self._waiting_bytes += batch.nbytes
+            if self._waiting_rows >= FLUSH_ROWS or self._waiting_bytes >= FLUSH_BYTES:
                 self._flush()
         if self._waiting_rows:
             self._flush()
@@ -98,7 +102,7 @@ class IndexTask:
 
     def _flush(self) -> None:
         events = pa.Table.from_batches(self._waiting)
-        self._waiting, self._waiting_rows = [], 0
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
         _check(events)
         count = len(events)
         events = self._unseen(events)

@@ -12,6 +12,9 @@ from typing import Any, Final
 from disque_py.spark.options import Options
 
 TRIGGER: Final = "2 seconds"
+# The limits of a batch. The driver merges a million new jobs in about a gigabyte. Without limits, the first batch would
+# have all events of all logs, and a batch that needs too much memory is planned again after each start.
+LIMITS: Final = {"maxOffsetsPerTrigger": "1000000", "maxBytesPerTrigger": str(256 << 20)}
 
 
 def run(
@@ -31,14 +34,14 @@ def run(
     path           folder or URI of the index
     trigger        time between batches, by default "2 seconds"; None: read everything that exists now, then end
     checkpoint     folder or URI of the checkpoint; by default `_checkpoint` in the index
-    source, sink   further options of `disque-events` and `disque-index`; by default none
+    source, sink   further options of `disque-events` and `disque-index`; by default LIMITS, and none
 
     Raises OptionError, ClusterError, TableError or IndexSchemaError, wrapped by Spark.
     """
     reader = spark.readStream.format("disque-events").option("bootstrapServers", nodes)
     # The query does not change the events, so Spark need not convert them.
     reader = reader.option("startingOffsets", "earliest").option("reader", "spark-index").option("rows", "slices")
-    for name, value in (source or {}).items():
+    for name, value in (LIMITS | dict(source or {})).items():
         reader = reader.option(name, value)
     writer = reader.load().writeStream.format("disque-index").option("path", path).queryName("index")
     writer = writer.option("checkpointLocation", checkpoint or f"{path.rstrip('/')}/_checkpoint")

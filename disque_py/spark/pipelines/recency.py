@@ -29,6 +29,7 @@ from deltalake import DeltaTable
 
 from disque_py.spark.delta_store import Store, paths_of
 from disque_py.spark.pipelines.history import check_keys
+from disque_py.spark.pipelines.index import LIMITS
 from disque_py.spark.pipelines.recent_list import RecentList, changed, filled
 from disque_py.spark.upkeep import COMPACT_EVERY, VACUUM_HOURS
 
@@ -75,7 +76,7 @@ def run(
     key, member   names of the META pairs that hold key and member; by default "key" and "member"
     trigger       time between batches, by default "5 seconds"; None: read everything that exists now, then end
     checkpoint    folder or URI of the checkpoint; by default `_checkpoint_recency` below `path`
-    source        further options of `disque-events`; by default none
+    source        further options of `disque-events`; by default LIMITS
 
     Jobs have `op` (add, remove or upload), key and member in their meta. A job's time is `at` (Unix ms) in its meta,
     or else its creation time, so all events of one job have the same time. `run_on` takes any stream. Raises
@@ -84,7 +85,7 @@ def run(
     check_keys((key, member))
     events = spark.readStream.format("disque-events").option("bootstrapServers", nodes)
     events = events.option("startingOffsets", "earliest")
-    for name, value in (source or {}).items():
+    for name, value in (LIMITS | dict(source or {})).items():
         events = events.option(name, value)
     rows = events.load().where("meta['op'] IS NOT NULL")
     stream = rows.selectExpr(

@@ -47,6 +47,22 @@ def test_short_slices_and_a_broken_connection_are_read_over():
         assert rows(plan, end) == all_of(node)
 
 
+@pytest.mark.parametrize("rows_are", ["events", "slices"])
+def test_a_batch_of_rows_has_a_limit_of_bytes(rows_are):
+    """Events may have long bodies. Fifty thousand of them would not fit into an Arrow array."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(30)
+        cluster.read_limit = 4
+        limit = 2 * len(b"".join(node.lines[:4]))
+        plan = planner(cluster, startingOffsets="earliest", fetch__maxBytes=str(limit), rows=rows_are)
+        ((piece, address),) = plan.ranges(plan.latest(plan.initial()))
+        batches = list(read_range(plan.options, piece, address))
+        assert len(batches) >= 3
+        counts = [batch["count"][0].as_py() if rows_are == "slices" else len(batch) for batch in batches]
+        assert (sum(counts), max(counts) <= 12) == (30, True)
+
+
 def test_a_node_is_read_at_its_own_address_when_another_node_has_taken_the_one_that_was_planned():
     """The other node doesn't know the log. That says nothing about the log of the planned node."""
     with StubCluster(2) as cluster:

@@ -41,6 +41,25 @@ def test_large_files_are_left_alone_and_groups_are_bounded(tmp_path, monkeypatch
     assert [row["seq"] for row in rows(tmp_path, "history")] == list(range(1, 10))
 
 
+def test_rows_that_are_large_in_memory_are_sorted_in_parts(tmp_path, monkeypatch):
+    """Otherwise the upkeep of an index with long bodies would end each query: Arrow can't sort 2 GiB of text."""
+    for seq, job in enumerate("dcba", 1):
+        index(tmp_path, batch(event(seq, job, body="x" * 4_000)))
+    monkeypatch.setattr(index_compaction, "SORTED_BYTES", 10_000)
+    store = Store(str(tmp_path))
+    assert compact_history(store, store.under(HISTORY).table()) == 4
+    paths = [file.removeprefix("file://") for file in store.under(HISTORY).table().file_uris()]
+    assert sorted(pq.read_table(path)["job_id"].to_pylist() for path in paths) == [["a", "b"], ["c", "d"]]
+
+
+def test_a_file_with_many_bytes_is_left_alone(tmp_path, monkeypatch):
+    for seq, job in enumerate("ab", 1):
+        index(tmp_path, batch(event(seq, job)))
+    store = Store(str(tmp_path))
+    monkeypatch.setattr(index_compaction, "FILE_BYTES", 1_000)
+    assert compact_history(store, store.under(HISTORY).table()) == 0
+
+
 def test_the_marks_of_logs_survive_a_compaction(tmp_path):
     for seq in range(1, 5):
         index(tmp_path, batch(event(seq, "a", seq)))

@@ -57,3 +57,10 @@ def test_a_large_task_writes_in_parts(tmp_path, monkeypatch):
     written = write(tmp_path, *(batch(event(seq, "a", seq)) for seq in range(1, 6)))
     assert [file.rows for file in written.history] == [2, 2, 1]
     assert written.seen == {("n1", "l1"): Seen(1, 5, 5)}
+
+
+def test_a_task_with_long_bodies_writes_several_files(tmp_path, monkeypatch):
+    """An Arrow array of text has 2 GiB at most."""
+    monkeypatch.setattr(index_writing, "FLUSH_BYTES", 10_000)
+    written = write(tmp_path, *(batch(event(seq, "a", seq, body="x" * 6_000)) for seq in range(1, 6)))
+    assert [file.rows for file in written.history] == [2, 2, 1]

@@ -37,3 +37,12 @@ def test_the_sink_allows_gaps_where_the_source_may_skip_events(source, gaps):
     session = Session()
     index.run(session, "127.0.0.1:7711", "/data/index", source=source)
     assert session.options.get("gaps") == gaps
+
+
+@pytest.mark.parametrize(("source", "limit"), [(None, "1000000"), ({"maxoffsetspertrigger": "7"}, "7")])
+def test_a_batch_has_a_limit_unless_another_one_is_given(source, limit):
+    """The driver would need memory for all events of all logs, and the next start would plan the same batch."""
+    session = Session()
+    index.run(session, "127.0.0.1:7711", "/data/index", source=source)
+    given = {name.lower(): value for name, value in session.options.items()}  # As Spark does.
+    assert (given["maxoffsetspertrigger"], given["maxbytespertrigger"]) == (limit, str(256 << 20))
