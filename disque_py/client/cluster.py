@@ -3,7 +3,7 @@
 A client begins at a random seed. HELLO tells it the other nodes and the state of each. The client stays with one node,
 its *home*, until that node fails or leaves. Its consumers may use another one, the node that feeds them (feed.py). A
 node that failed is tried again after a pause. The pause doubles and has jitter, so that a thousand clients of a dead
-node don't return in step.
+node don't return in step. For a while after the pause, nodes that did not fail come first.
 
 Seeds come before nodes that only HELLO named. An announced address may not be reachable from here (NAT, containers),
 but the user has chosen the seeds. If the program names its zone, near nodes come before seeds (spec ZN9). HELLO then
@@ -40,6 +40,10 @@ REMOTE: Final = 2
 # nothing.
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 3.0
+
+# For this time after its pause, a node that failed comes after its equals. A node that is frozen, or whose host is off,
+# costs the time-out of a connection.
+FAILED_S: Final = 30.0
 
 PREFIX_LENGTH: Final = 8
 
@@ -84,12 +88,13 @@ class Cluster:
         """Return the nodes to try now: the best first, equals in random order. Empty: all are in their pause."""
         due = [place for place in self._places.values() if place.retry_at <= now]
         self._rng.shuffle(due)
-        due.sort(key=self._rank)
+        due.sort(key=lambda place: self._rank(place, now))
         return [place.address for place in due]
 
-    def _rank(self, place: Place) -> tuple[bool, bool, int, bool, int]:
+    def _rank(self, place: Place, now: float) -> tuple[bool, bool, int, bool, bool, int]:
         is_refusing = place.address == self._refusing
-        return place.priority >= SUSPECTED, is_refusing, place.distance, not place.is_seed, place.priority
+        has_failed = place.failures > 0 and now < place.retry_at + FAILED_S
+        return place.priority >= SUSPECTED, is_refusing, place.distance, has_failed, not place.is_seed, place.priority
 
     def next_choice(self, tried: Collection[Address], now: float) -> Address | None:
         """Return the best node that was not tried yet. Nodes that became known meanwhile count."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from disque_py.client.address import Address
-from disque_py.client.cluster import PAUSE_S_MAX, Cluster
+from disque_py.client.cluster import FAILED_S, PAUSE_S_MAX, Cluster
 from disque_py.client.commands import ack, ping
 from disque_py.client.errors import from_reply
 from disque_py.client.results import Hello, Job, NodeInfo
@@ -62,6 +62,14 @@ def test_a_node_that_failed_is_left_alone_for_a_doubling_pause():
         cluster.failed(A, 200.0)
     assert cluster.choices(201.0) == []
     assert cluster.choices(200.0 + PAUSE_S_MAX) == [A]
+
+
+def test_a_node_that_failed_a_short_time_ago_comes_after_its_equals():
+    """A frozen node costs a time-out each time that it is tried."""
+    cluster = cluster_of(A, B, C)
+    cluster.failed(B, 100.0)
+    assert all(cluster.choices(100.2)[2] == B for _ in range(20))
+    assert B in {cluster.choices(100.2 + FAILED_S)[0] for _ in range(20)}
 
 
 def test_an_answer_ends_the_pause():
