@@ -35,7 +35,7 @@ from disque_py.client.protocol import Reply
 from disque_py.client.put_back import PutBack, Step
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job, jobs
-from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
+from disque_py.client.retry import Patience, is_full, is_refused_for_now, may_repeat
 from disque_py.client.scans import Scan
 from disque_py.client.spans import Milliseconds, Span, milliseconds
 from disque_py.client.templates import Adding
@@ -215,7 +215,7 @@ class AsyncDisque(AsyncCommands):
             else:
                 if request.lane is Lane.OWN:
                     pool.give_back(connection)
-                if not self._is_refused_for_now(reply, request):
+                if not self._is_refused_for_now(reply, request, connection):
                     return request.value(reply, connection.address, self.options.decode)
                 pool.cluster.refused(connection.address, reply)
                 patience = patience or self._patience(request)
@@ -245,7 +245,7 @@ class AsyncDisque(AsyncCommands):
                 await asyncio.sleep(patience.pause_s())
                 continue
             pool.give_back(connection)
-            if self._is_refused_for_now(reply, request):
+            if self._is_refused_for_now(reply, request, connection):
                 pool.cluster.refused(connection.address, reply)
                 if patience.is_over(self._now()):
                     raise reply
@@ -273,11 +273,12 @@ class AsyncDisque(AsyncCommands):
                 self.pool.drop(connection)
             raise
 
-    @staticmethod
-    def _is_refused_for_now(reply: Reply, request: Request[Any]) -> bool:
-        return not request.is_pinned and is_refused_for_now(
-            reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
-        )
+    def _is_refused_for_now(self, reply: Reply, request: Request[Any], connection: AsyncConnection) -> bool:
+        if request.is_pinned or not isinstance(reply, Exception):
+            return False
+        if is_full(reply):
+            return request.may_move and self.pool.cluster.filled(connection.address, self._now())
+        return is_refused_for_now(reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters)
 
     async def _reply_of(self, batch: Batch, connection: AsyncConnection, request: Request[Any]) -> Reply:
         try:
@@ -513,6 +514,7 @@ class AsyncDisque(AsyncCommands):
             retry_unsafe=self.options.retry_unsafe,
             getjobs=[place for place, request in enumerate(requests) if request.puts_back],
             awaiting_nodes={place for place, request in enumerate(requests) if request.awaits_nodes},
+            movable={place for place, request in enumerate(requests) if request.may_move},
         )
         node = await self._run_bulk(bulk, cover)
         return read_all(requests, bulk.replies, node, self.options.decode)
@@ -536,6 +538,8 @@ class AsyncDisque(AsyncCommands):
                     pool.broke(connection, failure)
                 elif cover.lane is Lane.OWN:
                     pool.give_back(connection)
+                if bulk.met_full and pool.cluster.filled(connection.address, self._now()):
+                    bulk.repeat_full()
                 if bulk.made_progress:
                     patience.renew()
                 if bulk.refusal is not None:

@@ -33,7 +33,7 @@ from disque_py.client.protocol import Reply
 from disque_py.client.put_back import PutBack, Step
 from disque_py.client.request import Request
 from disque_py.client.results import Job
-from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
+from disque_py.client.retry import Patience, is_full, is_refused_for_now, may_repeat
 from disque_py.client.scans import Scan
 from disque_py.client.socket_connection import SocketConnection
 from disque_py.client.spans import Milliseconds, Span, milliseconds
@@ -185,7 +185,7 @@ class Disque(BlockingCommands):
                 raise
             else:
                 pool.give_back(connection)
-                if not isinstance(reply, Exception) or not self._is_refused_for_now(reply, request):
+                if not isinstance(reply, Exception) or not self._is_refused_for_now(reply, request, connection):
                     patience = None
                     if request.wait_word is not None and (reply is None or request.goes_on is not None):
                         now = time.monotonic()
@@ -201,11 +201,12 @@ class Disque(BlockingCommands):
                     raise reply
             time.sleep(patience.pause_s())
 
-    @staticmethod
-    def _is_refused_for_now(reply: Reply, request: Request[Any]) -> bool:
-        return not request.is_pinned and is_refused_for_now(
-            reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
-        )
+    def _is_refused_for_now(self, reply: Reply, request: Request[Any], connection: SocketConnection) -> bool:
+        if request.is_pinned:
+            return False
+        if is_full(reply):
+            return request.may_move and self._pool.filled(connection.address)
+        return is_refused_for_now(reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters)
 
     def _slice(self, request: Request[Any], until: float | None) -> tuple[bytes, float, float]:
         """Return a waiting command's bytes for the next slice, the seconds of silence that mean a dead node, and the
@@ -357,6 +358,7 @@ class Disque(BlockingCommands):
             [request.repeat for request in requests],
             retry_unsafe=self.options.retry_unsafe,
             awaiting_nodes={place for place, request in enumerate(requests) if request.awaits_nodes},
+            movable={place for place, request in enumerate(requests) if request.may_move},
         )
         node = self._run_bulk(bulk, envelope(requests))
         return read_all(requests, bulk.replies, node, self.options.decode)
@@ -384,6 +386,8 @@ class Disque(BlockingCommands):
                 pool.broke(connection, error)
                 raise
             bulk.end_round(replies, connection.sent_count, failure)
+            if bulk.met_full and pool.filled(connection.address):
+                bulk.repeat_full()
             if bulk.made_progress:
                 patience.renew()
             if bulk.refusal is not None:

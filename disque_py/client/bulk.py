@@ -13,7 +13,7 @@ from typing import Final
 from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, NotConnectedError, ends_connection
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Repeat
-from disque_py.client.retry import is_refused_for_now, may_repeat, means_elsewhere
+from disque_py.client.retry import is_full, is_refused_for_now, may_repeat, means_elsewhere
 
 # Limits of one write of a pipeline: large enough to make the system call cheap, small enough to keep memory use flat.
 CHUNK_COMMANDS: Final = 256
@@ -26,6 +26,7 @@ class Bulk:
     replies           per command the reply, or the error in its place
     getjobs           the indexes of commands whose jobs are put back if the caller is cancelled
     awaiting_nodes    the indexes of commands that wait for missing nodes
+    movable           the indexes of commands that another node may execute if a node's memory or disk is full
     refusal           the reply with which the node of the last round refused commands for now; None if it refused none
     made_progress     the last round answered at least one command for good
     """
@@ -38,10 +39,13 @@ class Bulk:
         retry_unsafe: bool,
         getjobs: Sequence[int] = (),
         awaiting_nodes: Collection[int] = (),
+        movable: Collection[int] = (),
     ) -> None:
         self.replies: list[Reply] = [None] * len(payloads)
         self.getjobs = getjobs
         self._awaiting_nodes = awaiting_nodes
+        self._movable = movable
+        self._full: list[int] = []
         self.refusal: Reply = None
         self.made_progress = False
         self._payloads = payloads
@@ -77,6 +81,7 @@ class Bulk:
         """
         self.refusal = None
         self.made_progress = False
+        self._full = []
         again: list[int] = []
         for position, index in enumerate(self._todo):
             if position < len(replies):
@@ -85,6 +90,8 @@ class Bulk:
                     if self.refusal is None or means_elsewhere(reply):
                         self.refusal = reply
                     again.append(index)
+                elif index in self._movable and is_full(reply):
+                    self._full.append(index)
                 elif not ends_connection(reply):  # Else many commands that are too long would take for ever.
                     self.made_progress = True
                 continue
@@ -92,6 +99,17 @@ class Bulk:
             if may_repeat(failure, self._repeats[index], retry_unsafe=self._retry_unsafe):
                 again.append(index)
         self._todo = again
+
+    @property
+    def met_full(self) -> bool:
+        """Whether the node of the last round refused commands that another node may execute, because it is full."""
+        return bool(self._full)
+
+    def repeat_full(self) -> None:
+        """Send these commands again in the next round, because another node is left to be asked."""
+        self.refusal = self.refusal or self.replies[self._full[0]]
+        self._todo = sorted([*self._todo, *self._full])
+        self._full = []
 
 
 def _failure(error: DisqueConnectionError | None, *, sent: bool) -> DisqueConnectionError:

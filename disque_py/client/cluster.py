@@ -44,13 +44,15 @@ PAUSE_S_MAX: Final = 3.0
 # For this time after its pause, a node that failed comes after its equals. A node that is frozen, or whose host is off,
 # costs the time-out of a connection.
 FAILED_S: Final = 30.0
+# A node whose memory or disk is full is asked again after this time, or if all others are full, too.
+FULL_S: Final = 5.0
 
 PREFIX_LENGTH: Final = 8
 
 
 @dataclass(slots=True)
 class Place:
-    """A client's view of a node. `retry_at` is a moment of the shell's clock, 0 if it has not failed."""
+    """A client's view of a node. `retry_at` and `full_until` are moments of the shell's clock; 0: it was neither."""
 
     address: Address
     is_seed: bool
@@ -58,6 +60,7 @@ class Place:
     priority: int = GOOD
     failures: int = 0
     retry_at: float = 0.0
+    full_until: float = 0.0
     distance: int = NEAR
 
 
@@ -92,7 +95,7 @@ class Cluster:
         return [place.address for place in due]
 
     def _rank(self, place: Place, now: float) -> tuple[bool, bool, int, bool, bool, int]:
-        is_refusing = place.address == self._refusing
+        is_refusing = place.address == self._refusing or now < place.full_until
         has_failed = place.failures > 0 and now < place.retry_at + FAILED_S
         return place.priority >= SUSPECTED, is_refusing, place.distance, has_failed, not place.is_seed, place.priority
 
@@ -219,6 +222,17 @@ class Cluster:
             place.priority = LEAVING
         self._refusing = address
         self._abandon(address)
+
+    def filled(self, address: Address, now: float) -> bool:
+        """Note that the memory or the disk of a node is full. Return whether another node is left to be asked."""
+        place = self._places.get(address)
+        if place is not None:
+            place.full_until = now + FULL_S
+        return any(
+            now >= max(other.full_until, other.retry_at) and other.priority < LEAVING
+            for other in self._places.values()
+            if other is not place
+        )
 
     def _abandon(self, address: Address) -> None:
         if self.home == address:

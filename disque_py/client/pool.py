@@ -316,6 +316,11 @@ class Pool:
         with self.lock:
             self.cluster.refused(address, reply)
 
+    def filled(self, address: Address) -> bool:
+        """Note that the memory or the disk of a node is full. Return whether another node is left to be asked."""
+        with self.lock:
+            return self.cluster.filled(address, time.monotonic())
+
     def close(self) -> None:
         """Close every connection. Threads that wait on one get ConnectionLostError, later calls ClientClosedError.
 

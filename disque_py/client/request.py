@@ -92,6 +92,11 @@ class Request(Generic[T]):
         """Whether its jobs are put back if it is cancelled. Those of a token may be in use by its repetition."""
         return self.takes_jobs and not self.has_token
 
+    @property
+    def may_move(self) -> bool:
+        """Whether any other node does as well, if a node is full: it makes or takes jobs, and is not about one."""
+        return self.node is None and (self.lane is Lane.ADDS or self.takes_jobs)
+
     def payload(self) -> bytes:
         """Return the command as bytes."""
         return encode(self.argv) if self.encoded is None else self.encoded

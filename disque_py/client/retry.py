@@ -7,7 +7,8 @@ node, because a refused command has no effect.
 An ADDJOB may leave the number of copies to the node. If it is refused because nodes are missing, it has no effect
 either, and the client repeats it until the nodes are back. A claim that no majority of the voters answered is repeated
 at other nodes, which may reach more of them. All of this goes on for the client's `patience`; then the caller gets the
-error. Pure; shells sleep and dial.
+error. An ADDJOB or GETJOB that a node refuses because its memory or disk is full is tried once at every other node,
+because the state may last for hours. Pure; shells sleep and dial.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from disque_py.client.errors import (
     DisqueConnectionError,
     LeavingError,
     LoadingError,
+    MisconfError,
     NoQuorumError,
     NoReplError,
+    OutOfMemoryError,
     ProtocolError,
 )
 from disque_py.client.protocol import Reply
@@ -78,6 +81,14 @@ def may_repeat(error: DisqueConnectionError, repeat: Repeat, *, retry_unsafe: bo
 def means_elsewhere(reply: Reply) -> bool:
     """Return whether a reply means that the command had no effect here, and that another node may execute it."""
     return isinstance(reply, (LeavingError, LoadingError))
+
+
+def is_full(reply: Reply) -> bool:
+    """Return whether a node refused a command because its memory is full, or because its disk can't be written.
+
+    The command had no effect, and another node may execute it.
+    """
+    return isinstance(reply, (OutOfMemoryError, MisconfError))
 
 
 # This text means that no job was made. A NOREPL after the time-out may have left a job behind.

@@ -78,7 +78,8 @@ class AddTemplate:
         """Return the commands of some bodies, ready to be sent. `retry_unsafe` is the client's setting."""
         repeats: list[Repeat] = [self.request.repeat] * len(payloads)
         awaiting = range(len(payloads)) if self.request.awaits_nodes else ()
-        return Bulk(payloads, repeats, retry_unsafe=retry_unsafe, awaiting_nodes=awaiting)
+        every = range(len(payloads))
+        return Bulk(payloads, repeats, retry_unsafe=retry_unsafe, awaiting_nodes=awaiting, movable=every)
 
     def ids(self, replies: Sequence[Reply]) -> list[str]:
         """Return the answers as ids. Raises BatchError if one is an error."""

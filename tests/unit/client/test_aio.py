@@ -30,6 +30,7 @@ from disque_py.client.errors import (
     LeavingError,
     NoReplError,
     NotConnectedError,
+    OutOfMemoryError,
     PausedError,
     ReplyTimeoutError,
 )
@@ -189,6 +190,36 @@ def test_a_refusal_of_a_leaving_node_moves_the_client_to_another_node():
             return str(client.node)
 
         assert with_client(scenario, bad) == good.address
+
+
+@pytest.mark.parametrize("refusal", [b"-MISCONF Errors writing to the AOF file\r\n", b"-OOM full\r\n"])
+def test_what_a_full_node_refuses_goes_to_another_node(refusal):
+    """docs/protocol.md advises clients to do so. GETJOB gets MISCONF if it would deliver a job of RETRY 0."""
+    answers = {"ADDJOB": f"+{JOB_B}\r\n".encode(), "GETJOB": jobs_reply(JOB_B)}
+    with Node("a", dict.fromkeys(answers, refusal)) as full, Node("b", answers) as good:
+        full.peers = [good]
+
+        async def fetch(client):
+            return (await client.get_job("q")).id
+
+        assert with_client(lambda client: client.add_job("q", ""), full) == JOB_B
+        assert with_client(fetch, full) == JOB_B
+        assert with_client(lambda client: client.add_jobs("q", [b"1", b"2"]), full) == [JOB_B] * 2
+
+
+def test_if_all_nodes_are_full_each_is_asked_once():
+    """The state may last for hours, so the client does not wait for its end."""
+    with Node("a", {"ADDJOB": b"-OOM full\r\n"}) as node, Node("b", {"ADDJOB": b"-OOM full\r\n"}) as other:
+
+        async def scenario(client):
+            for _ in range(2):
+                with pytest.raises(OutOfMemoryError):
+                    await client.add_job("q", "")
+            with pytest.raises(BatchError, match="2 of 2"):
+                await client.add_jobs("q", [b"1", b"2"])
+
+        with_client(scenario, node, other)
+        assert len(node.named("ADDJOB") + other.named("ADDJOB")) == 2 + 1 + 2
 
 
 def test_leaving_is_an_error_without_another_node():

@@ -20,6 +20,7 @@ from disque_py.client.errors import (
     LeavingError,
     NoReplError,
     NotConnectedError,
+    OutOfMemoryError,
     PausedError,
     ReplyTimeoutError,
 )
@@ -125,6 +126,42 @@ def test_leaving_is_an_error_without_another_node():
         pytest.raises(LeavingError),
     ):
         client.get_job("q")
+
+
+@pytest.mark.parametrize("refusal", [b"-MISCONF Errors writing to the AOF file\r\n", b"-OOM full\r\n"])
+def test_what_a_full_node_refuses_goes_to_another_node(refusal):
+    """docs/protocol.md advises clients to do so. GETJOB gets MISCONF if it would deliver a job of RETRY 0."""
+    answers = {"ADDJOB": f"+{JOB_B}\r\n".encode(), "GETJOB": jobs_reply(JOB_B)}
+    with Node("a", dict.fromkeys(answers, refusal)) as full, Node("b", answers) as good:
+        full.peers = [good]
+        for use in (lambda client: client.add_job("q", ""), lambda client: client.get_job("q").id):
+            with client_of(full) as client:
+                assert use(client) == JOB_B
+        with client_of(full) as client:
+            assert client.add_jobs("q", [b"1", b"2"]) == [JOB_B] * 2
+
+
+def test_if_all_nodes_are_full_each_is_asked_once():
+    """The state may last for hours, so the client does not wait for its end."""
+    with Node("a", {"ADDJOB": b"-OOM full\r\n"}) as node, Node("b", {"ADDJOB": b"-OOM full\r\n"}) as other:
+        with client_of(node, other) as client:
+            for _ in range(2):
+                with pytest.raises(OutOfMemoryError):
+                    client.add_job("q", "")
+            with pytest.raises(BatchError, match="2 of 2"):
+                client.add_jobs("q", [b"1", b"2"])
+        assert len(node.named("ADDJOB") + other.named("ADDJOB")) == 2 + 1 + 2
+
+
+def test_a_full_node_refuses_a_command_about_a_job_for_good():
+    """Another node may not know the job."""
+    refused = f"NACK {JOB_A}"
+    with Node("a", {"NACK": b"-OOM full\r\n", "GETJOB": jobs_reply(JOB_A)}) as full, Node("b") as other:
+        full.peers = [other]
+        with client_of(full) as client, pytest.raises(OutOfMemoryError):
+            client.nack(client.get_job("q"))
+        assert other.named("NACK") == []
+        assert [b" ".join(words[:2]).decode() for words in full.named("NACK")] == [refused]
 
 
 def test_a_fetch_without_a_job_in_time_returns_none():
