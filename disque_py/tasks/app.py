@@ -23,14 +23,16 @@ from types import TracebackType
 from typing import Any, Final, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 from disque_py.client.aio import AsyncDisque
+from disque_py.client.errors import BatchError
 from disque_py.client.schedule_commands import Catchup, Overlap
 from disque_py.client.spans import Seconds, Span
 from disque_py.tasks.cluster import ClusterBroker
-from disque_py.tasks.group import MANY, Group
+from disque_py.tasks.group import Group
 from disque_py.tasks.handle import Handle
+from disque_py.tasks.many import ManyAdds
 from disque_py.tasks.memory import Memory
 from disque_py.tasks.middleware import Middleware
-from disque_py.tasks.operations import Add, Broker
+from disque_py.tasks.operations import Broker
 from disque_py.tasks.options import AddOptions, checked
 from disque_py.tasks.schedules import Plan
 from disque_py.tasks.serializers import JSONSerializer, Serializer
@@ -202,21 +204,28 @@ class App:
 
         calls   the calls, such as `[resize.call(photo) for photo in photos]`
 
-        Raises BatchError if some could not be added; it has the id or the error of each.
+        Raises BatchError if some could not be added. The others were added: its `results` have the id or the error of
+        each call.
         """
-        handles: list[Handle[R]] = []
-        for at in range(0, len(calls), MANY):
-            adds = [Add(call.message()) for call in calls[at : at + MANY]]
-            handles += [Handle(self, job_id) for job_id in self.broker.run_many([*adds])]
-        return handles
+        many = ManyAdds(calls, Call.message)
+        for adds in many.parts():
+            try:
+                many.took(self.broker.run_many([*adds]))
+            except BatchError as error:
+                many.took(error.results)
+        many.check()
+        return [Handle(self, job_id) for _, job_id in many.added]
 
     async def add_many_async(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Add many calls in few writes, as `add_many` does, without blocking the event loop."""
-        handles: list[Handle[R]] = []
-        for at in range(0, len(calls), MANY):
-            adds = [Add(call.message()) for call in calls[at : at + MANY]]
-            handles += [Handle(self, job_id) for job_id in await self.broker.run_many_async([*adds])]
-        return handles
+        many = ManyAdds(calls, Call.message)
+        for adds in many.parts():
+            try:
+                many.took(await self.broker.run_many_async([*adds]))
+            except BatchError as error:
+                many.took(error.results)
+        many.check()
+        return [Handle(self, job_id) for _, job_id in many.added]
 
     def group(self, name: str | None = None, *, callback: Call[Any] | None = None) -> Group:
         """Return a group of tasks, for use in a `with` block.

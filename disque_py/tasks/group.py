@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from disque_py.client.batch import explained
-from disque_py.client.errors import DisqueError, ReplyError
+from disque_py.client.errors import BatchError, DisqueError, ReplyError
 from disque_py.client.flow_commands import BatchInfo
 from disque_py.client.spans import Span
 from disque_py.tasks.handle import Handle
+from disque_py.tasks.many import ManyAdds
 from disque_py.tasks.messages import Message
 from disque_py.tasks.operations import Add, BatchEnd, BatchState, CloseBatch
 from disque_py.tasks.task import BaseTask, Call
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# The most tasks that one pipeline adds. A longer pipeline would only use more memory.
-MANY: Final = 500
 
 
 class Group:
@@ -59,20 +57,27 @@ class Group:
         return self._added([await self._app.broker.run_async(Add(self._message(Call(task, args, kwargs))))])[0]
 
     def add_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
-        """Add many calls in few writes → their handles, in the same order. Raises BatchError if some failed."""
-        handles: list[Handle[R]] = []
-        for at in range(0, len(calls), MANY):
-            adds = [Add(self._message(call)) for call in calls[at : at + MANY]]
-            handles += self._added(self._app.broker.run_many([*adds]))
-        return handles
+        """Add many calls in few writes → their handles, in the same order.
+
+        Raises BatchError if some failed. `handles` of the group have those that were added.
+        """
+        many = ManyAdds(calls, self._message)
+        for adds in many.parts():
+            try:
+                many.took(self._app.broker.run_many([*adds]))
+            except BatchError as error:
+                many.took(error.results)
+        return self._added_many(many)
 
     async def add_many_async(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Add many calls in few writes → their handles, without blocking the event loop."""
-        handles: list[Handle[R]] = []
-        for at in range(0, len(calls), MANY):
-            adds = [Add(self._message(call)) for call in calls[at : at + MANY]]
-            handles += self._added(await self._app.broker.run_many_async([*adds]))
-        return handles
+        many = ManyAdds(calls, self._message)
+        for adds in many.parts():
+            try:
+                many.took(await self._app.broker.run_many_async([*adds]))
+            except BatchError as error:
+                many.took(error.results)
+        return self._added_many(many)
 
     def close(self) -> None:
         """Close the group, so that it takes no more tasks. The end of the `with` block calls this.
@@ -148,6 +153,11 @@ class Group:
         found: list[Handle[Any]] = [Handle(self._app, job_id) for job_id in job_ids]
         self.handles += found
         return found
+
+    def _added_many(self, many: ManyAdds) -> list[Handle[Any]]:
+        handles = self._added([job_id for _, job_id in many.added])
+        many.check()
+        return handles
 
     def _explained(self, error: ReplyError) -> DisqueError:
         """Return the error of a command on the group's batch."""
