@@ -214,7 +214,7 @@ class App:
             except BatchError as error:
                 many.took(error.results)
         many.check()
-        return [Handle(self, job_id) for _, job_id in many.added]
+        return [call.task.handle(job_id) for call, job_id in many.added]
 
     async def add_many_async(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Add many calls in few writes, as `add_many` does, without blocking the event loop."""
@@ -225,7 +225,7 @@ class App:
             except BatchError as error:
                 many.took(error.results)
         many.check()
-        return [Handle(self, job_id) for _, job_id in many.added]
+        return [call.task.handle(job_id) for call, job_id in many.added]
 
     def group(self, name: str | None = None, *, callback: Call[Any] | None = None) -> Group:
         """Return a group of tasks, for use in a `with` block.

@@ -50,11 +50,13 @@ class Group:
 
     def add(self, task: BaseTask[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Add a task to the group → its handle. The arguments are the task and the arguments of its function."""
-        return self._added([self._app.broker.run(Add(self._message(Call(task, args, kwargs))))])[0]
+        call = Call(task, args, kwargs)
+        return self._added([(call, self._app.broker.run(Add(self._message(call))))])[0]
 
     async def add_async(self, task: BaseTask[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Add a task to the group → its handle, without blocking the event loop."""
-        return self._added([await self._app.broker.run_async(Add(self._message(Call(task, args, kwargs))))])[0]
+        call = Call(task, args, kwargs)
+        return self._added([(call, await self._app.broker.run_async(Add(self._message(call))))])[0]
 
     def add_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
         """Add many calls in few writes → their handles, in the same order.
@@ -149,13 +151,13 @@ class Group:
         message.options["batch"] = self.name
         return message
 
-    def _added(self, job_ids: list[str]) -> list[Handle[Any]]:
-        found: list[Handle[Any]] = [Handle(self._app, job_id) for job_id in job_ids]
+    def _added(self, added: list[tuple[Call[Any], str]]) -> list[Handle[Any]]:
+        found = [call.task.handle(job_id) for call, job_id in added]
         self.handles += found
         return found
 
     def _added_many(self, many: ManyAdds) -> list[Handle[Any]]:
-        handles = self._added([job_id for _, job_id in many.added])
+        handles = self._added(many.added)
         many.check()
         return handles
 

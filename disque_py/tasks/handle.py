@@ -72,11 +72,13 @@ class Handle(Generic[R]):
     id   the id of its job
     """
 
-    __slots__ = ("_home", "id")
+    __slots__ = ("_always_kept", "_home", "id")
 
-    def __init__(self, home: Home, job_id: str) -> None:
+    def __init__(self, home: Home, job_id: str, *, always_kept: bool = False) -> None:
         self.id = job_id
         self._home = home
+        # The task has `results=True`, so it was never done without a result.
+        self._always_kept = always_kept
 
     def __repr__(self) -> str:
         return f"<Handle {self.id}>"
@@ -217,11 +219,14 @@ class Handle(Generic[R]):
         return await self._home.broker.run_async(Cancel(self.id)) > 0
 
     def _value(self, end: JobEnd, elsewhere: JobInfo | None) -> R:
-        return cast("R", value_of(end, elsewhere, self._home.serializer))
+        return cast("R", value_of(end, elsewhere, self._home.serializer, always_kept=self._always_kept))
 
 
-def value_of(end: JobEnd, elsewhere: JobInfo | None, serializer: Serializer) -> Any:
-    """Return the result of a task that is over. Raises its error."""
+def value_of(end: JobEnd, elsewhere: JobInfo | None, serializer: Serializer, *, always_kept: bool = False) -> Any:
+    """Return the result of a task that is over. Raises its error.
+
+    always_kept   a task without a result is one whose result the nodes have dropped. Otherwise it has returned None
+    """
     if end.status == "errored":
         raise read_failure(end.error)
     if end.status == "canceled":
@@ -231,6 +236,8 @@ def value_of(end: JobEnd, elsewhere: JobInfo | None, serializer: Serializer) -> 
     if end.status != "completed":
         raise TaskGoneError(f"no node knows task {end.id} or its result any more")
     if end.result is None:
+        if always_kept:
+            raise TaskGoneError(f"the result of task {end.id} is not kept any more")
         return None
     if _elsewhere(end) is not None:
         if elsewhere is None or elsewhere.body is None:

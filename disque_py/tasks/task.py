@@ -120,7 +120,7 @@ class BaseTask(Generic[P, R]):
 
     def handle(self, job_id: str) -> Handle[R]:
         """Return the handle of a call that was added before, by the id of its job."""
-        return Handle(self.app, job_id)
+        return Handle(self.app, job_id, always_kept=self.running.results is True)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Check arguments against the signature. Raises TypeError."""
@@ -189,10 +189,8 @@ class Call(Generic[R]):
 
     def add(self) -> Handle[R]:
         """Send the call to the broker → its handle."""
-        app = self.task.app
-        return Handle(app, app.broker.run(Add(self.message())))
+        return self.task.handle(self.task.app.broker.run(Add(self.message())))
 
     async def add_async(self) -> Handle[R]:
         """Send the call to the broker → its handle, without blocking the event loop."""
-        app = self.task.app
-        return Handle(app, await app.broker.run_async(Add(self.message())))
+        return self.task.handle(await self.task.app.broker.run_async(Add(self.message())))

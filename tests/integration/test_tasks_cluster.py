@@ -90,6 +90,24 @@ def test_results_of_both_kinds_of_functions(app):
         assert with_asyncio(app, story()) == (3, 3, "completed")
 
 
+def test_a_result_that_is_always_kept_is_not_none_when_the_node_has_dropped_it(app, node):
+    """None would be a wrong answer. The node knows the end of a task for longer than a result of this queue."""
+
+    @app.task(results=True)
+    def answer():
+        return 42
+
+    with node.client() as client:
+        client.set_queue(app.tasks["answer"].queue, result_retention=0)
+    group = app.group()
+    handles = [answer.add(), *app.add_many([answer.call()]), group.add(answer)]
+    with working(app):
+        until(lambda: all(handle.status() == "completed" for handle in handles))
+    for handle in (*handles, answer.handle(handles[0].id)):
+        with pytest.raises(TaskGoneError, match="not kept"):
+            handle.wait(20)
+
+
 def test_an_error_travels_to_the_program_that_waits(app):
     seen = []
 
