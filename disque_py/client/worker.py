@@ -216,6 +216,8 @@ class Worker:
         if lease is not None:
             time_words("lease", lease)
         self._client = client
+        # The event loop handles SIGINT, as in `run`. Then a KeyboardInterrupt in a coroutine is no Ctrl-C.
+        self.loop_has_sigint = False
         if isinstance(match, (str, bytes)):
             raise TypeError("match is a list of patterns, not one pattern")
         if match is not None and bool(queues) == bool(match):
@@ -295,6 +297,7 @@ class Worker:
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(self.stop))
             else:
                 loop.add_signal_handler(number, self.stop)
+        self.loop_has_sigint = True
         try:
             await self.serve()
         finally:
@@ -600,7 +603,7 @@ class Worker:
             if not inspect.isawaitable(answer):  # A plain function may wrap a coroutine function.
                 return answer
         # In its own task, a function leaves neither context variables nor a cancellation behind for the next one.
-        task = loop.create_task(_contained(answer))
+        task = loop.create_task(_contained(answer, passes_interrupt=not self.loop_has_sigint))
         if delivery is not None:
             self._handling[delivery] = task
         return await task  # A cancellation of this task reaches the other one.
@@ -689,13 +692,18 @@ def _is_coroutine_function(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-async def _contained(answer: Awaitable[Any]) -> Any:
-    """Await an answer. Replace SystemExit and the like, which would end the worker, and with it all other handlers."""
+async def _contained(answer: Awaitable[Any], *, passes_interrupt: bool) -> Any:
+    """Await an answer. Replace SystemExit and the like, which would end the worker, and with it all other handlers.
+
+    passes_interrupt   a KeyboardInterrupt may be a Ctrl-C, which has to end the program
+    """
     task = asyncio.current_task()
     try:
         return await answer
     except BaseException as error:
-        if isinstance(error, (Exception, asyncio.CancelledError, KeyboardInterrupt)):
+        if isinstance(error, (Exception, asyncio.CancelledError)):
+            raise
+        if passes_interrupt and isinstance(error, KeyboardInterrupt):
             raise
         if isinstance(error, GeneratorExit) and not _runs(task):
             raise  # Python closes this coroutine, which was not finished. Otherwise the handler itself raised it.

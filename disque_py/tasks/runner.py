@@ -160,4 +160,5 @@ def _without_stop(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except (StopIteration, KeyboardInterrupt, GeneratorExit) as error:
-        raise RuntimeError(f"the task raised {type(error).__name__}") from error
+        failure = RuntimeError(f"the task raised {type(error).__name__}")
+        raise failure.with_traceback(error.__traceback__) from error  # The reason of the failure names these calls.

@@ -87,6 +87,7 @@ class AppWorker:
         self._worker: Worker | None = None
         self._runner: Runner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_has_sigint = False
         # The task of `serve` while the app's lifespan begins or ends.
         self._in_lifespan: asyncio.Task[None] | None = None
         self._is_stopped = False
@@ -111,6 +112,7 @@ class AppWorker:
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(self.stop))
             else:
                 loop.add_signal_handler(number, self.stop)
+        self._loop_has_sigint = True
         try:
             await self.serve()
         finally:
@@ -165,6 +167,7 @@ class AppWorker:
                     results=True,
                     hooks=Hooks(),
                 )
+                self._worker.loop_has_sigint = self._loop_has_sigint
                 if self._is_stopped:
                     return
                 installing = asyncio.create_task(self._install(client))

@@ -64,6 +64,15 @@ async def long_run_async(seconds):
     write("long", current().attempt)
     await asyncio.sleep(seconds)
 """
+RAISING = """
+import builtins
+
+@app.task(attempts=2)
+async def fail(name): raise getattr(builtins, name)
+
+@app.task(attempts=2)
+def fail_in_thread(name): raise getattr(builtins, name)
+"""
 TICKING = """
 @app.schedule("* * * * * *")
 @app.task
@@ -184,6 +193,18 @@ def test_a_worker_that_is_killed_gives_its_tasks_back(start, notes, node, shop, 
     for handle in handles:
         handle.wait(60)
     assert sorted(line.split()[0] + line.split()[3] for line in notes() if "ends" in line) == ["a2", "b2"]
+
+
+def test_no_error_of_a_task_ends_its_worker(start, node, shop, folder):
+    """Otherwise one task could end all workers, one after the other."""
+    (folder / "shop.py").write_text(PROGRAM + RAISING)
+    process = start(node.url)
+    for name in ("fail", "fail_in_thread"):
+        task = shop.task(name=name, attempts=2)(lambda error: None)
+        for error in ("KeyboardInterrupt", "GeneratorExit", "SystemExit", "StopIteration"):
+            with pytest.raises(TaskFailedError, match=error):
+                task.add(error).wait(60)
+    assert process.poll() is None
 
 
 @pytest.mark.parametrize("name", ["long_run", "long_run_async"])

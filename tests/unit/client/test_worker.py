@@ -443,6 +443,20 @@ def test_run_ends_with_a_signal():
         assert node.ids_of("ACKJOB") == node.ids
 
 
+def test_a_coroutine_that_raises_keyboard_interrupt_fails_its_job_while_the_loop_has_sigint():
+    """It is no Ctrl-C then. Otherwise one job could end all workers, one after the other."""
+
+    async def handle(job):
+        if job.body == b"00":
+            raise KeyboardInterrupt
+        await asyncio.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with Queue(2) as node:
+        Worker(AsyncDisque(node.address), ["q"], handle).run()
+        assert (node.ids_of("NACK"), node.ids_of("ACKJOB")) == (node.ids[:1], node.ids[1:])
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_a_further_signal_ends_a_program_that_waits_for_a_thread():
     """A loop waits at its end for functions in `asyncio.to_thread`, which can't be ended."""

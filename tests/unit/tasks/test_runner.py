@@ -136,7 +136,7 @@ def test_an_error_in_a_thread_never_ends_the_worker(error):
     """No signal raises KeyboardInterrupt in a thread."""
     with pytest.raises(Retry) as caught:
         handled(job_of(interrupt, error.__name__))
-    assert caught.value.reason.startswith(f"RuntimeError: the task raised {error.__name__}")
+    assert caught.value.reason.startswith(f"RuntimeError: the task raised {error.__name__}\n  at {__name__}:")
 
 
 def test_a_coroutine_that_exits_has_failed():
