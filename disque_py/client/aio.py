@@ -136,10 +136,14 @@ class AsyncDisque(AsyncCommands):
 
     @property
     def pool(self) -> AsyncPool:
-        """The connections. The pool is made in the loop that uses it first."""
-        if self._pool is None:
-            self._pool = AsyncPool(self.options, self._rng)
-        return self._pool
+        """The connections. The pool is made in the loop that uses it first. Raises RuntimeError in another loop."""
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = AsyncPool(self.options, self._rng)
+        elif pool.loop is not asyncio.get_running_loop() and not pool.is_closed:
+            # The loop of the connections can't wake a task of this one.
+            raise RuntimeError("this client belongs to another event loop: make and close a client in each loop")
+        return pool
 
     @property
     def node(self) -> Address | None:

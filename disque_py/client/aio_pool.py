@@ -38,10 +38,13 @@ _log = logging.getLogger(__name__)
 class AsyncPool:
     """Connections by node and lane; `rng` chooses among equal nodes.
 
+    loop         the event loop that the connections belong to
+    is_closed    the client was closed
     greeting_s   seconds that the last dialled node took to accept and answer the greeting: a measure of distance
     """
 
     def __init__(self, options: ClientOptions, rng: Random) -> None:
+        self.loop = asyncio.get_running_loop()
         self.cluster = Cluster(options.seeds, rng, discover=options.discover, place=options.place)
         self._options = options
         self._tls = options.tls_context()
@@ -53,7 +56,7 @@ class AsyncPool:
         self._dialling = asyncio.Lock()
         self._locks: dict[tuple[Address, Lane], asyncio.Lock] = {}
         self._last_error = "none is due, all failed a moment ago"
-        self._is_closed = False
+        self.is_closed = False
         self.greeting_s = 0.0
 
     def ready(self, request: Request[Any]) -> AsyncConnection | None:
@@ -204,7 +207,7 @@ class AsyncPool:
             _log.warning("node %s can't be reached: %s", address, error)
 
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise ClientClosedError("the client is closed")
 
     def give_back(self, connection: AsyncConnection) -> None:
@@ -235,7 +238,7 @@ class AsyncPool:
         """
         self._own.discard(connection)
         owed = not isinstance(error, ConnectionLostError) or error.sent
-        if owed and not connection.is_blamed and not self._is_closed:
+        if owed and not connection.is_blamed and not self.is_closed:
             connection.is_blamed = True
             address = connection.address
             self.cluster.failed(address, asyncio.get_running_loop().time())
@@ -255,7 +258,7 @@ class AsyncPool:
 
     def close(self) -> None:
         """Close every connection. Waiting commands get ConnectionLostError, later ones ClientClosedError."""
-        self._is_closed = True
+        self.is_closed = True
         for connection in self._plain.values():
             connection.close()
         for lanes in (*self._adds.values(), *self._idle.values()):

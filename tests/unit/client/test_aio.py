@@ -460,6 +460,26 @@ def test_a_closed_client_raises_client_closed_error():
         with_client(scenario, node)
 
 
+def test_a_client_says_that_it_belongs_to_another_event_loop():
+    """For example, a client of a module that calls `asyncio.run` twice. No command leaves."""
+    with Node(answers={"ADDJOB": b"+D-1\r\n"}) as node:
+        client = AsyncDisque(node.address)
+
+        async def add():
+            await client.add_job("q", "")
+
+        with asyncio.Runner() as runner:
+            runner.run(add())
+            other = asyncio.new_event_loop()
+            with pytest.raises(RuntimeError, match="another event loop"):
+                other.run_until_complete(add())
+            runner.run(client.close())
+            with pytest.raises(ClientClosedError):
+                other.run_until_complete(add())
+            other.close()
+        assert len(node.named("ADDJOB")) == 1
+
+
 def test_a_url_makes_a_client():
     """Keyword arguments override the URL."""
     with Node(answers={"AUTH": b"+OK\r\n"}) as node:
