@@ -167,12 +167,13 @@ class Disque(BlockingCommands):
             if connection is None:
                 patience = patience or self._patience(request)
                 connection = pool.take(request, patience)
-            if request.wait_word is None:
-                payload, limit_s = request.payload(), request.limit_s(self.options.timeout)
-            else:
-                payload, limit_s, slice_end = self._slice(request, until)
-            try:
+            try:  # With nearly all that happens to the connection: an interrupt must give it back.
+                if request.wait_word is None:
+                    payload, limit_s = request.payload(), request.limit_s(self.options.timeout)
+                else:
+                    payload, limit_s, slice_end = self._slice(request, until)
                 reply = connection.ask(payload, limit_s)
+                pool.give_back(connection)
             except DisqueConnectionError as error:
                 pool.broke(connection, error)
                 patience = patience or self._patience(request)
@@ -184,7 +185,6 @@ class Disque(BlockingCommands):
                 pool.broke(connection, error)
                 raise
             else:
-                pool.give_back(connection)
                 if not isinstance(reply, Exception) or not self._is_refused_for_now(reply, request, connection):
                     patience = None
                     if request.wait_word is not None and (reply is None or request.goes_on is not None):

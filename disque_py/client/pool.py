@@ -122,44 +122,61 @@ class Pool:
         connection.is_counted = is_counted
         return connection
 
+    def _discard(self, connection: SocketConnection | None) -> None:
+        """Give the place of a connection back that was taken and not used, and close it."""
+        if connection is not None:
+            with self.lock:
+                self._forget(connection)
+            connection.close()
+
     def take_idle(self, request: Request[Any]) -> SocketConnection | None:
         """Take an idle connection, if there is one and a place is free. Nearly all commands find one."""
         if self._forks != _forks:
             self._look_for_fork()
         is_counted = request.lane is not _OWN
-        with self.lock:
-            if self._is_closed or (is_counted and self._counted >= self._options.pool_size):
-                return None
-            address = self.cluster.home
-            if request.node is not None or request.is_consumers:
-                address = self.cluster.wanted(request, time.monotonic()) or address
-            idle = None if address is None else self._idle.get(address)
-            if not idle:
-                return None
-            connection = idle.pop()
-            self._busy.add(connection)
-            connection.is_counted = is_counted
-            self._counted += is_counted
-        # Not under the lock: `is_stale` makes a system call, during which another thread may need the lock.
-        if not connection.is_stale():
-            return connection
-        with self.lock:
-            self._forget(connection)
-        connection.close()
+        connection: SocketConnection | None = None
+        try:
+            with self.lock:
+                if self._is_closed or (is_counted and self._counted >= self._options.pool_size):
+                    return None
+                address = self.cluster.home
+                if request.node is not None or request.is_consumers:
+                    address = self.cluster.wanted(request, time.monotonic()) or address
+                idle = None if address is None else self._idle.get(address)
+                if not idle:
+                    return None
+                connection = idle.pop()
+                connection.is_counted = is_counted
+                self._counted += is_counted
+                self._busy.add(connection)
+            # Not under the lock: `is_stale` makes a system call, during which another thread may need the lock.
+            if not connection.is_stale():
+                return connection
+        except BaseException:  # An interrupt, too, must give the place back.
+            self._discard(connection)
+            raise
+        self._discard(connection)
         return None
 
     def _take_place(self) -> None:
-        with self._room:
-            self._waiting += 1
-            try:
-                is_free = self._room.wait_for(
-                    lambda: self._is_closed or self._counted < self._options.pool_size, self._options.patience
-                )
-            finally:
-                self._waiting -= 1
-            if not is_free:
-                raise NotConnectedError(f"all {self._options.pool_size} connections are in use")
-            self._counted += 1
+        is_taken = False
+        try:
+            with self._room:
+                self._waiting += 1
+                try:
+                    is_free = self._room.wait_for(
+                        lambda: self._is_closed or self._counted < self._options.pool_size, self._options.patience
+                    )
+                finally:
+                    self._waiting -= 1
+                if not is_free:
+                    raise NotConnectedError(f"all {self._options.pool_size} connections are in use")
+                self._counted += 1
+                is_taken = True
+        except BaseException:  # An interrupt, too, must give the place back.
+            if is_taken:
+                self._leave_place()
+            raise
 
     def _leave_place(self) -> None:
         with self.lock:
@@ -247,13 +264,15 @@ class Pool:
             self._failed(address, error)
             raise NotConnectedError(f"{address}: {error.text}") from error
         assert connection.hello is not None
-        with self.lock:
-            if self._is_closed:
-                connection.close()
-            self._check_open()
-            self.cluster.greeted(address, connection.hello)
-            connection.shelf = self._idle.setdefault(address, [])
-            self._busy.add(connection)
+        try:
+            with self.lock:
+                self._check_open()
+                self.cluster.greeted(address, connection.hello)
+                connection.shelf = self._idle.setdefault(address, [])
+                self._busy.add(connection)
+        except BaseException:  # An interrupt, too, must leave no socket open.
+            self._discard(connection)
+            raise
         return connection
 
     def _failed(self, address: Address, error: Exception) -> None:
@@ -305,7 +324,7 @@ class Pool:
 
     def _forget(self, connection: SocketConnection) -> None:
         self._busy.discard(connection)
-        if connection.is_counted:
+        if connection.is_counted:  # No call stands between these two lines, so no interrupt does.
             connection.is_counted = False
             self._counted -= 1
             if self._waiting:

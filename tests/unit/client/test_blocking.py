@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -326,6 +327,49 @@ def test_putting_jobs_back_does_not_search_for_nodes():
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 and later: the node has threads.
+class Interrupt(BaseException):
+    """An exception of a signal handler: Ctrl-C, or the time limit of a task."""
+
+
+def interrupted(work, place):
+    """Run some work, and raise Interrupt in its n-th call, where a signal handler would run."""
+    left = place
+
+    def look(frame, event, function):
+        nonlocal left
+        if event in ("call", "c_return"):
+            left -= 1
+            if left == 0:
+                sys.setprofile(None)
+                raise Interrupt
+
+    sys.setprofile(look)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # A socket that has no name yet.
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_an_interrupt_at_any_moment_costs_no_connection(is_connected):
+    """With one connection that is not given back, the client of one connection would never work again."""
+    answers = {"QLEN": b":1\r\n"}
+    with Node(answers=answers) as node, client_of(node, pool_size=1, patience=2) as client:
+        for place in range(1, 1_000):
+            if is_connected:
+                client.qlen("q")
+            else:
+                node.drop()
+            try:
+                interrupted(lambda: client.qlen("q"), place)
+            except Interrupt:
+                continue
+            break
+        assert client.qlen("q") == 1
+        assert place > 20
+
+
 def test_a_forked_child_neither_hands_out_nor_puts_back_its_parents_jobs():
     """The parent works on these jobs. The child fetches its own."""
     batch = jobs_reply(JOB_A, JOB_B)
