@@ -333,6 +333,86 @@ MUTATIONS = (
              "for part in parts]", "for part in parts[:-1]]", "disks"),
 )  # fmt: skip
 
+# Defects that few seeds find, or for which no seeds were played: the rule of docs/spec that each breaks, and a test
+# that fails with it.
+FOUND_BY_TEST = {
+    "attempts are not counted": ("Y4", "test_the_limit_applies_to_the_deliveries_of_the_current_set"),
+    "a change is told to no holder": ("Y3", "test_a_change_is_told_to_all_holders_with_the_next_number"),
+    "an errored job is queued again by its timer": ("Y5", "test_the_nack_of_the_last_attempt_ends_in_an_error"),
+    "canceled jobs are not collected": (
+        "Y8",
+        "test_an_at_most_once_job_that_is_canceled_before_its_hand_over_arrives_is_not_delivered",
+    ),
+    "a canceled job is canceled again by each holder": (
+        "E1",
+        "test_a_cancellation_counts_on_the_node_that_made_it_and_on_no_other_holder",
+    ),
+    "a promoted job stays delayed": ("MV1", "test_an_at_most_once_job_is_promoted_once"),
+    "a new priority is not noted": ("MV2", "test_the_place_of_a_job_that_was_out_of_its_queue_is_the_new_one"),
+    "a moved job stays in its queue": ("MV3", "test_a_move_tells_all_holders_before_the_job_is_queued"),
+    "a redriven job stays errored": ("MV4", "test_qredrive_gives_errored_jobs_fresh_attempts"),
+    "each holder acts for a task": ("MV5", "test_qpurge_cancels_the_jobs_of_a_queue_on_all_nodes"),
+    "a limited task takes any jobs": ("MV6", "test_qmove_with_limit_takes_the_first_jobs_of_all_nodes"),
+    "a task without a leader goes on": ("MV7", "test_the_state_of_a_task_that_is_not_known_is_answered_with_its_end"),
+    "a stamped job is delivered without a claim": ("EX3", "test_two_jobs_of_one_value_never_run_at_the_same_time"),
+    "a claim ends with its delivery": ("EX5", "test_a_value_is_held_by_one_node_only"),
+    "WORKING renews no claim": ("EX5", "test_working_renews_the_claim"),
+    "voters do not count the attempts of a job": (
+        "EX7",
+        "test_under_quorum_attempts_of_a_dead_node_count_that_no_holder_heard_of",
+    ),
+    "reports of a batch are sent once": ("BT3", "test_a_report_is_repeated_until_it_is_recorded"),
+    "a fan-out that fails leaves the jobs that it has made": (
+        "TP8",
+        "test_a_refusal_of_one_queue_refuses_all_and_names_the_queue",
+    ),
+    "each side of a partition has the whole cap": ("CP5", "test_the_part_of_a_minority_is_rounded_down"),
+    "deliveries are not counted against a rate": ("CP1", "test_a_rate_counts_deliveries"),
+    "ticks have no key": ("SD4", "test_a_tick_has_one_job_although_a_node_stood_still_for_longer_than_its_ttl"),
+    "a recorded tick falls": ("SD5", "test_progress_never_falls"),
+    "behind another reply, an answer in trouble does not wait for its record": (
+        "P5",
+        "test_behind_a_reply_that_waits_they_wait_for_their_own_record_too",
+    ),
+    "acks that wait go to the next process of a node": (
+        "H1",
+        "test_acks_that_wait_do_not_go_to_the_next_process_of_a_node",
+    ),
+    "a new link is not told of pauses": (
+        "U3",
+        "test_a_node_that_joins_learns_states_set_with_bcast_ended_pauses_included",
+    ),
+    "a node does not notice that another leaves": (
+        "N1",
+        "test_leaving_is_known_everywhere_in_a_moment_and_taken_back_likewise",
+    ),
+    "a RETRY beyond the horizon is not found again": ("T5", "test_jobs_beyond_the_horizon_are_found_in_time"),
+    "memory keeps its jobs when the journal is loaded again": ("J7", "test_after_a_reload_all_is_as_before"),
+    "a journal that is switched on lacks jobs of memory": ("P1", "test_a_journal_that_is_switched_on_gets_all_jobs"),
+    "a block of the journal that rotted is believed": (
+        "Q38",
+        "test_a_block_that_lacks_a_byte_or_has_a_wrong_bit_is_not_read",
+    ),
+    "lost copies are counted and not replaced": ("RC5", "test_a_new_node_is_named_before_it_gets_its_copy"),
+    "a forgotten node is not suspected": ("RC2", "test_jobs_of_a_forgotten_node_are_asked_for_at_once"),
+    "a process is believed to have kept its memory": (
+        "RC2",
+        "test_a_process_that_is_linked_first_is_asked_after_ten_seconds",
+    ),
+    "only the first holder takes a turn": ("RC3", "test_the_next_holder_waits_for_five_seconds"),
+    "jobs without a node for their copies are given up": ("RC10", "test_a_node_that_joins_takes_missing_copies"),
+    "a new holder is not named to the others": ("RC6", "test_a_new_node_is_named_before_it_gets_its_copy"),
+    "a node that was away collects from the holders that it knows": (
+        "RC8",
+        "test_a_job_from_before_an_absence_is_collected_from_every_node",
+    ),
+    "a named holder's word to another node is enough": (
+        "RC7",
+        "test_a_holder_waits_for_the_confirmation_of_the_node_that_it_named",
+    ),
+    "a backup ends before its last file": ("P1", "test_a_backup_has_acknowledged_changes_and_no_later_ones"),
+}
+
 
 def function_of(where: str) -> FunctionType:
     """Return the function that `where` names."""
@@ -428,18 +508,43 @@ def table(rows: list[tuple[Mutation, Found]]) -> str:
     lines = [
         TITLE,
         "",
-        f"Put into the code one at a time by `python tests/simulation/mutating.py --hunt`, with seeds from 1 on,"
-        f" {SECONDS} virtual seconds each and {SEEDS_MAX} at most: {count} of {len(rows)} were found.",
+        "`python tests/simulation/mutating.py --hunt` puts these defects into the code one at a time. It plays seeds",
+        f"from 1 on, {SECONDS} virtual seconds each and {SEEDS_MAX} at most. For a row that names clients, the plans",
+        "have only these, a producer and two consumers.",
         "",
-        "| defect | weather | seeds needed | rule that broke |",
+        f"Seeds found {count} of the {len(rows)} defects. For these, the last column has the rule of the simulator",
+        "that broke. For the others it has a rule of the [specification](spec/README.md), and a test that fails with",
+        "the defect. *Not in 12* means that twelve seeds did not find the defect. A dash means that no seeds were",
+        "played.",
+        "",
+        "| defect | weather | seeds needed | found by |",
         "|---|---|---|---|",
     ]
     for mutation, found in rows:
-        needed = f"{found.seeds} | {found.rule}" if found.rule else f"not in {found.seeds} |"
-        where = mutation.weather or "any"
-        where += f", with {mutation.client.replace('+', 's, ')}s" if mutation.client else ""
-        lines.append(f"| {mutation.name} | {where} | {needed} |")
+        cells = (mutation.name, place_of(mutation), needed(found), found_by(mutation, found))
+        lines.append("| " + " | ".join(cells).rstrip() + " |")
     return "\n".join(lines) + "\n"
+
+
+def place_of(mutation: Mutation) -> str:
+    """Return the weather and the clients of a defect, as in the list."""
+    where = mutation.weather or "any"
+    return where + (f", with {mutation.client.replace('+', 's, ')}s" if mutation.client else "")
+
+
+def needed(found: Found) -> str:
+    """Return how many seeds a hunt needed, as in the list."""
+    if found.rule:
+        return str(found.seeds)
+    return f"not in {found.seeds}" if found.seeds else "–"
+
+
+def found_by(mutation: Mutation, found: Found) -> str:
+    """Return the rule of the simulator that broke. If none did, return a rule of docs/spec, and a test."""
+    if found.rule or mutation.name not in FOUND_BY_TEST:
+        return found.rule
+    rule, test = FOUND_BY_TEST[mutation.name]
+    return f"spec {rule}: `{test}`"
 
 
 def write_page(text: str) -> None:

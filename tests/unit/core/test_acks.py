@@ -577,6 +577,16 @@ def test_an_at_most_once_job_that_is_canceled_before_its_hand_over_arrives_is_no
     assert not world.ask("b", "GETJOB", "NOHANG", "FROM", "q")
 
 
+def test_a_cancellation_counts_on_the_node_that_made_it_and_on_no_other_holder():
+    """Spec E1: a holder that only learns of the cancellation writes nothing."""
+    world = joined("abc")
+    job_id = world.ask("a", "ADDJOB", "q", "body", 1000, "REPLICATE", 3, "RETRY", 300)
+    assert world.ask("a", "CANCELJOB", job_id) == 1
+    world.run(3_000)
+    assert jobs_left(world) == 0
+    assert [world[name].stats.jobs_canceled for name in "abc"] == [1, 0, 0]
+
+
 def test_a_member_without_memory_does_not_turn_a_cancellation_into_a_completion():
     """It kept the ack without its outcome, and told the others of a completion. Spec A5, Y8."""
     world = joined("abc")
