@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-# Flags, with the words CLUSTER NODES prints for them (spec N1).
+# Flags, with the words that CLUSTER NODES prints for them (spec N6).
 MYSELF: Final = 1
 PFAIL: Final = 2  # Suspected by this node only; printed `fail?`.
 FAIL: Final = 4  # Agreed on by a majority.

@@ -1,6 +1,7 @@
 """Disk errors: their meaning, and which commands are refused because of them.
 
-Each level includes those before it; spec P5.
+The journal sets a *level* (journal.py), and the node refuses commands by it. Each level includes those before it. The
+codes of errors say whether to try again: a full disk may get room, and a lack of resources passes. Spec P5.
 """
 
 from __future__ import annotations

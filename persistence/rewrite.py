@@ -1,9 +1,9 @@
 """Rewrite: compaction of a journal, one segment after the other.
 
-No fork and no pause. A segment's file is read a piece at a time beside the loop, and a few records are examined per
-turn. The caller, which knows jobs, appends the records that still count where the journal ends now. When the copies are
-on disk the segment is dropped. Any segment can be dropped at any time, in any order, because a job's base is its
-complete record. A GONE is recorded again as long as there is a file that may have a base of its id.
+There is no fork and no pause. A segment's file is read a piece at a time beside the loop, and a few records are
+examined per turn. The caller, which knows jobs, appends the records that still count where the journal ends now. When
+the copies are on disk the segment is dropped. Any segment can be dropped at any time, in any order, because a job's
+base is its complete record. A GONE is recorded again as long as there is a file that may have a base of its id.
 
 The rewrite chooses the segments with the most dead bytes, as long as it is worth it (`chosen`); BGREWRITEAOF chooses
 all with any dead bytes. The oldest segments need no reading if nothing in them lives. Spec J5 says when a rewrite

@@ -4,7 +4,7 @@ A node tells every linked node for which queues its clients wait. INTEREST carri
 0 if none waits but some waited within the last second, and -1 if not even that. A node with jobs for which no client
 here waits sends a HINT to such a node. The hinted node pulls with NEEDJOBS. So a job in a queue that was idle for an
 hour reaches a consumer on another node after two messages, and an idle cluster sends nothing. Spec I1, I2, I3, I4, I5,
-I7. (The original polls, at growing intervals: spec Q26.)
+I7. (The original polls, at growing intervals: spec Q25.)
 
 There are two kinds of clients: clients that take every job, and *picky* clients, whose GETJOB has LEASE or TOKEN and
 which skip at-most-once jobs (fetch_options.py). INTEREST tells the number of clients of both kinds together. If some

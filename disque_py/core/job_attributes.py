@@ -7,7 +7,7 @@ or nil, [name, value, …], 1 if keyed). The changeable part is the field after 
 
 Rarer values are *extras*: pairs of a code and a value, in one flat list at the end of that field, which only jobs with
 extras have. A node keeps extras with unknown codes, and passes them on. The topic of a job travels as an extra, too. In
-memory it is one of the job's terms (job.py). Spec F1, G2, K6, F3, F11.
+memory it is one of the job's terms (job.py). Spec F1, F3, F11, K6.
 """
 
 from __future__ import annotations

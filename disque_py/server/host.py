@@ -208,8 +208,6 @@ class ProcessHost:
 
         return on_done
 
-    # -- ending ------------------------------------------------------------------------------------
-
     # -- journal -----------------------------------------------------------------------------------
 
     def journal_fields(self) -> list[tuple[str, str | int]]:
@@ -253,6 +251,8 @@ class ProcessHost:
     def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
         """Write all jobs into a fresh journal (SHUTDOWN REWRITE-AOF)."""
         self.journal_service.rewrite_for_shutdown(lambda error: done(OSError(error) if error else None))
+
+    # -- ending ------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
         """Stop in an orderly way after this turn."""

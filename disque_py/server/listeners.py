@@ -5,7 +5,7 @@ raises StartError. `serve` lets clients in, when all other parts are ready. `--t
 `look_at_port`, `look_at_socket` and `look_at_bus` whether `bind` and the bus could take their addresses.
 
 Keep-alive is a property of the listening sockets, and accepted sockets inherit it. So a CONFIG SET applies to clients
-that connect afterwards (spec D6), and accepting a client costs no extra call.
+that connect afterwards, and accepting a client costs no extra call.
 """
 
 from __future__ import annotations

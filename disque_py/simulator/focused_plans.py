@@ -6,7 +6,7 @@ of a focus has clients of one part only, and the weather that matters to it:
 * `queues`: attempts, errored jobs, filters, settings, moves, tasks and lost copies. Any weather, often lost nodes
   (spec Y, W, QS, MV and RC).
 * `claims`: voters, locks and queues whose jobs need a claim. Partitions, pauses, clocks at the allowed bound, restarts
-  with and without memory, and nodes that are reset or leave (spec CL, EX and LK).
+  with and without memory, and nodes that are reset or leave (spec CL and EX).
 * `flows`: topics, windows and REPLACE, caps, results, batches, schedules and patterns. Any weather (spec TP, CP, RW, BT
   and SD).
 """

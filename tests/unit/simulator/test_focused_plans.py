@@ -26,7 +26,7 @@ def test_plans_cover_all_clients_and_all_weather_of_the_part_and_have_no_other(f
 
 
 def test_claims_have_the_weather_that_their_rule_names():
-    """Spec LK: partitions, pauses, clocks at the bound, restarts with and without memory."""
+    """Spec CL: partitions, pauses, clocks at the bound, restarts with and without memory."""
     assert {"halves", "pauses", "drift", "kills", "votes", "lost"} <= set(FOCUSES["claims"].weather)
 
 
