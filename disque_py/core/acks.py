@@ -5,10 +5,10 @@ queue its copy again. So a node may forget an acked job only when every node in 
 TTL is over. `holders` is never smaller than the truth: a node joins it when a copy is *sent*, not when it arrives.
 
 SETACK and GOTACK carry holder sets, and every node merges the sets that it receives. Nodes compare the sets themselves,
-not their sizes, because two nodes may know different holders. A node whose set has a member that the sender's set lacks
+not their sizes, because two nodes may know different holders. A node whose set has a holder that the sender's set lacks
 starts collecting, too. So the collector that knows all holders finishes the collection. A GOTACK confirms only if the
 SETACK that it answers named the answering node: a node that is not a holder now may still receive a copy. A SETACK from
-a member of the set also confirms. So if sender and receiver are the only holders, the receiver ends the collection
+a node of the set also confirms. So if sender and receiver are the only holders, the receiver ends the collection
 instead of answering. A node that has ended a collection answers a late SETACK with its DELJOB.
 
 A *dummy ack* is the record of an ack for a job that the node never held (client_acks.py). Its set is empty. Its node

@@ -18,9 +18,9 @@ LIFE_MS_MIN: Final = 10_000
 
 # The stages of a turn.
 WAITING: Final = 0  # The turn continues at `due_ms`.
-ASKING: Final = 1  # The members were asked whether they have the job.
+ASKING: Final = 1  # The holders were asked whether they have the job.
 READY: Final = 2  # Copies are missing, and the turn waits until `repair-rate` allows one.
-COPYING: Final = 3  # All members know the new nodes, and the job was sent to these.
+COPYING: Final = 3  # All holders know the new nodes, and the job was sent to these.
 
 
 class Turn:
@@ -28,11 +28,11 @@ class Turn:
 
     stage        WAITING, ASKING, READY or COPYING
     due_ms       when the turn continues, while WAITING; otherwise when a silent node is asked again
-    number       the number of the question to the members; 0: none yet
-    unanswered   members that have not answered the question
-    answers      member -> what it has (HAS_…)
-    has_grown    whether an answer named a member that was not asked
-    is_behind    whether a member that answered has a newer changeable part
+    number       the number of the question to the holders; 0: none yet
+    unanswered   holders that have not answered the question
+    answers      holder -> what it has (HAS_…)
+    has_grown    whether an answer named a holder that was not asked
+    is_behind    whether a holder that answered has a newer changeable part
     targets      nodes that were named as new holders and have not answered REPLJOB
     tried        nodes that were named in this turn; without an answer they do not count as copies
     refused      nodes that took no copy
@@ -70,7 +70,7 @@ class Turn:
 
 
 class Question:
-    """A HAVE: the jobs that members are asked about, and the members that have not answered.
+    """A HAVE: the jobs that holders are asked about, and the holders that have not answered.
 
     asked, due_ms   how often the question was sent, and when it is sent again
     """
@@ -134,7 +134,7 @@ class Repairs:
                   their first copies or were about to end. For others a leaving node asked us to take the turn. Others
                   were named although their creation may have failed
     named         job -> nodes that this node named as new holders, and that may get their copy late (acks.py)
-    questions     number -> question to members
+    questions     number -> question to holders
     number        the number of the last question
     runs          node -> the process whose copies this node has asked for
     due           node -> when the copies of its process become suspect
@@ -152,7 +152,7 @@ class Repairs:
     has_short     whether some job ended its turn because no node could take its copies
     noted         answers to REPLJOB: (job, node, COPY_TAKEN, COPY_KNOWN or a reason)
     to_go_on      jobs whose turn has its next step due
-    to_ask        jobs whose members are asked at the end of the node's turn
+    to_ask        jobs whose holders are asked at the end of the node's turn
     to_tell       messages for the end of the node's turn: kind -> (nodes -> ids)
     tokens        copies that `repair-rate` allows now, in thousandths
     ticked_ms, looked_ms   when `tokens` were last counted, and when nodes were last looked at

@@ -1,17 +1,17 @@
 """A turn of a job: one holder counts its copies and makes those that are missing. HAVE, HAVEARE, RESTORED, SHORT.
 
-In a turn, the holder asks the other *members* (the nodes of the holder set) with HAVE, which carries its holder set. A
-member merges that set into its own. Its answer, HAVEARE, says whether it has the job, and carries the merged set. Sets
-only grow, so the question is repeated until all members know the union. If a member knows that the job is done, it
-answers with SETACK, and the job is collected instead of copied. Copies are missing if fewer members than REPLICATE have
-the job. If one of these has a lower node id than this holder, it is told to take the turn instead (TAKETURN).
+In a turn, the holder asks the other holders with HAVE, which carries its holder set. Each of them merges that set into
+its own. Its answer, HAVEARE, says whether it has the job, and carries the merged set. Sets only grow, so the question
+is repeated until all holders know the union. If a holder knows that the job is done, it answers with SETACK, and the
+job is collected instead of copied. Copies are missing if fewer holders than REPLICATE have the job. If one of these has
+a lower node id than this holder, it is told to take the turn instead (TAKETURN).
 
-New nodes are *named* before they get a copy: they join the holder set, and the members are asked again with the new
-set. A member's answer is sent only after the set is safely recorded. So every reachable member knows the new nodes
+New nodes are *named* before they get a copy: they join the holder set, and the holders are asked again with the new
+set. A holder's answer is sent only after the set is safely recorded. So every reachable holder knows the new nodes
 before they get a REPLJOB, and a collection that begins meanwhile asks them, too. `repairs.named` makes sure that a
 collection on this node waits for them (acks.py).
 
-An unreachable member counts as a copy as long as its copies are not suspect. It is asked when it is linked again.
+An unreachable holder counts as a copy as long as its copies are not suspect. It is asked when it is linked again.
 repair.py decides which jobs take turns, and when. Spec RC3, RC4, RC5, RC6, RC9, RC10.
 """
 
@@ -48,7 +48,7 @@ IDS_MAX: Final = 100
 # A new copy's timer fires this much later than ours, so that this node asks with WILLQUEUE first.
 MARGIN_MS: Final = 1_000
 # The codes of HAVEARE, one per job.
-HAS_NONE: Final = 0  # The member does not know the job.
+HAS_NONE: Final = 0  # The holder does not know the job.
 HAS_DONE: Final = 1  # It knows that the job is done.
 HAS: Final = 2  # It has the job.
 HAS_PASSIVE: Final = 3  # It has the job and repairs nothing, because it leaves or `repair-after` is 0.
@@ -113,7 +113,7 @@ def take(broker: Broker, job: Job, due_ms: int) -> Turn:
 
 
 def look(broker: Broker) -> None:
-    """Note the turns that are due, and those for which `repair-rate` allows a copy. Ask silent members again."""
+    """Note the turns that are due, and those for which `repair-rate` allows a copy. Ask silent holders again."""
     repairs = broker.repairs
     now_ms = broker.now_ms
     allowed = repairs.tokens // 1_000
@@ -171,7 +171,7 @@ def _is_asked(repairs: Repairs, job: Job, number: int) -> bool:
 
 
 def _go_without(broker: Broker, question: Question, jobs: list[Job]) -> None:
-    """Pass over named nodes that stay silent. The turn waits for any other member, which may be reading its journal."""
+    """Pass over named nodes that stay silent. The turn waits for any other holder, which may be reading its journal."""
     for job in jobs:
         turn = broker.repairs.turns[job]
         silent = [node for node in turn.targets if node in turn.unanswered]
@@ -189,7 +189,7 @@ def _pass_over(broker: Broker, turn: Turn, nodes: tuple[Node, ...]) -> None:
 
 
 def ask(broker: Broker, job: Job, turn: Turn) -> None:
-    """Have the members of the job asked at the end of the node's turn."""
+    """Have the holders of the job asked at the end of the node's turn."""
     turn.stage = ASKING
     turn.answers = {}
     turn.unanswered = {}
@@ -245,7 +245,7 @@ def _send_questions(broker: Broker) -> None:
 
 
 def _judge(broker: Broker, job: Job, turn: Turn) -> None:
-    """Count the copies, because all reachable members have answered, and decide how the turn continues."""
+    """Count the copies, because all reachable holders have answered, and decide how the turn continues."""
     repairs = broker.repairs
     if not in_scope(broker, job):
         repairs.turns.pop(job, None)
@@ -302,14 +302,14 @@ def _counts_unasked(broker: Broker, turn: Turn, node: Node) -> bool:
 
 
 def _name(broker: Broker, job: Job, turn: Turn) -> None:
-    """Name new nodes as holders to all members, as far as `repair-rate` allows. End the turn if there are none."""
+    """Tell all holders which nodes are new ones, as far as `repair-rate` allows. End the turn if there are none."""
     repairs = broker.repairs
     if not repairs.is_told:
         repairs.is_told = True
         tell(broker, event_format.REPAIR_STARTED, "repair-started")
     missing = _missing(job, turn, broker)
     if missing <= 0:
-        ask(broker, job, turn)  # A member was lost, or a copy was made, while the turn waited.
+        ask(broker, job, turn)  # A holder was lost, or a copy was made, while the turn waited.
         return
     candidates = [
         node
@@ -441,7 +441,7 @@ def _note(broker: Broker, kind: int, nodes: tuple[Node, ...], job: Job) -> None:
     broker.repairs.to_tell.setdefault(kind, {}).setdefault(nodes, []).append(job.id)
 
 
-# -- messages of other members ------------------------------------------------------------------------
+# -- messages of other holders ------------------------------------------------------------------------
 
 
 def ids_of(ids: Any) -> list[bytes]:
@@ -506,7 +506,7 @@ def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note a member's answer about its copies."""
+    """Note a holder's answer about its copies."""
     repairs = broker.repairs
     sets = broker.sets
     for number, codes, known, numbers, *_ in items:

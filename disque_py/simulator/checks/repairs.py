@@ -118,8 +118,8 @@ class RepairChecker:
                 work = job.work
                 if isinstance(work, Cancellation) and work.is_over:
                     continue  # The collection has ended. The record stays until the end of the worker's lease.
-                # A node that left dropped its copy and is no longer a member. It says so instead of confirming. A node
-                # that is forgotten now isn't waited for, although it may be a member again a moment later.
+                # A node that left dropped its copy and is no longer a holder. It says so instead of confirming. A node
+                # that is forgotten now isn't waited for, although it may come back a moment later.
                 passed = work.passed if isinstance(work, Collection) else ()
                 named = [
                     node
