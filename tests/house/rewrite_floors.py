@@ -1,8 +1,8 @@
-"""Draw the floors of the packages into ARCHITECTURE.md: `python tests/house/rewrite_floors.py`.
+"""Put the floors and the tiers of the core into ARCHITECTURE.md: `python tests/house/rewrite_floors.py`.
 
 The rows of the drawing are the layers of the import contract "Floors" in pyproject.toml. The arrows are the actual
 imports of the modules. An arrow is left out if a longer path of arrows implies it. test_floors.py compares the drawing
-with the imports, and this program rewrites it.
+with the imports, and this program rewrites it. The table of tiers has the layers of the contract "Tiers of the core".
 """
 
 from __future__ import annotations
@@ -27,15 +27,30 @@ BESIDE = (
     "disque_py.client",
 )
 BLOCK = re.compile(r"(?<=<!-- floors -->\n).*?(?=<!-- end of floors -->)", re.DOTALL)
+TIERS = re.compile(r"(?<=<!-- tiers -->\n).*?(?=<!-- end of tiers -->)", re.DOTALL)
 
 Arrows = set[tuple[str, str]]
 
 
-def floors() -> list[list[str]]:
-    """Return the layers of the contract, top first, each with its names."""
+def layers(title: str) -> list[list[str]]:
+    """Return the layers of the contract whose name begins like this, top first, each with its names."""
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    contract = next(each for each in tools["importlinter"]["contracts"] if each["name"].startswith("Floors"))
+    contract = next(each for each in tools["importlinter"]["contracts"] if each["name"].startswith(title))
     return [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
+
+
+def floors() -> list[list[str]]:
+    """Return the layers of the packages, top first."""
+    return layers("Floors")
+
+
+def tiers() -> str:
+    """Return the table of the core's layers, top first, with their numbers from the bottom."""
+    rows = layers("Tiers of the core")
+    lines = ["| tier | modules of `core/` |", "|---:|---|"]
+    for number, row in enumerate(rows):
+        lines.append(f"| {len(rows) - number} | {', '.join(f'`{name}`' for name in row)} |")
+    return "\n".join(lines) + "\n"
 
 
 @cache
@@ -131,8 +146,8 @@ def label(name: str) -> str:
 
 
 def in_step(text: str) -> str:
-    """Return ARCHITECTURE.md with a new drawing."""
-    return BLOCK.sub(lambda _: drawing(), text, count=1)
+    """Return ARCHITECTURE.md with a new drawing and a new table of tiers."""
+    return TIERS.sub(lambda _: tiers(), BLOCK.sub(lambda _: drawing(), text, count=1), count=1)
 
 
 def main() -> None:

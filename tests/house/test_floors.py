@@ -1,4 +1,4 @@
-"""The drawing of the floors in ARCHITECTURE.md shows the actual imports."""
+"""The drawing of the floors in ARCHITECTURE.md shows the actual imports, and the table of tiers the contract."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from rewrite_floors import BLOCK, PACKAGES, arrows, floors, in_step, reduced
+from rewrite_floors import BLOCK, PACKAGES, TIERS, arrows, floors, in_step, layers, reduced, tiers
 
 # Every module is parsed, which takes minutes on a machine that is busy with other work.
 pytestmark = pytest.mark.timeout(900)
@@ -18,6 +18,16 @@ def test_the_drawing_shows_the_imports(root):
     text = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
     assert BLOCK.search(text)
     assert in_step(text) == text
+
+
+def test_the_table_of_tiers_is_the_contract(root, modules):
+    """`python tests/house/rewrite_floors.py` brings it into step. The contract has each module of the core once."""
+    table = TIERS.search((root / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert table is not None
+    assert table[0] == tiers()
+    core = [m.name for m in modules if m.name.startswith("disque_py/core/") and not m.name.endswith("__init__.py")]
+    named = [name for row in layers("Tiers of the core") for name in row]
+    assert sorted(name.removeprefix("disque_py/core/").removesuffix(".py") for name in core) == sorted(named)
 
 
 @pytest.mark.timeout(600)
