@@ -1,4 +1,9 @@
-"""CommandEntry: a command as one broker has it in force, with its counters."""
+"""CommandEntry: a command as one broker has it in force, with its counters.
+
+commands/table.py has the rows that are the same for all brokers. node/dispatch.py makes the entries from them, under
+the names that rename-command gives, and checks each request by its entry. So a check reads a field, and looks up
+no flag by its name.
+"""
 
 from __future__ import annotations
 

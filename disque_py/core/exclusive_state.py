@@ -1,4 +1,8 @@
-"""The state of deliveries under a claim on one node. exclusive.py has the rules."""
+"""The state of deliveries under a claim on one node. exclusive.py has the rules.
+
+A Pick is a job that is being claimed for a consumer. A Running is the claim of a delivery whose lease runs. The
+broker's part `exclusive` has all of them, and the keys that are busy because of them. These classes make no decisions.
+"""
 
 from __future__ import annotations
 

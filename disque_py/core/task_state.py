@@ -1,4 +1,9 @@
-"""The state of tasks: a command's work, the leader's view of it, and a node's share. tasks.py has the conversation."""
+"""The state of tasks: a command's work, the leader's view of it, and a node's share.
+
+A Work has the arguments of the command, and travels to all nodes. The leader has a Task, with a Helper for each node.
+Each node has a Share for a task in which it takes part. These classes hold data: tasks.py has the conversation, and
+task_jobs.py changes the jobs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Simulation: one plan from beginning to end, and its result."""
+"""Simulation: one plan from beginning to end, and its result.
+
+A Simulation makes the world of its plan, with nodes, clients and the calendar of faults. It plays the weather, and then
+the liveness phase (liveness_phase.py). Meanwhile the world tells a Reporter of each moment that a checker needs.
+`simulate` turns a broken rule, or any exception of the server's code, into a Failure. main.py and shrink.py call it. It
+knows neither the real clock nor the terminal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""SimHost: the stand-in for the process around a broker, for administrative commands (ports.Host)."""
+"""SimHost: the stand-in for the process around a broker, for administrative commands (ports.Host).
+
+Figures of a process are constants here, so that traces are the same on any computer. Work on files goes to the
+machine's simulated disks, and the end of the process to the machine itself (machine.py).
+"""
 
 from __future__ import annotations
 
