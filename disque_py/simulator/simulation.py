@@ -2,8 +2,8 @@
 
 A Simulation makes the world of its plan, with nodes, clients and the calendar of faults. It plays the weather, and then
 the liveness phase (liveness_phase.py). Meanwhile the world tells a Reporter of each moment that a checker needs.
-`simulate` turns a broken rule, or any exception of the server's code, into a Failure. main.py and shrink.py call it. It
-knows neither the real clock nor the terminal.
+`simulate` turns a broken rule, or any exception of the server's code, into a Failure. main.py and shrink.py call it.
+The module knows neither the real clock nor the terminal.
 """
 
 from __future__ import annotations
