@@ -316,8 +316,8 @@ def _look(broker: Broker, attempt: Attempt) -> None:
 def _pause_ms(broker: Broker, attempt: Attempt) -> int:
     """Return a random pause before the next try.
 
-    The others who claim the key pause as well. Whoever begins first wins, if its claims reach the voters before the
-    others begin. So the longer a try takes, the longer are the pauses.
+    The other claimants of the key pause as well. The one that begins first wins, if its claims reach the voters before
+    the others begin. So the longer a try takes, the longer are the pauses.
     """
     low, high = PAUSE_MS
     took_ms = broker.now_ms - attempt.began_ms

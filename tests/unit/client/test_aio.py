@@ -193,7 +193,7 @@ def test_a_refusal_of_a_leaving_node_moves_the_client_to_another_node():
 
 
 @pytest.mark.parametrize("refusal", [b"-MISCONF Errors writing to the AOF file\r\n", b"-OOM full\r\n"])
-def test_what_a_full_node_refuses_goes_to_another_node(refusal):
+def test_a_command_that_a_full_node_refuses_goes_to_another_node(refusal):
     """docs/protocol.md advises clients to do so. GETJOB gets MISCONF if it would deliver a job of RETRY 0."""
     answers = {"ADDJOB": f"+{JOB_B}\r\n".encode(), "GETJOB": jobs_reply(JOB_B)}
     with Node("a", dict.fromkeys(answers, refusal)) as full, Node("b", answers) as good:
