@@ -153,14 +153,14 @@ def _may_make(broker: Broker, user: User, names: list[bytes], *, is_later: bool)
     return True
 
 
-def _still_named(broker: Broker, names: set[bytes]) -> set[bytes]:
+def _still_named(broker: Broker, wanted: set[bytes]) -> set[bytes]:
     """Return the queues among these that a schedule, a binding, a dead-letter setting or a callback still names."""
     found = {each.definition.queue for each in broker.recurring.known.values()}
     found.update([each.dead_letter for each in broker.queue_settings.in_force.values()])
     found.update([each.fields.get(CALLBACK_QUEUE, b"") for each in broker.batches.by_name.values() if not each.is_done])
-    found &= names
+    found &= wanted
     for bound in broker.topics.values():
-        found |= bound.keys() & names
+        found |= bound.keys() & wanted
     return found
 
 
