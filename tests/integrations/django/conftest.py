@@ -16,7 +16,7 @@ if django.VERSION < (6,):
 
 PAGE = Path(__file__).parents[3] / "docs/integrations/django.md"
 MORE_TASKS = """
-import asyncio, time
+import asyncio, builtins, time
 ran = []
 
 @task
@@ -39,6 +39,10 @@ def strange():
 @task
 def leave():
     raise SystemExit("gone")
+
+@task
+def raise_builtin(name):
+    raise getattr(builtins, name)
 
 @task
 def cancelled():

@@ -99,6 +99,15 @@ def test_a_task_that_exits_fails_and_the_worker_goes_on(tasks, backend, start):
     assert ended(backend, tasks.add.enqueue(1, 2)).return_value == 3
 
 
+def test_no_error_of_a_task_ends_a_thread_of_the_worker(tasks, backend, start):
+    """KeyboardInterrupt is no Ctrl-C there. Extensions in Rust raise errors that are no Exceptions."""
+    results = [tasks.raise_builtin.enqueue(name) for name in ("KeyboardInterrupt", "GeneratorExit", "BaseException")]
+    start(threads=1)
+    found = [ended(backend, result).errors[0].exception_class for result in results]
+    assert found == [KeyboardInterrupt, GeneratorExit, BaseException]
+    assert ended(backend, tasks.add.enqueue(1, 2)).return_value == 3
+
+
 def test_an_exception_that_cannot_be_pickled_is_kept_as_text(tasks, backend, start):
     result = tasks.tangled.enqueue()
     start()
