@@ -268,8 +268,8 @@ def patched(table: pa.Table, rows: pa.Table) -> pa.Table:
         column, value = table[name], after[name]
         if value.equals(before[name]):
             columns.append(column)
-        elif pa.types.is_map(column.type):
-            # Arrow can't replace maps in place.
+        elif pa.types.is_nested(column.type):
+            # Arrow can't replace maps, lists and structs in place.
             order = np.arange(len(table))
             order[is_changed.to_numpy(zero_copy_only=False)] = np.arange(len(table), len(table) + len(after))
             columns.append(pa.chunked_array([*column.chunks, *value.chunks], column.type).take(pa.array(order)))

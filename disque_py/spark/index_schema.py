@@ -139,6 +139,7 @@ def make_changes(store: Store, columns: pa.Schema) -> DeltaTable:
 def _open(
     store: Store, wanted: pa.Schema, partition: list[str] | None, properties: dict[str, str] | None = None
 ) -> DeltaTable:
+    wanted = pa.schema([field.with_type(plain(field.type)) for field in wanted])
     try:
         if not store.exists():
             DeltaTable.create(
@@ -181,9 +182,16 @@ def arrow_schema(table: DeltaTable) -> pa.Schema:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Replace delta-rs's variants of a type: views, large strings, and maps with other field names or nullability."""
+    """Replace the variants of a type: views, large strings, other names of elements, and parts that can't be null.
+
+    Spark makes such parts, for example by named_struct(). Rows that are older than the column lack them.
+    """
     if pa.types.is_map(kind):
         return pa.map_(plain(kind.key_type), plain(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, plain(part.type)) for part in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(plain(kind.value_type))
     if kind in (pa.string_view(), pa.large_string()):
         return pa.string()
     if kind in (pa.binary_view(), pa.large_binary()):

@@ -207,3 +207,17 @@ def test_a_path_that_the_driver_does_not_share_with_the_executors_is_one_sentenc
         path.unlink()
     with pytest.raises(TableError, match="the option path must name storage that the driver and all executors reach"):
         IndexCommit(Store(str(tmp_path)), batch(event(1, "a")).schema, may_gap=False).commit([part])
+
+
+def test_a_column_of_parts_that_cannot_be_null_may_be_missing_later(tmp_path):
+    """Spark makes such columns, for example by named_struct(), and the query may change."""
+    parts = pa.struct([pa.field("a", pa.int32(), nullable=False)])
+    kind = pa.struct([pa.field("p", parts, nullable=False), pa.field("l", pa.list_(parts), nullable=False)])
+    first = batch(event(1, "a"), event(2, "b"))
+    value = {"p": {"a": 1}, "l": [{"a": 2}]}
+    index(tmp_path, first.append_column("extra_parts", pa.array([value, value], kind)))
+    index(tmp_path, batch(event(3, "a", 2), event(4, "c")))
+    index(tmp_path, batch(event(5, "c", 2)).append_column("extra_parts", pa.array([value], kind)))
+    found = {row["job_id"]: row["extra_parts"] for row in rows(tmp_path, "current")}
+    assert found == {"a": None, "b": value, "c": value}
+    assert [row["extra_parts"] for row in rows(tmp_path, "history")] == [value, None, value, None, value]
