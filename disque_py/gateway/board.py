@@ -189,7 +189,8 @@ class Board:
     """
 
     def __init__(self, options: ClientOptions, poll_s: float) -> None:
-        self._watchers = Watchers(options.seeds, options, Selection(limit=QUEUES_MAX), discovers=options.discover)
+        all_queues = Selection(limit=QUEUES_MAX, is_for_labels=False)
+        self._watchers = Watchers(options.seeds, options, all_queues, discovers=options.discover)
         self._poll_s = poll_s
         self._thread = ThreadPoolExecutor(1, "look")  # There is one look at a time.
         self._picture = Picture()

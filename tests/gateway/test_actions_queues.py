@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
+import pytest
+
 from gateways import add, until
 
 
@@ -73,3 +77,16 @@ def test_jobs_are_found_by_their_keys(gateway, queue):
     job = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b", "key": "k"}).json["id"]
     reply = gateway.post(f"/v1/queues/{queue}/jobs:find", {"keys": ["k", "none"]})
     assert reply.json == {"ids": {"k": job, "none": None}}
+
+
+@pytest.mark.parametrize("name", ["long-" + "w" * 300, "_other", b"\xff-binary"])
+def test_lists_have_every_queue_also_those_without_labels_in_metrics(gateway, nodes, name):
+    """Their names are too long for a label, are that of a sum, or are no text."""
+    with nodes.client() as client:
+        client.add_job(name, "b")
+    shown = name if isinstance(name, str) else name.decode("utf-8", "replace")
+
+    assert until(lambda: shown in [row["name"] for row in gateway.get("/v1/queues?limit=1000").json["queues"]])
+    pages = ["", "queues", "jobs"] + [f"queue?name={quote(name)}"] * (shown == name)
+    assert {gateway.get(f"/console/{page}").status for page in pages} == {200}
+    assert f'queue="{shown}"' not in gateway.get("/metrics").text or name == "_other"

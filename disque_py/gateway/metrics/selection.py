@@ -26,9 +26,18 @@ class Selection:
     allow   patterns of a shell (`*`, `?`, `[ab]`); without patterns all names are admitted
     deny    patterns of names that are not admitted
     limit   the most queues with labels
+    is_for_labels   whether the form of a name matters: it must be short, and UTF-8
     """
 
-    def __init__(self, allow: Iterable[str] = (), deny: Iterable[str] = (), limit: int = LIMIT_DEFAULT) -> None:
+    def __init__(
+        self,
+        allow: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        limit: int = LIMIT_DEFAULT,
+        *,
+        is_for_labels: bool = True,
+    ) -> None:
+        self._is_for_labels = is_for_labels
         self._allow = tuple(allow)
         self._deny = tuple(deny)
         self._limit = limit
@@ -77,7 +86,7 @@ class Selection:
 
     def admits(self, name: str) -> bool:
         """Return whether the patterns and the form of the name allow a label."""
-        if len(name) > NAME_MAX or name == OTHER or label_value(name) != name:
+        if self._is_for_labels and (len(name) > NAME_MAX or name == OTHER or label_value(name) != name):
             return False
         allowed = not self._allow or any(fnmatchcase(name, pattern) for pattern in self._allow)
         return allowed and not any(fnmatchcase(name, pattern) for pattern in self._deny)
