@@ -22,7 +22,7 @@ from playwright.sync_api import sync_playwright  # noqa: E402
 
 from disque_py import testing  # noqa: E402
 from disque_py.gateway.console.pages import PAGES  # noqa: E402
-from gateways import RunningGateway  # noqa: E402
+from gateways import RunningGateway, until  # noqa: E402
 
 EVIL = "<script>document.title='hacked'</script>\"'><img src=x onerror=\"document.title='hacked'\">"
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
@@ -85,6 +85,29 @@ def test_a_page_can_be_used_by_all_on_any_screen(browser, shop, name):
     assert "hacked" not in page.title()
     assert page.query_selector("main img") is None
     assert told == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_long_words_without_a_blank_fit_every_page_of_a_job(browser, shop, width):
+    gateway, _ = shop
+    word = "w" * 300
+    job = gateway.post(f"/v1/queues/{word}/jobs", {"body": word, "meta": {word: word}}).json["id"]
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    for address in (f"job?id={quote(job)}", f"queue?name={word}", f"jobs?queue={word}", f"add?from={quote(job)}"):
+        page.goto(f"{gateway.address}/console/{address}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+    page.close()
+
+
+def test_a_long_name_in_a_table_breaks_no_word_of_a_button(browser, shop):
+    gateway, _ = shop
+    gateway.post(f"/v1/queues/{'w' * 300}/jobs", {"body": "b"})
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    button = page.locator("main table button")
+    address = f"{gateway.address}/console/queues?match=w*"
+    assert until(lambda: page.goto(address) and button.count())
+    assert button.evaluate("it => it.scrollHeight < 2 * parseFloat(getComputedStyle(it).lineHeight || 20) + 16")
     page.close()
 
 
