@@ -84,7 +84,10 @@ def test_only_the_lifecycle_changes_the_state_of_a_job(modules):
 
 
 def test_no_module_swallows_every_error(modules):
-    """A bare `except`, or `except BaseException`, would also catch errors of the module itself."""
+    """
+    A bare `except`, or `except BaseException`, would also catch errors of the module itself. Raise the error again, or
+    say in a comment `# every error: …` on that line why none may leave.
+    """
     found = [
         f"{module.name}:{node.lineno}"
         for module in modules
@@ -92,6 +95,7 @@ def test_no_module_swallows_every_error(modules):
         if isinstance(node, ast.ExceptHandler)
         if node.type is None or (isinstance(node.type, ast.Name) and node.type.id == "BaseException")
         if not any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+        if "# every error: " not in module.text.splitlines()[node.lineno - 1]
     ]
     assert found == []
 

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import threading
+from asyncio import CancelledError
 from collections.abc import Sequence
 from traceback import format_exception
 from typing import Final
@@ -98,7 +99,7 @@ class DisqueWorker:
             except DisqueError:
                 _log.exception("the nodes can't be used; the worker tries again")
                 self._stopping.wait(PAUSE_S)
-            except BaseException:  # One task must not end the thread. It comes again after its lease.
+            except (Exception, CancelledError):  # One task must not end the thread. It comes again after its lease.
                 _log.exception("a task could not be handled")
                 self._stopping.wait(PAUSE_S)
 
@@ -158,7 +159,7 @@ class DisqueWorker:
         try:
             context = (TaskContext(task_result=result),) if task.takes_context else ()
             value = normalize_json(task.call(*context, *result.args, **result.kwargs))
-        except BaseException as error:  # A thread gets no Ctrl-C, and errors of extensions need not be Exceptions.
+        except BaseException as error:  # every error: a thread gets no Ctrl-C, and an extension may raise its own kind
             path = f"{type(error).__module__}.{type(error).__qualname__}"
             found = TaskError(exception_class_path=path, traceback="".join(format_exception(error)))
             result.errors.append(found)
