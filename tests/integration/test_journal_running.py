@@ -147,8 +147,8 @@ def test_a_journal_that_is_switched_off_and_on_again_is_made_when_it_can_be(make
     (server.folder / FOLDER).rename(server.folder / "away")
     (server.folder / FOLDER).write_text("in the way")
     with server.connect() as client:
-        for value in ("no", "yes"):
-            client.send("CONFIG", "SET", "appendonly", value)
+        words = [("CONFIG", "SET", "appendonly", value) for value in ("no", "yes")]
+        client.send_raw(b"".join(map(hiredis.pack_command, words)))
         assert [client.read() for _ in range(2)] == [b"OK"] * 2
     until(lambda: "The journal can't be made: File exists" in server.output(), 5)
     (server.folder / FOLDER).unlink()
