@@ -19,7 +19,7 @@ from disque_py.cli.cluster.view import LoginError, patient
 from disque_py.cli.connection import ConnectError, TlsFileError
 from disque_py.cli.misplaced_options import with_place
 from disque_py.cli.queue_view import ANSWER_S
-from disque_py.cli.visible import visible_lines
+from disque_py.cli.visible_errors import VisibleErrors
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 from disque_py.client.one_node import OneNode
 from disque_py.shell_scripts import is_plain
@@ -63,21 +63,13 @@ def advised(error: Exception) -> str:
     return f"{text}\n{advice}." if advice else text
 
 
-class Program(click.Group):
+class Program(VisibleErrors):
     """The command group; turns expected errors into lines with the next step, and exit status 1."""
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was named. Errors may repeat names, whose bytes a terminal must not obey."""
+    def run(self, ctx: click.Context) -> Any:
+        """Run the command that was named."""
         try:
-            return self._invoke(ctx)
-        except click.UsageError:
-            raise  # click quotes the words of the command line itself.
-        except click.ClickException as error:
-            raise click.ClickException(visible_lines(error.message)) from error
-
-    def _invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
+            return super().run(ctx)
         except click.NoSuchOption as error:
             raise with_place(error, self) from error
         except (LoginError, TlsFileError) as error:

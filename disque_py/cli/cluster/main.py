@@ -40,7 +40,8 @@ from disque_py.cli.cluster.zones import Zone, option_words, read_zones, set_zone
 from disque_py.cli.connection import ConnectError
 from disque_py.cli.counting import counted, counted_of
 from disque_py.cli.misplaced_options import with_place
-from disque_py.cli.visible import visible, visible_lines
+from disque_py.cli.visible import visible
+from disque_py.cli.visible_errors import VisibleErrors
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 from disque_py.shell_scripts import SHELLS, completion_script
 
@@ -50,21 +51,13 @@ ID_PREFIX_MIN: Final = 6
 ID_LENGTH: Final = 40
 
 
-class Program(click.Group):
+class Program(VisibleErrors):
     """The command group; turns expected errors into one line and exit status 1."""
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was named. Errors may repeat words of nodes, whose bytes a terminal must not obey."""
+    def run(self, ctx: click.Context) -> Any:
+        """Run the command that was named."""
         try:
-            return self._invoke(ctx)
-        except click.UsageError:
-            raise  # click quotes the words of the command line itself.
-        except click.ClickException as error:
-            raise click.ClickException(visible_lines(error.message)) from error
-
-    def _invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
+            return super().run(ctx)
         except click.NoSuchOption as error:
             raise _with_another_way(with_place(error, self)) from error
         except (LocalError, ConnectError, ReplyError, VoterStaysError, draining.HiddenJobsError) as error:
