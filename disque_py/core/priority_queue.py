@@ -14,7 +14,8 @@ A part is a list of jobs, and an array of their priorities. So an entry takes si
 random order, nearly everything that is read or moved comes from main memory. So a search reads numbers, and looks at
 jobs only if their priorities are equal. In a long queue, a job with a priority of its own is only put before the last
 entry of its part. Such a part is *loose*: its last entry is its greatest, the others are in any order. A loose part is
-sorted when its order is needed: before its jobs are next, and when jobs are listed. It is split unsorted.
+sorted when its order is needed: before its jobs are next, and when jobs are listed. It is also sorted when it is split,
+but only by priority. That reads no job, and its halves are sorted faster later.
 
 A processor waits for one job in main memory as long as for ten, if it knows their places in advance. So in a long queue
 the jobs that are next are read in groups, shortly before they are served one by one (`read_ahead`).
@@ -29,9 +30,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from heapq import merge
-from itertools import islice
-from typing import Final
+from itertools import islice, repeat
+from typing import Any, Final
 
 from disque_py.core.job import CTIMES_PER_MS, QUEUED, Job
 
@@ -42,8 +44,8 @@ PART_MAX: Final = 2048
 LOOSE_MIN: Final = 16
 # The jobs that are read ahead together, with their bodies and ids. They fit into the smallest of the caches.
 AHEAD: Final = 64
-# A loose part is split at the median of every such entry.
-SAMPLE_STEP: Final = 16
+# Integers up to this are exact as floats.
+FLOAT_EXACT: Final = 1 << 53
 
 Key = tuple[int, int, bytes]
 
@@ -97,14 +99,14 @@ class PriorityQueue:
         number = part_of(self.parts, last_ranks, rank, job)
         part = parts[number]
         ranks = self.ranks[number]
-        if number > 0 and len(parts) >= LOOSE_MIN and last_ranks[number - 1] < rank < last_ranks[number]:
+        if number > 0 and len(parts) >= LOOSE_MIN:
             part.insert(-1, job)
             ranks.insert(-1, rank)
             self.loose[number] = True
             if len(part) > PART_MAX:
-                self._split(number, part)
+                self._split_loose(number)
             return
-        if self.loose[number]:
+        if self.loose[number]:  # There were more parts before.
             self._sort(number)
             part = parts[number]
             ranks = self.ranks[number]
@@ -118,13 +120,13 @@ class PriorityQueue:
         part.insert(place, job)
         ranks.insert(place, rank)
         if len(part) > PART_MAX:
-            self._split(number, part)
+            self._split(number)
 
     def _sort(self, number: int) -> None:
         """Sort a loose part."""
         part = self.parts[number]
         values = self.ranks[number].tolist()
-        order = sorted(range(len(part)), key=values.__getitem__)
+        order = sorted(range(len(part)), key=_comparable(values).__getitem__)
         copied = part[:]  # Reads all jobs, which the next line does in a random order.
         jobs = [copied[at] for at in order]
         ordered = [values[at] for at in order]
@@ -138,16 +140,9 @@ class PriorityQueue:
         self.ranks[number] = array("q", ordered)
         self.loose[number] = False
 
-    def _split(self, number: int, part: list[Job]) -> None:
-        if self.loose[number]:
-            sample = sorted(self.ranks[number][::SAMPLE_STEP])
-            middle = sample[len(sample) >> 1]
-            if middle < self.last_ranks[number]:
-                self._split_loose(number, middle)
-                return
-            self._sort(number)  # Half of the jobs have the same priority.
-            part = self.parts[number]
-        ranks = self.ranks[number]
+    def _split(self, number: int) -> None:
+        """Split a sorted part into halves."""
+        part, ranks = self.parts[number], self.ranks[number]
         if number == 0:
             del part[: self.at]
             del ranks[: self.at]
@@ -161,27 +156,32 @@ class PriorityQueue:
             del part[half:]
             del ranks[half:]
 
-    def _split_loose(self, number: int, middle: int) -> None:
-        """Split a loose part into two: the jobs up to a priority, and the others. Neither is sorted."""
-        values = self.ranks[number].tolist()
-        part = self.parts[number][:]  # Reads all jobs, as in `_sort`.
-        below = [at for at in range(len(values)) if values[at] <= middle]
-        above = [at for at in range(len(values)) if values[at] > middle]
-        low = [part[at] for at in below]
-        high = [part[at] for at in above]
-        low_ranks = [values[at] for at in below]
-        last_rank = max(low_ranks)
-        last = low_ranks.index(last_rank)
-        for at in range(last + 1, len(low)):
-            if low_ranks[at] == last_rank and is_before(low[last], low[at]):
-                last = at
-        low[last], low[-1] = low[-1], low[last]
-        low_ranks[last], low_ranks[-1] = low_ranks[-1], last_rank
-        self.parts[number] = low
+    def _split_loose(self, number: int) -> None:
+        """Split a loose part into two loose parts: the jobs up to a priority, and the others."""
+        low = self.parts[number]
+        keys = _comparable(self.ranks[number].tolist())
+        # Sort and pop move references to jobs. They don't read the jobs.
+        low.sort(key=partial(next, iter(keys)))
+        keys.sort()
+        low_ranks = array("q", list(map(int, keys)))
+        half = len(low) // 2
+        cut = bisect_right(low_ranks, low_ranks[half])
+        if cut == len(low):
+            cut = bisect_left(low_ranks, low_ranks[half])
+            if not cut:
+                self._sort(number)  # All jobs have the same priority.
+                self._split(number)
+                return
+        self.ranks[number] = low_ranks
+        high = list(map(low.pop, repeat(-1, len(low) - cut)))
+        high.reverse()
+        high_ranks = low_ranks[cut:]
+        del low_ranks[cut:]
+        _put_greatest_last(low, low_ranks)
+        _put_greatest_last(high, high_ranks)
         self.parts.insert(number + 1, high)
-        self.ranks[number] = array("q", low_ranks)
-        self.ranks.insert(number + 1, array("q", [values[at] for at in above]))
-        self.last_ranks.insert(number, last_rank)
+        self.ranks.insert(number + 1, high_ranks)
+        self.last_ranks.insert(number, low_ranks[-1])
         self.loose.insert(number, True)
 
     def _drop(self, number: int) -> None:
@@ -424,6 +424,22 @@ def read_ahead(jobs: list[Job]) -> None:
         _states += job.state
     _bodies = [job.body for job in jobs]
     _ids = [job.id for job in jobs]
+
+
+def _comparable(values: list[int]) -> list[Any]:
+    """Return integers as floats, which are compared fastest, unless some would not be exact."""
+    return list(map(float, values)) if max(values) <= FLOAT_EXACT and min(values) >= -FLOAT_EXACT else values
+
+
+def _put_greatest_last(part: list[Job], ranks: array[int]) -> None:
+    """Move the greatest entry of a part that is sorted by priority to its end."""
+    greatest = last = len(part) - 1
+    for at in range(last - 1, -1, -1):
+        if ranks[at] != ranks[last]:
+            break
+        if is_before(part[greatest], part[at]):
+            greatest = at
+    part[greatest], part[last] = part[last], part[greatest]
 
 
 def is_before(one: Job, other: Job) -> bool:

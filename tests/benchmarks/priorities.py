@@ -1,19 +1,22 @@
 """Random priorities: the rates of ADDJOB and GETJOB while a queue has few jobs, and while it has millions.
 
-One node gets jobs with random priorities in one queue. Then the queue keeps its length: some jobs are added, as many
-are fetched, and so on, with the time of both counted separately. This is done by fifty connections that send one
-command at a time, by fifty that send sixteen, and by one that sends a thousand. The goal compares the longest queue
-with the shortest one.
+Each length of the queue has a node of its own, whose queue gets jobs with random priorities. Then the queues keep their
+lengths: some jobs are added, as many are fetched, and so on, with the time of both counted separately. The nodes take
+turns, so that all lengths meet the same moods of the machine. This is done by fifty connections that send one command
+at a time, by fifty that send sixteen, and by one that sends a thousand. The goal compares each queue with the shortest
+one: a ratio is the median of the ratios of the single turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from random import Random
+from statistics import median
 
 from figures import Benchmark, Column, Row
-from load import Each, LoadError, LoadResult, Repeated, packed, run_load
+from load import Each, LoadError, Repeated, packed, run_load
 from nodes import Node, started
 from plan import Plan
 
@@ -45,17 +48,48 @@ STEADY, QUICK_STEADY = 300_000, 2_000
 
 @dataclass(slots=True)
 class Cost:
-    """The cost of a number of commands: seconds until the last reply, and CPU seconds of the node."""
+    """The cost of a kind of command, per turn: seconds until the last reply, and CPU seconds of the node."""
 
-    jobs: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
 
-    def add(self, node: Node, result: LoadResult, cpu_before_s: float) -> None:
-        """Add the cost of one load, which began when the node had used `cpu_before_s`."""
-        self.jobs += result.count
-        self.seconds += result.seconds
-        self.cpu_seconds += node.cpu_s() - cpu_before_s
+    def add(self, node: Node, commands: Each | Repeated, clients: int) -> None:
+        """Let clients send these commands to a node, and add the cost."""
+        before_s = node.cpu_s()
+        self.seconds.append(run_load([node.port], commands, clients).seconds)
+        self.cpu_seconds.append(node.cpu_s() - before_s)
+
+
+class LongQueue:
+    """A queue of some length on its own node, and its costs by the name of the shape: of ADDJOB, and of GETJOB."""
+
+    def __init__(self, plan: Plan, node: Node, size: int) -> None:
+        plan.say(f"priorities: {size:,} jobs in the queue")
+        self.size = size
+        self.costs = {shape.name: (Cost(), Cost()) for shape in SHAPES}
+        self._node = node
+        self._rng = Random(size)
+        run_load([node.port], Each([packed("ADDJOB", "other", BODY, 0)], 1), 1)
+        before = node.rss_bytes()
+        run_load([node.port], _Added(self._rng, size, FILL_PIPELINE), 1)
+        self.resident_bytes = (node.rss_bytes() - before) / size
+
+    def take_turn(self, shape: Shape) -> None:
+        """Add jobs, and fetch as many."""
+        added, got = self.costs[shape.name]
+        commands = [_command(self._rng) for _ in range(shape.round_jobs)]
+        added.add(self._node, Each(commands, shape.pipeline), shape.clients)
+        get = packed("GETJOB", "NOHANG", "FROM", QUEUE)
+        got.add(self._node, Repeated(get, shape.round_jobs, shape.pipeline, _check), shape.clients)
+
+    def row(self, shape: Shape, shortest: LongQueue) -> Row:
+        """Return the figures of a shape."""
+        values: dict[str, float] = {"jobs": self.size, "bytes": self.resident_bytes}
+        for key, cost, least in zip(("added", "got"), self.costs[shape.name], shortest.costs[shape.name], strict=True):
+            values[f"{key}_per_s"] = shape.round_jobs / median(cost.seconds)
+            values[f"{key}_ratio"] = _median_ratio(least.seconds, cost.seconds)
+            values[f"{key}_cpu_ratio"] = _median_ratio(cost.cpu_seconds, least.cpu_seconds)
+        return Row(f"{self.size:,} jobs, {shape.name}", values)
 
 
 def run(plan: Plan) -> Iterator[Row]:
@@ -63,48 +97,20 @@ def run(plan: Plan) -> Iterator[Row]:
     sizes = QUICK_SIZES if plan.is_quick else SIZES
     if plan.jobs is not None:
         sizes = (sizes[0], plan.count(plan.jobs, plan.jobs))
-    shortest: dict[str, tuple[Cost, Cost]] = {}
-    for size in sizes:
-        yield from _rows(plan, size, shortest)
-
-
-def _rows(plan: Plan, size: int, shortest: dict[str, tuple[Cost, Cost]]) -> Iterator[Row]:
-    """Fill a queue of a new node, and measure each shape."""
-    plan.say(f"priorities: {size:,} jobs in the queue")
-    rng = Random(size)
-    with started(plan) as (node,):
-        run_load([node.port], Each([packed("ADDJOB", "other", BODY, 0)], 1), 1)
-        before = node.rss_bytes()
-        run_load([node.port], _Added(rng, size, FILL_PIPELINE), 1)
-        resident_bytes = (node.rss_bytes() - before) / size
+    jobs = QUICK_STEADY if plan.is_quick else STEADY
+    with ExitStack() as nodes:
+        queues = [LongQueue(plan, nodes.enter_context(started(plan))[0], size) for size in sizes]
         for shape in SHAPES:
-            added, got = _costs(node, rng, shape, QUICK_STEADY if plan.is_quick else STEADY)
-            added_short, got_short = shortest.setdefault(shape.name, (added, got))
-            values = {
-                "jobs": size,
-                "added_per_s": added.jobs / added.seconds,
-                "added_ratio": added_short.seconds / added.seconds,
-                "added_cpu_ratio": added.cpu_seconds / added_short.cpu_seconds,
-                "got_per_s": got.jobs / got.seconds,
-                "got_ratio": got_short.seconds / got.seconds,
-                "got_cpu_ratio": got.cpu_seconds / got_short.cpu_seconds,
-                "bytes": resident_bytes,
-            }
-            yield Row(f"{size:,} jobs, {shape.name}", values)
+            for number in range(max(1, jobs // shape.round_jobs)):
+                for queue in queues if number % 2 else reversed(queues):
+                    queue.take_turn(shape)
+        for queue in queues:
+            for shape in SHAPES:
+                yield queue.row(shape, queues[0])
 
 
-def _costs(node: Node, rng: Random, shape: Shape, jobs: int) -> tuple[Cost, Cost]:
-    """Return the costs of adding and of fetching this number of jobs."""
-    get = packed("GETJOB", "NOHANG", "FROM", QUEUE)
-    added, got = Cost(), Cost()
-    while added.jobs < jobs:
-        commands = [_command(rng) for _ in range(shape.round_jobs)]
-        before_s = node.cpu_s()
-        added.add(node, run_load([node.port], Each(commands, shape.pipeline), shape.clients), before_s)
-        before_s = node.cpu_s()
-        fetching = Repeated(get, shape.round_jobs, shape.pipeline, _check)
-        got.add(node, run_load([node.port], fetching, shape.clients), before_s)
-    return added, got
+def _median_ratio(dividends: list[float], divisors: list[float]) -> float:
+    return median(one / other for one, other in zip(dividends, divisors, strict=True))
 
 
 def _check(replies: list[object]) -> None:
