@@ -48,6 +48,7 @@ class Header(NamedTuple):
     zone: str = ""
     incarnation: int = 0
     is_asked: bool = True
+    is_disk_failing: bool = False
 
 
 class Entry(NamedTuple):
@@ -71,6 +72,8 @@ def header_map(me: Node, announced_host: str, *, is_asked: bool | None = None) -
         "memory": me.memory_level,
         "version": me.version,
     }
+    if me.is_disk_failing:
+        header["disk"] = 1
     if me.tls_port:
         header["tls_port"] = me.tls_port
     if me.datacenter:
@@ -144,6 +147,7 @@ def read(item: Any) -> tuple[Header, list[Entry]]:
         zone,
         incarnation if is_incarnation(incarnation) else 0,
         get("asked") != 0,  # Nodes of older releases do not tell why they say MEET.
+        get("disk") == 1,
     )
     return header, [_read_entry(each) for each in item[1]]
 

@@ -96,7 +96,7 @@ class Membership:
         self._last_tick_ms = 0
         self._had_majority = True
         self._random_ping_at_ms = 0
-        self._told_memory_level = me.memory_level
+        self._told_levels = (me.memory_level, me.is_disk_failing)
         self._answered: dict[Node, bool] = {}  # nodes answered at this moment -> whether with a greeting
         self._answered_ms = 0
 
@@ -384,7 +384,9 @@ class Membership:
                 if node.ping_sent_ms:
                     node.ping_sent_ms = max(self.table.now_ms, 1)
         self._last_tick_ms = self.table.now_ms
-        is_news = self.table.me.memory_level != self._told_memory_level
+        is_news = (self.table.me.memory_level, self.table.me.is_disk_failing) != self._told_levels
+        if is_news:
+            self.table.refresh()
         is_missed = False
         for node in list(self.table.nodes.values()):
             if node is self.table.me:
@@ -458,7 +460,7 @@ class Membership:
         self.links.await_pong(node)
 
     def _ping_linked(self) -> None:
-        self._told_memory_level = self.table.me.memory_level
+        self._told_levels = (self.table.me.memory_level, self.table.me.is_disk_failing)
         for node in self.table.linked:
             self._ping(node)
 
@@ -500,7 +502,11 @@ class Membership:
             self.table.refresh()
 
     def _on_header(self, node: Node, header: Header) -> None:
+        had_room = node.has_room
         node.memory_level = header.memory_level
+        node.is_disk_failing = header.is_disk_failing
+        if node.has_room != had_room:
+            self.table.refresh()
         node.version = header.software
         self._learn_incarnation(node, header.incarnation)
         if node.tls_port != header.tls_port:

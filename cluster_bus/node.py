@@ -46,6 +46,7 @@ class Node:
     protocol         bus protocol version agreed on that link (0: no link)
     spoken           bus protocol version agreed on our last link to it (0: there was none yet)
     memory_level     0, 1 (> 75 %), 2 (> 95 %): gossiped in its heartbeats
+    is_disk_failing  its journal can't be written, so it takes no copies: gossiped as well
     datacenter, zone   where it says that it is, in its heartbeats ("": it names none)
     is_placed        it has said so, to us or to a former process of ours
     version          software version it reported
@@ -95,6 +96,7 @@ class Node:
         "incarnation",
         "is_asked",
         "is_dialing",
+        "is_disk_failing",
         "is_linked",
         "is_missed",
         "is_newcomer",
@@ -140,6 +142,7 @@ class Node:
         self.protocol = 0
         self.spoken = 0
         self.memory_level = 0
+        self.is_disk_failing = False
         self.version = ""
         self.datacenter = ""
         self.zone = ""
@@ -170,6 +173,11 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node {self.name[:8].decode()} {self.host}:{self.port} {self.flag_text()}>"
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it takes copies of new jobs, by its last heartbeat. Spec C1, M2, P5."""
+        return self.memory_level < 2 and not self.is_disk_failing
 
     def flag_text(self) -> str:
         """Return the flags as CLUSTER NODES and nodes.conf show them: words, or `noflags`."""

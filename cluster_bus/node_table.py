@@ -4,14 +4,14 @@
 node that left the table (FORGET, RESET) keeps its object, for jobs may name it. A node that others named but we never
 met has one too. Both come back into the table as the same object.
 
-`usable` and `linked` are tuples sorted by id. They are the same object as long as the group is the same. So they may
-serve as keys and as receivers of a run (outgoing.py). `epoch` grows with every change of `usable`, `linked`, `size` or
+`usable`, `linked` and `full` are tuples sorted by id. They are the same object as long as the group is the same. So
+they may serve as keys and as receivers of a run (outgoing.py). `epoch` grows with every change of them, of `size` or
 `counted`, and when a node announces another place.
 
 `counted` is the number of other nodes that neither leave nor have failed. With a majority in sight, ourselves included,
 it counts only those in sight. A node is in sight if it is not suspected and is linked, or without a link for only a
-moment. A minority counts the missing ones as well, so that it refuses jobs instead of promising fewer copies
-(docs/design/0004-linked-nodes-count.md).
+moment. If even those in sight that have room are a majority, it counts only them. A minority counts the missing ones as
+well, so that it refuses jobs instead of promising fewer copies (docs/design/0004-linked-nodes-count.md).
 
 A *newcomer* introduced itself, and we have not reached it yet. It is in the table, because we listen to it. It is
 neither counted nor used, because any peer can claim any id.
@@ -44,8 +44,9 @@ class NodeTable:
     size     how many of them are neither in handshake nor newcomers; what quorums are counted from
     usable   neither me nor in handshake, newcomers, leaving, suspected or failed
     linked   our outgoing link to them is up
+    full     other nodes that have no room for copies (node.py, `has_room`)
     counted  how many other nodes the default number of copies counts
-    epoch    grows with every change of the four above, and of the place of a node
+    epoch    grows with every change of the five above, and of the place of a node
     eldest   the node that speaks the lowest bus version, of those that were linked; None: none was
     now_ms, wall_ms   set by the driver at the start of a turn
     newcomers    said MEET and were not reached yet -> their flags before: UNKNOWN if jobs name them since, 0 if no
@@ -60,6 +61,7 @@ class NodeTable:
         self.size = 1
         self.usable: tuple[Node, ...] = ()
         self.linked: tuple[Node, ...] = ()
+        self.full: tuple[Node, ...] = ()
         self.counted = 0
         self.epoch = 0
         self.eldest: Node | None = None
@@ -108,8 +110,8 @@ class NodeTable:
 
     def refresh(self) -> None:
         """Recompute the groups after flags, links or members changed."""
-        usable, linked, size = [], [], 0
-        known = seen = in_sight = 0
+        usable, linked, full, size = [], [], [], 0
+        known = seen = in_sight = roomy = in_sight_roomy = 0
         eldest: Node | None = None
         for node in self.nodes.values():
             flags = node.flags
@@ -123,18 +125,28 @@ class NodeTable:
             if node.is_linked:
                 linked.append(node)
             is_seen = not (flags & (PFAIL | FAIL) or node.is_missed)
+            has_room = node.has_room
+            if not has_room and not flags & MYSELF:
+                full.append(node)
             if is_seen:
                 in_sight += 1  # We are never missed.
+                in_sight_roomy += has_room
             if not flags & UNCOUNTED:
                 known += 1
                 if is_seen:
                     seen += 1
+                    roomy += has_room
         usable.sort(key=_node_id)
         linked.sort(key=_node_id)
+        full.sort(key=_node_id)
         self.eldest = eldest
         has_changed = size != self.size
         self.size = size
-        counted = seen if 2 * in_sight > size else known
+        counted = known
+        if 2 * in_sight_roomy > size:
+            counted = roomy
+        elif 2 * in_sight > size:
+            counted = seen
         if counted != self.counted:
             self.counted = counted
             has_changed = True
@@ -143,6 +155,9 @@ class NodeTable:
             has_changed = True
         if (new_linked := tuple(linked)) != self.linked:
             self.linked = new_linked
+            has_changed = True
+        if (new_full := tuple(full)) != self.full:
+            self.full = new_full
             has_changed = True
         if has_changed:
             self.epoch += 1

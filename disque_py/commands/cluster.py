@@ -54,6 +54,7 @@ def info_fields(broker: Broker) -> list[tuple[str, str | int]]:
         ("cluster_state", "ok" if broker.cluster.has_majority else "fail"),
         ("cluster_known_nodes", len(cluster.nodes)),
         ("cluster_reachable_nodes", len(cluster.usable)),
+        ("cluster_full_nodes", len(cluster.full)),
         ("cluster_size", cluster.size),
         ("cluster_stats_messages_sent", broker.outbox.messages.sent_count),
         ("cluster_stats_bytes_sent", broker.outbox.messages.sent_bytes),

@@ -1,5 +1,7 @@
 """Replica sets: groups of nodes that get the copies of a new job. They are usable, linked, and in many zones.
 
+Nodes without room are asked only if too few others are left (spec C6).
+
 Every ADDJOB with REPLICATE needs such a group, and the set of its members and this node. In a small cluster there are
 few groups. So they are computed once per state of the cluster, and each ADDJOB draws one at random. Only those groups
 are drawn that cover the most zones (spec ZN2).
@@ -43,6 +45,7 @@ def choose(
         usable = [node for node in usable if zones.is_local(broker, node)]
     if must_spread:
         usable = zones.outside(usable, held)
+    usable = _roomy(broker, usable, count)
     if len(usable) > count:
         if zones.has_zones(broker):
             usable = zones.spread(broker.rng.sample(usable, len(usable)), count, held)
@@ -83,6 +86,7 @@ class ReplicaSets:
         usable = [node for node in broker.cluster.usable if node.is_linked]
         if self._is_local:
             usable = [node for node in usable if zones.is_local(broker, node)]
+        usable = _roomy(broker, usable, count)
         sets = broker.sets
         self._groups = []
         if comb(len(usable), min(count, len(usable))) <= REPLICA_SETS_MAX:
@@ -93,3 +97,11 @@ class ReplicaSets:
                 groups = [nodes for nodes, zone_count in zip(groups, covered, strict=True) if zone_count == most]
             for nodes in groups:
                 self._groups.append((sets.others(sets.of(nodes)), sets.of((broker.me, *nodes))))
+
+
+def _roomy(broker: Broker, nodes: list[Node], count: int) -> list[Node]:
+    """Return the nodes that have room for a copy; all of them if fewer than `count` have. Spec C6."""
+    if not broker.cluster.full:
+        return nodes
+    roomy = [node for node in nodes if node.has_room]
+    return roomy if len(roomy) >= count else nodes

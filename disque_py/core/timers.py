@@ -202,6 +202,7 @@ def _keep_house(broker: Broker) -> None:
             broker.schedule.walk(_told_of_clients(broker))
         pattern_interest.tell_all_again(broker)
     broker.me.memory_level = level
+    broker.me.is_disk_failing = broker.journal.disk_level > 0
     broker.tokens.look()
     repair.look(broker, slept_ms)
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)

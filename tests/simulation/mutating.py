@@ -320,6 +320,8 @@ MUTATIONS = (
              'suspect(broker, node, "its copies are asked for")', "pass", "lost"),
     Mutation("only the first holder takes a turn", "disque_py.core.repair:_walk_rest",
              "if position or not is_same:", "if False:", "lost"),
+    Mutation("a full node counts for the default number of copies", "cluster_bus.node_table:NodeTable.refresh",
+             "has_room = node.has_room", "has_room = True", "disks"),
     Mutation("jobs without a node for their copies are given up", "disque_py.core.repair:_end_cycle",
              "if repairs.has_short:", "if False:", "lost"),
     Mutation("a new holder is not named to the others", "disque_py.core.repair_turns:_send_questions",
@@ -400,6 +402,10 @@ FOUND_BY_TEST = {
         "test_a_process_that_is_linked_first_is_asked_after_ten_seconds",
     ),
     "only the first holder takes a turn": ("RC3", "test_the_next_holder_waits_for_five_seconds"),
+    "a full node counts for the default number of copies": (
+        "C1",
+        "test_one_full_node_of_three_stops_no_producer_that_names_no_number",
+    ),
     "jobs without a node for their copies are given up": ("RC10", "test_a_node_that_joins_takes_missing_copies"),
     "a new holder is not named to the others": ("RC6", "test_a_new_node_is_named_before_it_gets_its_copy"),
     "a node that was away collects from the holders that it knows": (

@@ -357,6 +357,8 @@ INFO_METRICS: Final = (
           "cluster_size"),
     _info("disque_cluster_reachable_nodes", "gauge", "Other nodes that may be asked for copies.", "cluster",
           "cluster_reachable_nodes"),
+    _info("disque_cluster_full_nodes", "gauge", "Other nodes that have no room for copies, because of their memory or their disk.",
+          "cluster", "cluster_full_nodes"),
     _info("disque_cluster_linked_nodes", "gauge", "Other nodes to which this node's link is up.", "cluster",
           "cluster_linked_nodes"),
     _info("disque_leaving", "gauge", "1 while the node gives its jobs away (CLUSTER LEAVING), else 0.", "cluster",

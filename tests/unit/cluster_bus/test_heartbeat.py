@@ -33,6 +33,15 @@ def test_a_heartbeat_comes_back_unchanged():
     assert entries == [heartbeat.Entry(other.id, "10.0.0.1", 7002, 17002, PFAIL)]
 
 
+def test_a_header_tells_of_a_failing_disk_only_then():
+    """Nodes of older releases send nothing, and have room."""
+    me = node(1)
+    assert "disk" not in heartbeat.header_map(me, "")
+    me.is_disk_failing = True
+    header, _ = heartbeat.read(over_the_wire((heartbeat.header_map(me, ""), [])))
+    assert header.is_disk_failing
+
+
 def test_a_header_names_the_tls_port_only_if_there_is_one():
     """Nodes without TLS send the same bytes as before. A value that is not a port is ignored."""
     me = node(1)

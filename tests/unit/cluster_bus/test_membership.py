@@ -387,6 +387,18 @@ def test_memory_levels_reach_all_nodes_with_the_next_tick():
     assert seen_by(second, first).memory_level == seen_by(third, first).memory_level == 2
 
 
+def test_a_failing_disk_reaches_all_nodes_with_the_next_tick_and_so_does_its_recovery():
+    """Spec C1."""
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    for is_failing in (True, False):
+        first.table.me.is_disk_failing = is_failing
+        exchange.run(2 * TICK_MS)
+        assert seen_by(second, first).is_disk_failing is seen_by(third, first).is_disk_failing is is_failing
+        assert {node.table.counted for node in (first, second, third)} <= ({1, 2} if is_failing else {2})
+        assert second.table.counted == 2 - is_failing
+
+
 def test_places_reach_all_nodes_at_once_and_stand_in_the_file():
     """Spec ZN1."""
     exchange = Exchange()

@@ -75,6 +75,39 @@ def test_nodes_out_of_sight_do_not_count_for_copies_while_a_majority_is_in_sight
     assert (table.epoch > epoch) == (counted < others)
 
 
+@pytest.mark.parametrize(
+    ("others", "full", "missed", "counted"),
+    [
+        (2, 1, 0, 1),
+        (2, 2, 0, 2),  # Two of three have no room. Jobs are refused, rather than kept on one node.
+        (1, 1, 0, 1),
+        (4, 2, 0, 2),
+        (4, 1, 1, 2),
+        (4, 2, 1, 3),  # Only two of five have room.
+    ],
+)
+def test_nodes_without_room_do_not_count_for_copies_while_a_majority_has_room(others, full, missed, counted):
+    """Spec C1."""
+    table = table_of(*range(1, 1 + others))
+    for number in range(1, 1 + full):
+        table.nodes[bytes([number]) * 20].is_disk_failing = True
+    for number in range(1 + full, 1 + full + missed):
+        table.nodes[bytes([number]) * 20].is_missed = True
+    table.refresh()
+    assert table.counted == counted
+    assert len(table.full) == full
+
+
+@pytest.mark.parametrize(
+    ("level", "is_disk_failing", "has_room"), [(1, False, True), (2, False, False), (0, True, False)]
+)
+def test_a_node_above_95_percent_or_with_a_failing_disk_has_no_room(level, is_disk_failing, has_room):
+    """Spec C1, M2, P5."""
+    node = Node(b"a" * 20)
+    node.memory_level, node.is_disk_failing = level, is_disk_failing
+    assert node.has_room is has_room
+
+
 @pytest.mark.parametrize("flag", [PFAIL, FAIL, LEAVING])
 def test_failing_and_leaving_nodes_are_counted_but_not_used(flag: int):
     table = table_of(3, 7)

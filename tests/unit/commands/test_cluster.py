@@ -45,6 +45,16 @@ def test_info_counts_nodes():
     assert (fields["cluster_state"], fields["cluster_leaving"]) == ("ok", "no")
 
 
+def test_info_counts_nodes_that_have_no_room_for_copies():
+    broker = make_broker()
+    add_node(broker, 2).is_disk_failing = True
+    add_node(broker, 3).memory_level = 2
+    add_node(broker, 4)
+    broker.cluster.refresh()
+    fields = fields_of(ask_parsed(broker, make_client(broker), "CLUSTER", "INFO"))
+    assert fields["cluster_full_nodes"] == "2"
+
+
 def test_the_state_is_fail_when_most_nodes_are_lost():
     """Half of the nodes are not most: in a cluster of two, no node is a minority. Handshakes don't count."""
     broker = make_broker()

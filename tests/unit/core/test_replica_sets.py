@@ -34,6 +34,16 @@ def test_as_many_as_asked_for_and_none_that_is_excluded():
     assert choose(broker, 0) == ()
 
 
+def test_nodes_without_room_are_asked_only_if_too_few_others_are_left():
+    """Spec C6."""
+    broker, nodes = make_cluster(3)
+    nodes[0].memory_level = 2
+    broker.cluster.refresh()
+    for _ in range(20):
+        assert choose(broker, 2) == broker.copies.replica_sets.draw(broker, 2)[0] == tuple(nodes[1:])
+    assert choose(broker, 3) == broker.copies.replica_sets.draw(broker, 3)[0] == tuple(nodes)
+
+
 def test_the_same_group_is_the_same_tuple():
     """Messages of a turn then travel as one run (cluster_bus/outgoing.py)."""
     broker, _ = make_cluster(3)

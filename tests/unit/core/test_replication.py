@@ -494,3 +494,32 @@ def test_a_creator_without_a_copy_measures_the_time_of_its_copies_without_the_wa
     world.run(10)
     queued = [name for name in "bcd" if world[name].find(job.id).state == QUEUED]
     assert [world[name].me.id for name in queued] == [first.id]
+
+
+def test_one_full_node_of_three_stops_no_producer_that_names_no_number():
+    """Spec C1. Its jobs get two copies, and three again when the node has room."""
+    world = joined()
+    filling = world.ask("b", "ADDJOB", "filling", b"x" * 1_000_000, 0, "REPLICATE", 1)
+    world.ask("b", "CONFIG", "SET", "maxmemory", world["b"].used_memory)
+    world.run(300)
+    assert [_copies(world, world.ask("a", "ADDJOB", "q", "x", 5_000)) for _ in range(5)] == [2] * 5
+    assert str(world.ask("a", "ADDJOB", "q", "x", 500, "REPLICATE", 3)).startswith("NOREPL")
+    world.ask("b", "DELJOB", filling)
+    world.run(300)
+    assert _copies(world, world.ask("a", "ADDJOB", "q", "x", 5_000)) == 3
+
+
+def test_one_failing_disk_of_three_stops_no_producer_that_names_no_number():
+    """Spec C1. A producer that waits when the disk fails gets its answer as soon as the other nodes know."""
+    world = World("ac")
+    world.add("b", journal="everysec")
+    world.join()
+    world.machines["b"].journal_storage.folder.fail("write sync create write_synced sync_window prepare", 28, times=-1)
+    world.client("b").say("ADDJOB", "other", "x", 0, "REPLICATE", 1)
+    world.run(3_000)
+    assert world["b"].journal.disk_level
+    assert [_copies(world, world.ask("a", "ADDJOB", "q", "x", 5_000)) for _ in range(5)] == [2] * 5
+
+
+def _copies(world, job_id):
+    return sum(machine.broker.find(job_id) is not None for machine in world.machines.values())
