@@ -144,7 +144,9 @@ def test_the_number_of_newcomers_of_all_hosts_is_limited():
 
 def test_the_handshakes_that_gossip_starts_are_limited():
     node = lone()
-    entries = [[number.to_bytes(20, "big"), "10.9.9.9", number, number, 0, -1, -1] for number in range(1, 4000)]
+    entries = [
+        [number.to_bytes(20, "big"), "10.9.9.9", number, number, 0, -1, -1] for number in range(1, 4 * NEWCOMERS_BURST)
+    ]
     meet_from(node, STRANGER, entries=entries)
     assert node.table.handshake_count == NEWCOMERS_BURST
     for number in range(250):
