@@ -4,9 +4,9 @@ A link begins with the handshake (handshake.py), under a time limit and a small 
 frames only after it. From then on the dialing end only writes frames, and the accepting end only reads them, because
 a node sends all its messages on the link that it dialed.
 
-Three things are bounded: a frame's declared length (codec.py), the bytes that one callback decodes before other links
-get their turn, and the unsent bytes, because a stalled node must not use up our memory (spec Q34). Any fault closes the
-link, and the owner gets the reason. The link decides nothing else: neither which peer is welcome nor when to redial.
+Three things are bounded (spec Q34): a frame's declared length (codec.py), the bytes that one callback decodes before
+other links get their turn, and the unsent bytes. Without the last bound, a stalled node would use up our memory. Any
+fault closes the link, and the owner gets the reason. The owner decides which peer is welcome, and when to redial.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ def add_job(
                    prevents a second job
 
     Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError, UnreachableError,
-    BatchClosedError; NoRouteError for a topic none of whose queues takes the job; ConnectionLostError when the
-    connection broke and the job may exist; ValueError for a number that is not whole.
+    BatchClosedError. A topic none of whose queues takes the job raises NoRouteError. After ConnectionLostError the job
+    may exist, because the connection broke before the answer. A number that is not whole raises ValueError.
 
         job_id = client.add_job("mail", "Dear Ada, ...", retry=60, delay=timedelta(minutes=5))
     """

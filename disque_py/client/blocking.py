@@ -209,8 +209,10 @@ class Disque(BlockingCommands):
         return is_refused_for_now(reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters)
 
     def _slice(self, request: Request[Any], until: float | None) -> tuple[bytes, float, float]:
-        """Return a waiting command's bytes for the next slice, the seconds of silence that mean a dead node, and the
-        moment from which an answer counts as that of the end of the slice.
+        """Return the bytes of a waiting command's next slice, and two times.
+
+        The first is the number of seconds of silence that mean a dead node. The second is the moment from which an
+        answer counts as that of the end of the slice.
         """
         now = time.monotonic()
         left_ms = SLICE_MS if until is None else max(1, math.ceil((until - now) * 1000))

@@ -251,9 +251,9 @@ class AsyncCommands(ABC):
         knows the job; then `Outcome.job` is None. If a node does not support WAITJOB, the client repeats SHOW CLUSTER,
         with pauses of 20 ms to a second. A dead letter is not over: it is in another queue.
 
-        Raises TimeoutError if the job is not over in time, or if it is unknown when the time is over; BadIdError;
-        ReplyError if the node supports neither command; ValueError for a time-out that is not finite; and the errors of
-        every command.
+        Raises TimeoutError if the job is not over in time, or if it is unknown when the time is over. Also raises
+        BadIdError, ReplyError if the node supports neither command, ValueError for a time-out that is not finite, and
+        the errors of every command.
 
         Example: `client.wait(job_id, timeout=30).result`
         """
@@ -404,9 +404,9 @@ class BlockingCommands(ABC):
         knows the job; then `Outcome.job` is None. If a node does not support WAITJOB, the client repeats SHOW CLUSTER,
         with pauses of 20 ms to a second. A dead letter is not over: it is in another queue.
 
-        Raises TimeoutError if the job is not over in time, or if it is unknown when the time is over; BadIdError;
-        ReplyError if the node supports neither command; ValueError for a time-out that is not finite; and the errors of
-        every command.
+        Raises TimeoutError if the job is not over in time, or if it is unknown when the time is over. Also raises
+        BadIdError, ReplyError if the node supports neither command, ValueError for a time-out that is not finite, and
+        the errors of every command.
 
         Example: `client.wait(job_id, timeout=30).result`
         """

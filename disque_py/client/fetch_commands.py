@@ -1,4 +1,10 @@
-"""GETJOB, and the commands about all jobs that one token fetched. Pure. Spec R8."""
+"""GETJOB, and the commands about all jobs that one token fetched. Pure. Spec R8.
+
+A GETJOB that waits is sent with a connection of its own (`Lane.OWN`). If the connection breaks, the client may repeat a
+GETJOB: jobs that were lost on the way come again when their leases are over. With a token, the repeated command returns
+the same jobs. Only the node that delivered the jobs knows their token, so the commands about tokens name this node, or
+the node that the client's consumers use. `jobs` makes GETJOB after GETJOB, for iterators and workers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Commands about the ends of jobs, their progress, and batches. Pure. Spec RW4, RW5, BT6."""
+"""Commands about the ends of jobs, their progress, and batches. Pure. Spec RW4, RW5, BT6.
+
+WAITJOB and BATCH WAIT wait at the node, for as long as the caller likes. The client sends a long wait in slices: when a
+slice is over and `Request.goes_on` says that the answer is not final, the client sends the next one. So the client
+notices if the node dies meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -148,9 +153,9 @@ def progress(
     attempt   the number of the delivery (`Job.attempt`); by default any delivery
     fence     the fence of the delivery's claim; by default that of a `Job` (`Job.fence`)
 
-    Raises NoJobError, BadIdError; JobCanceledError if the job was canceled; StaleError if a later delivery than
-    `attempt` is known; FencedError if a later claim is known; ReplyError for a percentage or a note that is refused;
-    ValueError for a number that is not whole.
+    Raises NoJobError, BadIdError, JobCanceledError if the job was canceled, StaleError if a later delivery than
+    `attempt` is known, and FencedError if a later claim is known. A percentage or a note that the node refuses raises
+    ReplyError. A number that is not whole raises ValueError.
 
         client.progress(job, 40, "page 4 of 10")
     """

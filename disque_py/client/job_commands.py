@@ -240,9 +240,9 @@ def working(
     attempt   the number of the delivery (`Job.attempt`); by default any delivery
     fence     the fence of the delivery's claim; by default that of a `Job` (`Job.fence`)
 
-    Raises NoJobError, TooLateError, BadIdError; JobCanceledError if the job was canceled; StaleError if a later
-    delivery than `attempt` is known; FencedError if a later claim is known; NoQuorumError if the claim could not be
-    renewed; ValueError for a number that is not whole.
+    Raises NoJobError, TooLateError, BadIdError, JobCanceledError if the job was canceled, StaleError if a later
+    delivery than `attempt` is known, and FencedError if a later claim is known. A claim that could not be renewed
+    raises NoQuorumError. A number that is not whole raises ValueError.
 
         client.working(job)  # another lease of the job's RETRY, from now
     """

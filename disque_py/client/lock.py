@@ -351,8 +351,9 @@ class Lock(_Facts):
 
         seconds   seconds for which the end is remembered, at most the voters' `claim-lease-max`
 
-        Raises LockLostError if another owner has had the lock since; NoQuorumError or DisqueConnectionError if no
-        majority of the voters confirmed it, and then the lock is still held; RuntimeError if the lock was not acquired.
+        Raises LockLostError if another owner has had the lock since, and RuntimeError if the lock was not acquired.
+        After NoQuorumError or DisqueConnectionError the lock is still held, because no majority of the voters confirmed
+        its end.
         """
         lease = self._grip.current()
         client = self._client
@@ -551,8 +552,9 @@ class AsyncLock(_Facts):
 
         seconds   seconds for which the end is remembered, at most the voters' `claim-lease-max`
 
-        Raises LockLostError if another owner has had the lock since; NoQuorumError or DisqueConnectionError if no
-        majority of the voters confirmed it, and then the lock is still held; RuntimeError if the lock was not acquired.
+        Raises LockLostError if another owner has had the lock since, and RuntimeError if the lock was not acquired.
+        After NoQuorumError or DisqueConnectionError the lock is still held, because no majority of the voters confirmed
+        its end.
         """
         lease = self._grip.current()
         client = self._client

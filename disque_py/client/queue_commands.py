@@ -1,4 +1,10 @@
-"""Commands about one queue: its length, its jobs, its figures, a pause and its settings. Pure."""
+"""Commands about one queue: its length, its jobs, its figures, a pause and its settings. Pure.
+
+Figures are those of one node, or with `cluster=True` those of all linked nodes together. Settings are always those of
+the whole cluster: any node takes a change, and tells the others. After a broken connection the client repeats these
+commands, because a second execution changes nothing. The exception is a pause of one node: another node must not
+execute it in its place.
+"""
 
 from __future__ import annotations
 

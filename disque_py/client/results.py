@@ -74,8 +74,8 @@ class Job:
         """Report how far a worker's handler is with this job: 0 to 100, and a note of at most 256 bytes.
 
         It returns immediately, also in a thread. The worker sends the newest report. Raises RuntimeError for a job that
-        no worker handles; ValueError for a percentage that is not whole or out of range, and for a note that is too
-        long or no UTF-8.
+        no worker handles. A percentage that is not whole or out of range raises ValueError, and so does a note that is
+        too long or no UTF-8.
         """
         if self.tell is None:
             raise RuntimeError("no worker handles this job: use the client's progress")

@@ -1,4 +1,9 @@
-"""Commands about schedules: jobs at the times of a cron expression, or at regular intervals. Pure. Spec SD10."""
+"""Commands about schedules: jobs at the times of a cron expression, or at regular intervals. Pure. Spec SD10.
+
+The cluster keeps a schedule and adds its jobs, so no program has to run for it. Any node takes these commands. A
+schedule's jobs have the options of ADDJOB (job_options.py). `run_schedule` adds a job at once, and a second execution
+would add a second job, so it is not repeated after a broken connection.
+"""
 
 from __future__ import annotations
 

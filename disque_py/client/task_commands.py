@@ -1,4 +1,10 @@
-"""Commands that start a task on all nodes: QPURGE, QMOVE, QREDRIVE and QREBALANCE; and QTASK. Pure."""
+"""Commands that start a task on all nodes: QPURGE, QMOVE, QREDRIVE and QREBALANCE; and QTASK. Pure.
+
+A task changes the jobs of a queue, in parts, while nodes serve their clients. The node that gets the command leads the
+task, and its id begins with the id of this node. With `wait=True` the answer comes when the task is over. With
+`wait=False` it comes at once, and QTASK SHOW at the leading node tells the progress. If the answer is lost, the client
+repeats a command that waits and has no limit, because its second task finds only jobs that the first one has left.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Commands about topics. A job of a topic goes into all queues that are bound to it. Pure. Spec TP7, TP8."""
+"""Commands about topics. A job of a topic goes into all queues that are bound to it. Pure. Spec TP7, TP8.
+
+Nodes share bindings as they share queue settings, so any node takes a change, and tells the others. `publish` has the
+options of `add_job`, and adds a job to each queue whose filter takes it, or to none. As with `add_job`, a publication
+whose answer was lost is repeated only if it has a key, or if the caller allows it.
+"""
 
 from __future__ import annotations
 
@@ -98,9 +103,9 @@ def publish(
     retry_unsafe   True: send the command again if its answer is lost, as in `add_job`. None, the default: the client's
                    setting
 
-    All jobs are made, or none. Raises ReplyError for a name that is not a topic; NoReplError, PausedError, MaxLenError,
-    TooBigError, NoKeyError, OutOfMemoryError, UnreachableError, BatchClosedError; ConnectionLostError when the
-    connection broke and the jobs may exist; ValueError for a number that is not whole.
+    All jobs are made, or none. Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError,
+    UnreachableError, BatchClosedError. A name that is not a topic raises ReplyError. After ConnectionLostError the jobs
+    may exist, because the connection broke before the answer. A number that is not whole raises ValueError.
 
         for queue, job_id in client.publish("orders", b"order 17", meta={"region": "eu"}):
             print(queue, job_id)

@@ -12,8 +12,8 @@ worker forgets it. The cluster counts deliveries and ends a job without attempts
 queue. A handler, or `on_error`, may decide instead: Retry and Fail (verdict.py).
 
 A node that does not support these options (dialect.py) can't delay a job. Then the job *rests* in the worker
-(backoff.py): the worker extends the lease with WORKING while no handler runs, and at the end of the rest it puts the
-job back with a plain NACK.
+(backoff.py): no handler runs, and the worker extends the lease with WORKING. At the end of the rest it puts the job
+back with a plain NACK.
 
 A canceled job ends its handler: a coroutine gets a CancelledError, and a function in a thread sees `job.is_canceled`.
 

@@ -1,4 +1,10 @@
-"""JSCAN and QSCAN. Spec R11. core/scan.py does the walk itself."""
+"""JSCAN and QSCAN. Spec R11.
+
+This module reads the options and writes the reply. core/scan.py walks over the jobs and queues, one part per turn, so
+that a scan of millions of jobs does not keep other clients waiting (core/incremental.py). JSCAN with REPLY all has
+bodies in its reply. A body on disk is read for it, and a reply that would be larger than the client may leave unread is
+refused.
+"""
 
 from __future__ import annotations
 

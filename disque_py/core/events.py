@@ -14,7 +14,7 @@ A job's `status` and `since_ms` are maintained whether or not events are written
 
 `broker.events` is an object while events are written, else None. The core notes events in it (event_packing.py), and
 the end of the turn takes them out (storage/event_log_service.py). event_format.py has the codes, the states and the
-layout of events. event_lines.py converts events to lines for readers. docs/events.md describes these lines.
+layout of events. event_lines.py converts events to the lines that docs/events.md describes.
 Spec E1, E2, E3.
 """
 

@@ -1,9 +1,14 @@
 """Producers that wait for the outcome of their jobs: their places among the replies, and the answers.
 
-A producer waits until enough nodes hold its job (replication.py), until another node has taken it (handover.py), until
-it is known whether its key is used (keying.py), or until all jobs of its fan-out are made (fanout.py). Those modules
-decide the outcome, and this one tells the producer. A reply never overtakes the reply to an earlier request: each wait
-has a slot, and slots are sent in the order of the requests.
+A producer waits for one of these outcomes:
+
+- Enough nodes hold its job (replication.py).
+- Another node has taken its job (handover.py).
+- It is known whether its key is used (keying.py).
+- All jobs of its fan-out are made (fanout.py).
+
+Those modules decide the outcome, and this one tells the producer. A reply never overtakes the reply to an earlier
+request: each wait has a slot, and slots are sent in the order of the requests.
 """
 
 from __future__ import annotations

@@ -1,10 +1,15 @@
 """Logins: the principal of a request, from its Authorization header or its certificate.
 
-Three kinds of callers use the gateway's own login at the nodes, limited by their grants: bearer tokens of the access
-file; tokens of the issuer (oidc.py), whose claims the file maps to grants; and certificates that TLS has verified and
-that the file names. A header wins over a certificate. A user of the broker, with Basic, uses its own login: the gateway
-logs in at a node with it, and so the broker checks the password. If no logins are configured, every caller is the same
-principal with all roles, and only loopback addresses are served.
+A caller logs in with one of these:
+
+- A bearer token of the access file.
+- A token of the issuer (oidc.py), if the access file maps its claims to grants.
+- A certificate that TLS has verified and that the access file names. A header wins over a certificate.
+- Name and password of a user of the broker (Basic). The gateway logs in at a node with them, so the broker checks them.
+
+The first three use the gateway's own login at the nodes, and their grants limit them. A user of the broker uses its own
+login, and the broker limits it. If no logins are configured, every caller is the same principal with all roles, and
+only loopback addresses are served.
 
 Clients of broker users are kept while they are used. Their keys have hashes of passwords and tokens, never the secrets.
 A user has one client for each password that it uses, even if its first requests come at the same time.

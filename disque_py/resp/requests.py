@@ -2,9 +2,11 @@
 
 `_careful` is the protocol: it knows all limits and error texts of spec R1, and can stop and resume at any byte. Nearly
 all input is complete commands in their usual form. Compiled code reads these in one short loop (`whole_requests`). In
-plain Python, and where a command is cut, `_fast` uses hiredis at a fifth of the cost. hiredis reserves memory for any
-declared array length, so input that could make it reserve too much goes to the careful parser. The result of hiredis is
-used only if the careful parser would give the same. Otherwise the same bytes are read again carefully.
+plain Python, and where a command is cut, `_fast` uses hiredis at a fifth of the cost.
+
+The result of hiredis is used only if the careful parser would give the same. Otherwise the same bytes are read again
+carefully. hiredis reserves memory for any declared array length. So input that could make it reserve too much goes to
+the careful parser.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@
 
     send_email.add("ada@example.com")
 
-`disque-worker module:app` runs them. docs/tasks.md is the guide.
+`disque-worker module:app` runs them. docs/tasks.md is the guide. The package uses only `disque_py.client`.
 
-app.py and task.py are the program's side. handle.py and group.py wait for tasks, and schedules.py declares periodic
-ones. messages.py, serializers.py and options.py turn calls into jobs. operations.py defines the operations of a broker,
-which is a cluster (cluster.py) or the memory of a test (memory.py). worker.py and runner.py run tasks, and command.py
-and supervisor.py are the program around them. The package uses only `disque_py.client`.
+A program declares tasks with app.py, task.py and schedules.py, adds them one by one or with many.py, and waits for them
+with handle.py and group.py. messages.py, serializers.py and options.py turn calls into jobs. operations.py defines the
+operations of a broker. The broker is a cluster (cluster.py), or the memory of a test (memory.py). worker.py, runner.py
+and middleware.py run tasks. The program disque-worker is in command.py, supervisor.py and source_watch.py.
 """
 
 from disque_py.client.backoff import Backoff

@@ -1,4 +1,9 @@
-"""Output of disque-admin: tables of fields, jobs and tasks, and JSON objects for `--json`."""
+"""Output of disque-admin: tables of fields, jobs and tasks, and JSON objects for `--json`.
+
+Tables are for people: long bodies are cut, empty fields are left out, and a narrow terminal shows fewer characters.
+JSON is for scripts: one object per line, with whole bodies and the fields of the library's objects. In both, control
+characters of names and bodies are escaped (visible.py), because a terminal would obey them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""disque-admin job …: add, show, peek, cancel, retry, promote, reschedule, move, wait."""
+"""disque-admin job …: add, show, peek, cancel, retry, promote, reschedule, move, wait.
+
+Each command becomes a command of the broker, which is sent to one node. This node asks the others if need be, except
+for `retry`, which needs a node that has the job. A command on several jobs prints how many it changed, and its exit
+status is 1 if there are others. Ids, bodies and errors are printed without control characters (visible.py).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""disque-admin queue …: list, show, set, reset, pause, resume, purge, move, redrive, rebalance."""
+"""disque-admin queue …: list, show, set, reset, pause, resume, purge, move, redrive, rebalance.
+
+Every command concerns the queue on all nodes. Figures come from QSTAT with CLUSTER. Settings and pauses are sent to one
+node, which passes them on. If nodes have not confirmed a setting yet, the program prints their number. `purge`, `move`,
+`redrive` and `rebalance` start a task and follow it (tasks.py). `purge` can't be undone, so it counts the jobs first
+and asks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""disque-admin schedule …: list, show, set, pause, resume, delete, run, next."""
+"""disque-admin schedule …: list, show, set, pause, resume, delete, run, next.
+
+Nodes share schedules, so any node can answer. The nodes read cron expressions and time zones, and calculate the next
+times; this program only prints them. `--json` also prints fields that only a newer broker has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""disque-cluster backup and restore: the commands; backups.py does the work."""
+"""disque-cluster backup and restore: options, confirmations and output. backups.py does the work.
+
+A backup asks each running node for a copy of its journal. A restore puts a copy in the place of a node's journal, and
+so needs the directory and a node that is not running. Every step that would overwrite or remove files needs an option.
+"""
 
 from __future__ import annotations
 

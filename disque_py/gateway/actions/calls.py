@@ -1,4 +1,12 @@
-"""One execution of an operation, and helpers of many actions: other nodes, spans, lists for a caller."""
+"""The call: one execution of an operation, as its action sees it; and helpers that several actions share.
+
+service.py makes a Call for each request, after its checks. An action sends its commands with the caller's client, so
+the nodes apply the rights of a broker user themselves. For the gateway's own logins, the gateway does. The rules about
+names in arguments and answers are here: `check_other_names`, `may_read` and `may_see_bodies`.
+
+The client talks to one node at a time. Some commands work only on a node that has the job. If the first node does not
+have it, an action asks the `other_nodes` one after the other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Actions on the cluster: its nodes, locks and schedules, and its bulk work."""
+"""Actions on the cluster: its nodes, locks and schedules, and its bulk work.
+
+Figures of nodes come from the board's last picture, so a list of nodes does not ask each of them. Locks and schedules
+are asked for at any node. Lists leave out names that the caller may not read.
+
+The operations `list_operations`, `get_operation` and `stop_operation` are about work on many jobs, which is of two
+kinds. A node leads a *task* (QPURGE, QMOVE, QREDRIVE, QREBALANCE), and only this node knows the task. The task's id
+begins with that of the node. A *work* (works.py) is done by this gateway process, and no other process knows it.
+"""
 
 from __future__ import annotations
 

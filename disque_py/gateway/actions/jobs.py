@@ -1,4 +1,14 @@
-"""Actions on jobs: adding, taking, settling, and looking at one."""
+"""Actions on jobs: adding, taking, settling, and looking at one.
+
+Most actions are one command to the caller's node, which any node can execute. These are not:
+
+- `fail`, `extend` and `requeue` need a node that has the job. They ask one node after the other.
+- A `dequeue` with a request id needs the node that knows its token (`taken`).
+- `job_history` reads the logs of events of all nodes.
+
+If the caller of a `dequeue` is gone before the answer, the jobs are put back (`Call.give_back`). With a request id they
+stay leased, because the caller may repeat the request and get the same jobs.
+"""
 
 from __future__ import annotations
 

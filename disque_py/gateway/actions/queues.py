@@ -1,4 +1,10 @@
-"""Actions on queues: figures, settings, lists of jobs, bulk work."""
+"""Actions on queues: figures, settings, lists of jobs, bulk work.
+
+The list of all queues comes from the board's last picture, which may be seconds old. Figures of one queue are asked for
+at that moment, except rates: a rate needs two pictures. Every action is about the whole cluster, because it uses the
+option CLUSTER, settings that all nodes share, or a task. Purges, moves and redrives only start a task and return it
+(`QPURGE … ASYNC`); `get_operation` shows its progress.
+"""
 
 from __future__ import annotations
 

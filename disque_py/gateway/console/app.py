@@ -1,4 +1,14 @@
-"""The console: pages, forms, logins and files, below /console/."""
+"""The console: pages, forms, logins and files, below /console/.
+
+The pages are HTML that the gateway renders; JavaScript only refreshes parts of them. A GET shows a page of the table
+`PAGES` (pages.py) and changes nothing. A POST of a form executes an operation (service.py), with the caller's rights,
+and the answer redirects to a page. Its outcome is one sentence in a cookie, which the next page shows once. A change of
+many jobs shows a page with the number of jobs first, and the visitor has to confirm it.
+
+Each form has a token of its session (sessions.py), so that another site can't send it. A login in a cookie is valid for
+the consoles of all clusters, except a password, which is for the nodes of one cluster only. Pages are sent with a
+policy that allows no script, style or image from elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The OpenAPI 3.1 document, made from the table of operations."""
+"""The OpenAPI 3.1 document, made from the table of operations.
+
+The document is made at a request and has no source of its own: paths, parameters, bodies, roles and errors are those of
+operations.py, so it agrees with the routes and checks. Problems (problems.py) have one schema for all operations.
+"""
 
 from __future__ import annotations
 

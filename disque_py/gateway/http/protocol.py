@@ -9,8 +9,8 @@ whose caller takes too long for the head of a request, sends a body too slowly, 
 connection has one timer, which looks at the time limits now and then, because a timer for each request would cost more.
 An event stream has a time limit of its own (`stream-idle-ms`).
 
-Callers get the same kind of answer, whatever is wrong with a request. uvicorn would answer a request that it can't
-read with plain text, before the answers to earlier requests of the connection, or in the midst of one. This protocol
+Callers get the same kind of answer, whatever is wrong with a request. By default uvicorn answers a request that it
+can't read with plain text, even before or within the answers to earlier requests of the connection. This protocol
 answers with a problem document, in the order of the requests, and then closes the connection. It also limits the head
 of a request, because a head is kept in memory, and anyone may send one.
 

@@ -1,4 +1,10 @@
-"""QueueService: a method for each call of `disque.v1`, which executes an operation of the table."""
+"""QueueService: a method for each call of `disque.v1`, which executes an operation of the table.
+
+A method makes the arguments of an operation from a request message, executes it through calls.py, and makes the
+response from the operation's values. So permissions, limits, audit and errors are those of HTTP. An optional field that
+a program does not set is an argument that is not given. Values of newer brokers that the definition lacks become
+UNSPECIFIED or are left out. Streams of jobs are in consuming.py, and streams of events are here.
+"""
 
 from __future__ import annotations
 

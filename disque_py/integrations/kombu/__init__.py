@@ -6,8 +6,11 @@ Importing this package makes the two schemes known to kombu. kombu imports it by
 because the package is an entry point of the group `kombu.serializers`. Celery always loads them. A program that uses
 only `kombu.Connection` imports this package first, as `import disque_py.integrations.kombu`.
 
-transport.py is what kombu calls. courier.py talks to the nodes in a thread. urls.py reads URLs and options. wire.py
-turns messages into jobs and jobs into messages. bindings.py shares the queues of exchanges among programs.
+    transport.py   the classes that kombu calls
+    courier.py     a thread that talks to the nodes
+    urls.py        URLs and options
+    wire.py        messages as jobs, and jobs as messages
+    bindings.py    queues of exchanges, shared among programs
 """
 
 from __future__ import annotations
