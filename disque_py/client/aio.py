@@ -212,7 +212,7 @@ class AsyncDisque(AsyncCommands):
                         request, connection, request.payload(), request.limit_s(self.options.timeout)
                     )
             except DisqueConnectionError as error:
-                pool.broke(connection, error)
+                pool.note_broken(connection, error)
                 patience = patience or self._patience(request)
                 if not self._may_repeat(error, request, patience):
                     raise
@@ -221,7 +221,7 @@ class AsyncDisque(AsyncCommands):
                     pool.give_back(connection)
                 if not self._is_refused_for_now(reply, request, connection):
                     return request.value(reply, connection.address, self.options.decode)
-                pool.cluster.refused(connection.address, reply)
+                pool.cluster.note_refusal(connection.address, reply)
                 patience = patience or self._patience(request)
                 if patience.is_over(self._now()):
                     raise reply
@@ -243,14 +243,14 @@ class AsyncDisque(AsyncCommands):
                 payload = request.payload_waiting(wait_ms)
                 reply = await self._ask(request, connection, payload, wait_ms / 1000 + self.options.timeout)
             except DisqueConnectionError as error:
-                pool.broke(connection, error)
+                pool.note_broken(connection, error)
                 if not self._may_repeat(error, request, patience):
                     raise
                 await asyncio.sleep(patience.pause_s())
                 continue
             pool.give_back(connection)
             if self._is_refused_for_now(reply, request, connection):
-                pool.cluster.refused(connection.address, reply)
+                pool.cluster.note_refusal(connection.address, reply)
                 if patience.is_over(self._now()):
                     raise reply
                 await asyncio.sleep(patience.pause_s())
@@ -281,7 +281,7 @@ class AsyncDisque(AsyncCommands):
         if request.is_pinned or not isinstance(reply, Exception):
             return False
         if is_full(reply):
-            return request.may_move and self.pool.cluster.filled(connection.address, self._now())
+            return request.may_move and self.pool.cluster.note_full(connection.address, self._now())
         return is_refused_for_now(reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters)
 
     async def _reply_of(self, batch: Batch, connection: AsyncConnection, request: Request[Any]) -> Reply:
@@ -336,7 +336,7 @@ class AsyncDisque(AsyncCommands):
         try:
             await self.run(step[0])
         except DisqueError as error:
-            plain = self._put_back_rules.again(step, error)
+            plain = self._put_back_rules.plain_after(step, error)
             if plain is None:
                 raise
             await self.run(plain[0])
@@ -539,15 +539,15 @@ class AsyncDisque(AsyncCommands):
                 sending = Sending(connection)
                 failure = await self._send(bulk, sending, limit_s)
                 if failure is not None:
-                    pool.broke(connection, failure)
+                    pool.note_broken(connection, failure)
                 elif cover.lane is Lane.OWN:
                     pool.give_back(connection)
-                if bulk.met_full and pool.cluster.filled(connection.address, self._now()):
+                if bulk.met_full and pool.cluster.note_full(connection.address, self._now()):
                     bulk.repeat_full()
                 if bulk.made_progress:
                     patience.renew()
                 if bulk.refusal is not None:
-                    pool.cluster.refused(connection.address, bulk.refusal)
+                    pool.cluster.note_refusal(connection.address, bulk.refusal)
                 if bulk.is_done or patience.is_over(self._now()):
                     return connection.address
                 await asyncio.sleep(patience.pause_s())

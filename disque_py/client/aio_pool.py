@@ -84,7 +84,7 @@ class AsyncPool:
         return bool(self._idle_for(request))
 
     def _idle_for(self, request: Request[Any]) -> list[AsyncConnection]:
-        address = self.cluster.wanted(request, asyncio.get_running_loop().time()) or self.cluster.home
+        address = self.cluster.node_for(request, asyncio.get_running_loop().time()) or self.cluster.home
         return [] if address is None or request.lane is not Lane.OWN else self._idle_to(address)
 
     async def connection(self, request: Request[Any], patience: Patience) -> AsyncConnection:
@@ -92,7 +92,7 @@ class AsyncPool:
 
         Raises NotConnectedError when the patience is over, AuthError, ClientClosedError.
         """
-        address = self.cluster.wanted(request, asyncio.get_running_loop().time())
+        address = self.cluster.node_for(request, asyncio.get_running_loop().time())
         if address is not None:
             try:
                 return await self._to(address, request.lane)
@@ -199,11 +199,11 @@ class AsyncPool:
             raise
         assert connection.hello is not None
         self.greeting_s = asyncio.get_running_loop().time() - began
-        self.cluster.greeted(address, connection.hello)
+        self.cluster.note_hello(address, connection.hello)
         return connection
 
     def _failed(self, address: Address, error: Exception) -> None:
-        if self.cluster.failed(address, asyncio.get_running_loop().time()):
+        if self.cluster.note_failure(address, asyncio.get_running_loop().time()):
             _log.warning("node %s can't be reached: %s", address, error)
 
     def _check_open(self) -> None:
@@ -230,7 +230,7 @@ class AsyncPool:
         self._own.discard(connection)
         connection.close()
 
-    def broke(self, connection: AsyncConnection, error: DisqueConnectionError) -> None:
+    def note_broken(self, connection: AsyncConnection, error: DisqueConnectionError) -> None:
         """Handle a connection that failed during a command. If it owed an answer, its node counts as failed.
 
         The connections to this node that owe no answer are closed then. On each of them, the next command might wait
@@ -241,7 +241,7 @@ class AsyncPool:
         if owed and not connection.is_blamed and not self.is_closed:
             connection.is_blamed = True
             address = connection.address
-            self.cluster.failed(address, asyncio.get_running_loop().time())
+            self.cluster.note_failure(address, asyncio.get_running_loop().time())
             plain = self._plain.get(address)
             for other in (*(() if plain is None else (plain,)), *self._adds.get(address, ()), *self._idle_to(address)):
                 if other.pending == 0:

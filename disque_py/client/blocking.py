@@ -175,14 +175,14 @@ class Disque(BlockingCommands):
                 reply = connection.ask(payload, limit_s)
                 pool.give_back(connection)
             except DisqueConnectionError as error:
-                pool.broke(connection, error)
+                pool.note_broken(connection, error)
                 patience = patience or self._patience(request)
                 if request.is_pinned or patience.is_over(time.monotonic()):
                     raise
                 if not may_repeat(error, request.repeat, retry_unsafe=self.options.retry_unsafe):
                     raise
             except BaseException as error:  # An interrupt leaves a half-read reply behind.
-                pool.broke(connection, error)
+                pool.note_broken(connection, error)
                 raise
             else:
                 if not isinstance(reply, Exception) or not self._is_refused_for_now(reply, request, connection):
@@ -195,7 +195,7 @@ class Disque(BlockingCommands):
                     if request.wait_word is not None and request.takes_jobs and self.options.follow:
                         self._watch_feed([value] if isinstance(value, Job) else value, connection)
                     return value
-                pool.refused(connection.address, reply)
+                pool.note_refusal(connection.address, reply)
                 patience = patience or self._patience(request)
                 if patience.is_over(time.monotonic()):
                     raise reply
@@ -205,7 +205,7 @@ class Disque(BlockingCommands):
         if request.is_pinned:
             return False
         if is_full(reply):
-            return request.may_move and self._pool.filled(connection.address)
+            return request.may_move and self._pool.note_full(connection.address)
         return is_refused_for_now(reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters)
 
     def _slice(self, request: Request[Any], until: float | None) -> tuple[bytes, float, float]:
@@ -312,7 +312,7 @@ class Disque(BlockingCommands):
         try:
             self._run(step[0])
         except DisqueError as error:
-            plain = self._put_back_rules.again(step, error)
+            plain = self._put_back_rules.plain_after(step, error)
             if plain is None:
                 raise
             plain[0].patience_s = limit_s
@@ -383,17 +383,17 @@ class Disque(BlockingCommands):
                 pool.give_back(connection)
             except DisqueConnectionError as error:
                 failure = error
-                pool.broke(connection, error)
+                pool.note_broken(connection, error)
             except BaseException as error:  # An interrupt leaves half-read replies behind.
-                pool.broke(connection, error)
+                pool.note_broken(connection, error)
                 raise
             bulk.end_round(replies, connection.sent_count, failure)
-            if bulk.met_full and pool.filled(connection.address):
+            if bulk.met_full and pool.note_full(connection.address):
                 bulk.repeat_full()
             if bulk.made_progress:
                 patience.renew()
             if bulk.refusal is not None:
-                pool.refused(connection.address, bulk.refusal)
+                pool.note_refusal(connection.address, bulk.refusal)
             if bulk.is_done or patience.is_over(time.monotonic()):
                 return connection.address
             time.sleep(patience.pause_s())

@@ -127,7 +127,7 @@ class Cluster:
         """The node that this client's consumers use."""
         return self.feeder or self.home
 
-    def wanted(self, request: Request[Any], now: float) -> Address | None:
+    def node_for(self, request: Request[Any], now: float) -> Address | None:
         """Return the node that a command belongs to; None: the home.
 
         A node in its pause is returned only if the command must go there.
@@ -140,7 +140,7 @@ class Cluster:
         """Consume at this node from now on."""
         self.feeder = None if address == self.home else address
 
-    def greeted(self, address: Address, hello: Hello) -> None:
+    def note_hello(self, address: Address, hello: Hello) -> None:
         """Take in a node's answer to HELLO."""
         place = self._places.setdefault(address, Place(address, False))
         place.node_id = hello.id
@@ -196,7 +196,7 @@ class Cluster:
             if not place.is_seed and place.node_id not in ids:
                 del self._places[place.address]
 
-    def failed(self, address: Address, now: float) -> bool:
+    def note_failure(self, address: Address, now: float) -> bool:
         """Note that a node could not be reached, or that its connection broke while it owed an answer.
 
         Return whether this is its first failure in a row.
@@ -210,7 +210,7 @@ class Cluster:
         self._abandon(address)
         return is_news
 
-    def refused(self, address: Address, reply: Reply) -> None:
+    def note_refusal(self, address: Address, reply: Reply) -> None:
         """Note that a node refused a command without any effect, and that another node may execute it.
 
         A node that is leaving or loading is used only if no other one can be reached. A node that refused because other
@@ -223,7 +223,7 @@ class Cluster:
         self._refusing = address
         self._abandon(address)
 
-    def filled(self, address: Address, now: float) -> bool:
+    def note_full(self, address: Address, now: float) -> bool:
         """Note that the memory or the disk of a node is full. Return whether another node is left to be asked."""
         place = self._places.get(address)
         if place is not None:

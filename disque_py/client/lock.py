@@ -10,7 +10,8 @@ the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `
 stop the work. So the work should check `lost`, or pass the fence to the storage that it writes to.
 
 The rules of leases are in lock_lease.py; this module adds the clock, the thread and the task. Both kinds of locks share
-one conversation with the nodes (`_Grip.taking`), a generator of requests, and each kind sends them in its own way.
+one conversation with the nodes (`_LockState.acquire_steps`). It is a generator of requests, and each kind of lock sends
+them in its own way.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class _Flag(Protocol):
         """Wake all that wait."""
 
 
-class _Grip:
+class _LockState:
     """The part that both kinds of locks share: the owner's name, the current lease, and the requests to the nodes."""
 
     def __init__(self, terms: LockTerms, owner: str | bytes | None) -> None:
@@ -103,7 +104,7 @@ class _Grip:
     def name(self) -> str | bytes:
         return self.owner.in_process(os.getpid())
 
-    def taking(self) -> Taking:
+    def acquire_steps(self) -> Taking:
         """Ask for the lock until its lease runs. Raises LockHeldError, LockLostError."""
         terms, owner = self.terms, self.name()
         deadline = None if terms.wait_s is None else now() + terms.wait_s
@@ -113,7 +114,7 @@ class _Grip:
             grant = yield terms.acquire(owner, wait_s)
             if grant is None:
                 if deadline is not None and now() >= deadline:
-                    raise self.refusal()
+                    raise self.held_error()
                 continue
             lease = LockLease(grant, terms.lease_s, asked_at)
             if now() < lease.next_at:
@@ -127,31 +128,31 @@ class _Grip:
             lease.extended(asked_at)
             if lease.is_running(now()):
                 return lease
-            raise self.loss()
+            raise self.lost_error()
 
-    def extension(self, lease: LockLease) -> Request[int]:
+    def extend_request(self, lease: LockLease) -> Request[int]:
         """Return the request for another lease."""
         return self.terms.extend(self.name(), lease.grant)
 
-    def ending(self, lease: LockLease, done: Span | None = None) -> Request[bool]:
+    def release_request(self, lease: LockLease, done: Span | None = None) -> Request[bool]:
         """Return the request that gives the lock back; `done`: for how long the end of the work is remembered."""
         done_s = None if done is None else float_seconds("seconds", done)
         return self.terms.release(self.name(), lease.grant, done_s)
 
-    def lose(self, lease: LockLease, error: Exception | None, lost: _Flag) -> None:
+    def note_lost(self, lease: LockLease, error: Exception | None, lost: _Flag) -> None:
         """Note that the lock is lost, set `lost`, and log it."""
         lease.is_lost = True
         cause = "" if error is None else str(error)  # A request that took too long has no text.
-        _log.warning("%s", f"{self.loss()} ({cause})" if cause else self.loss())
+        _log.warning("%s", f"{self.lost_error()} ({cause})" if cause else self.lost_error())
         if self.last is lease:  # This object was not used again meanwhile.
             lost.set()
 
-    def loss(self) -> LockLostError:
+    def lost_error(self) -> LockLostError:
         name = self.terms.name
         shown = name if isinstance(name, str) else name.decode("utf-8", "backslashreplace")
         return LockLostError(f"the lock {shown!r} is lost: its lease ended, or another owner has it")
 
-    def refusal(self) -> LockHeldError:
+    def held_error(self) -> LockHeldError:
         name = self.terms.name
         shown = name if isinstance(name, str) else name.decode("utf-8", "backslashreplace")
         return LockHeldError(f"another owner has the lock {shown!r}")
@@ -161,12 +162,12 @@ class _Facts:
     """The properties of a lock."""
 
     def __init__(self, terms: LockTerms, owner: str | bytes | None) -> None:
-        self._grip = _Grip(terms, owner)
+        self._state = _LockState(terms, owner)
 
     @property
     def name(self) -> str | bytes:
         """The name of the lock."""
-        return self._grip.terms.name
+        return self._state.terms.name
 
     @property
     def owner(self) -> str | bytes:
@@ -174,22 +175,22 @@ class _Facts:
 
         After a release without an answer it is another one.
         """
-        return self._grip.name()
+        return self._state.name()
 
     @property
     def fence(self) -> int:
         """A number above the fence of each earlier owner. Raises RuntimeError if the lock was never acquired."""
-        return self._grip.latest().grant.fence
+        return self._state.latest().grant.fence
 
     @property
     def attempt(self) -> int:
         """The number of this attempt, from 1. Raises RuntimeError if the lock was never acquired."""
-        return self._grip.latest().grant.attempt
+        return self._state.latest().grant.attempt
 
     @property
     def attempts_left(self) -> int | None:
         """The attempts after this one; None without a limit. Raises RuntimeError if the lock was never acquired."""
-        return self._grip.latest().grant.attempts_left
+        return self._state.latest().grant.attempts_left
 
     @property
     def is_last_attempt(self) -> bool:
@@ -199,18 +200,18 @@ class _Facts:
     @property
     def is_held(self) -> bool:
         """Whether the lock is held at this moment, by this machine's clock."""
-        return self._grip.is_held()
+        return self._state.is_held()
 
     @property
     def left_s(self) -> float:
         """The seconds that the lease still lasts without another extension; 0.0 if the lock is not held."""
-        lease = self._grip.lease
-        return max(0.0, lease.until - now()) if lease is not None and self._grip.is_held() else 0.0
+        lease = self._state.lease
+        return max(0.0, lease.until - now()) if lease is not None and self._state.is_held() else 0.0
 
     def check(self) -> None:
         """Return if the lock is held at this moment. Raises LockLostError."""
-        if not self._grip.is_held():
-            raise self._grip.loss()
+        if not self._state.is_held():
+            raise self._state.lost_error()
 
 
 class Runner(Protocol):
@@ -254,7 +255,7 @@ class Lock(_Facts):
         if self._pid != os.getpid():  # A forked child: the lock is its parent's.
             self._pid = os.getpid()
             self._in_use = threading.Lock()
-            self._grip.lease = None
+            self._state.lease = None
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError(IN_USE)
         # An interrupt, too, must leave no connection open, and the lock free to be acquired again.
@@ -266,12 +267,12 @@ class Lock(_Facts):
             undo.pop_all()
         self._client = client
         self.lost = threading.Event()
-        self._grip.begin(lease)
+        self._state.begin(lease)
         self._watch(client, lease)
         return self
 
     def _take(self, client: Runner) -> LockLease:
-        steps = self._grip.taking()
+        steps = self._state.acquire_steps()
         try:
             request = next(steps)
             while True:
@@ -293,7 +294,7 @@ class Lock(_Facts):
 
     def _keep(self, client: Runner, lease: LockLease, inbox: SimpleQueue[Any]) -> None:
         """Extend the lease until it is over, or until STOP. A request never delays the end of the lease."""
-        request = self._grip.extension(lease)
+        request = self._state.extend_request(lease)
         is_asking = False
         while True:
             wake_at = lease.until if is_asking else lease.wake_at
@@ -323,7 +324,7 @@ class Lock(_Facts):
     def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
         if lease.is_lost:
             return
-        self._grip.lose(lease, error, self.lost)
+        self._state.note_lost(lease, error, self.lost)
         if self._on_lost is not None:
             self._on_lost(self)
 
@@ -333,14 +334,14 @@ class Lock(_Facts):
         Raises NoQuorumError or DisqueConnectionError if no majority of the voters confirmed it; then the lock ends with
         its lease. Raises RuntimeError if the lock was not acquired.
         """
-        lease = self._grip.current()
+        lease = self._state.current()
         client = self._client
         assert client is not None
         self._inbox.put(STOP)
         try:
-            return client.run(self._grip.ending(lease))
+            return client.run(self._state.release_request(lease))
         except BaseException:
-            self._grip.owner.forget()  # The release may still arrive, and would end the next lock of the same owner.
+            self._state.owner.forget()  # The release may still arrive, and would end the next lock of the same owner.
             raise
         finally:
             self._end(client)
@@ -355,10 +356,10 @@ class Lock(_Facts):
         After NoQuorumError or DisqueConnectionError the lock is still held, because no majority of the voters confirmed
         its end.
         """
-        lease = self._grip.current()
+        lease = self._state.current()
         client = self._client
         assert client is not None
-        request = self._grip.ending(lease, seconds)
+        request = self._state.release_request(lease, seconds)
         self._inbox.put(STOP)  # An extension behind the release would be refused.
         try:
             is_done = client.run(request)
@@ -368,11 +369,11 @@ class Lock(_Facts):
         self._end(client)
         if not is_done:
             self._lose(lease)
-            raise self._grip.loss()
+            raise self._state.lost_error()
 
     def _end(self, client: Runner) -> None:
         client.close()
-        self._grip.lease = None
+        self._state.lease = None
         self._client = None
         self._in_use.release()
 
@@ -382,7 +383,7 @@ class Lock(_Facts):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._grip.lease is None or self._grip.pid != os.getpid():
+        if self._state.lease is None or self._state.pid != os.getpid():
             return
         was_held = self.is_held
         try:
@@ -390,7 +391,7 @@ class Lock(_Facts):
         except DisqueError as problem:
             _log.warning("a lock was not given back, and ends with its lease: %s", problem)
         if not was_held and kind is None:
-            raise self._grip.loss()
+            raise self._state.lost_error()
 
 
 def _extend(client: Runner, request: Request[int], inbox: SimpleQueue[Any]) -> None:
@@ -458,12 +459,12 @@ class AsyncLock(_Facts):
             undo.pop_all()
         self._client = client
         self.lost = asyncio.Event()
-        self._grip.begin(lease)
+        self._state.begin(lease)
         self._watch(client, lease)
         return self
 
     async def _take(self, client: AsyncRunner) -> LockLease:
-        steps = self._grip.taking()
+        steps = self._state.acquire_steps()
         try:
             request = next(steps)
             while True:
@@ -481,14 +482,14 @@ class AsyncLock(_Facts):
 
         Another lock object may have the lock under a name that the program gave. So such a lock is left alone.
         """
-        name, owner = self._grip.terms.name, self._grip.name()
-        if self._grip.owner.is_given:
+        name, owner = self._state.terms.name, self._state.name()
+        if self._state.owner.is_given:
             return
         with suppress(DisqueError, TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 info = await client.run(commands.show_lock(name))
                 if info is not None and info.owner == owner:
-                    self._grip.owner.forget()  # As in `release`: the time may be over before the answer.
+                    self._state.owner.forget()  # As in `release`: the time may be over before the answer.
                     await client.run(commands.release_lock(name, owner, info.fence))
 
     def _watch(self, client: AsyncRunner, lease: LockLease) -> None:
@@ -496,7 +497,7 @@ class AsyncLock(_Facts):
 
     async def _keep(self, client: AsyncRunner, lease: LockLease) -> None:
         """Extend the lease until it is over, or until it is cancelled. A request never delays the lease's end."""
-        request = self._grip.extension(lease)
+        request = self._state.extend_request(lease)
         while True:
             await asyncio.sleep(max(0.0, lease.wake_at - now()))
             asked_at = now()
@@ -520,7 +521,7 @@ class AsyncLock(_Facts):
     def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
         if lease.is_lost:
             return
-        self._grip.lose(lease, error, self.lost)
+        self._state.note_lost(lease, error, self.lost)
         if self._on_lost is not None:
             self._on_lost(self)
 
@@ -534,14 +535,14 @@ class AsyncLock(_Facts):
         Raises NoQuorumError or DisqueConnectionError if no majority of the voters confirmed it; then the lock ends with
         its lease. Raises RuntimeError if the lock was not acquired.
         """
-        lease = self._grip.current()
+        lease = self._state.current()
         client = self._client
         assert client is not None
         self._stop()
         try:
-            return await client.run(self._grip.ending(lease))
+            return await client.run(self._state.release_request(lease))
         except BaseException:
-            self._grip.owner.forget()  # The release may still arrive, and would end the next lock of the same owner.
+            self._state.owner.forget()  # The release may still arrive, and would end the next lock of the same owner.
             raise
         finally:
             await self._end(client)
@@ -556,10 +557,10 @@ class AsyncLock(_Facts):
         After NoQuorumError or DisqueConnectionError the lock is still held, because no majority of the voters confirmed
         its end.
         """
-        lease = self._grip.current()
+        lease = self._state.current()
         client = self._client
         assert client is not None
-        request = self._grip.ending(lease, seconds)
+        request = self._state.release_request(lease, seconds)
         self._stop()  # An extension behind the release would be refused.
         try:
             is_done = await client.run(request)
@@ -569,10 +570,10 @@ class AsyncLock(_Facts):
         await self._end(client)
         if not is_done:
             self._lose(lease)
-            raise self._grip.loss()
+            raise self._state.lost_error()
 
     async def _end(self, client: AsyncRunner) -> None:
-        self._grip.lease = None
+        self._state.lease = None
         self._client = None
         self._free()
         await client.close()
@@ -586,7 +587,7 @@ class AsyncLock(_Facts):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._grip.lease is None:
+        if self._state.lease is None:
             return
         was_held = self.is_held
         try:
@@ -594,4 +595,4 @@ class AsyncLock(_Facts):
         except DisqueError as problem:
             _log.warning("a lock was not given back, and ends with its lease: %s", problem)
         if not was_held and kind is None:
-            raise self._grip.loss()
+            raise self._state.lost_error()

@@ -102,7 +102,9 @@ class Pool:
             self._forks = forks
 
     def take(self, request: Request[Any], patience: Patience) -> SocketConnection:
-        """Return a connection for a command, to the node that it belongs to. The caller calls `give_back` or `broke`.
+        """Return a connection for a command, to the node that it belongs to.
+
+        The caller calls `give_back` or `note_broken` afterwards.
 
         Raises NotConnectedError when no node was reached, or no place became free, within the patience; AuthError;
         ClientClosedError.
@@ -141,7 +143,7 @@ class Pool:
                     return None
                 address = self.cluster.home
                 if request.node is not None or request.is_consumers:
-                    address = self.cluster.wanted(request, time.monotonic()) or address
+                    address = self.cluster.node_for(request, time.monotonic()) or address
                 idle = None if address is None else self._idle.get(address)
                 if not idle:
                     return None
@@ -186,7 +188,7 @@ class Pool:
 
     def _take(self, request: Request[Any], patience: Patience) -> SocketConnection:
         with self.lock:
-            address = self.cluster.wanted(request, time.monotonic())
+            address = self.cluster.node_for(request, time.monotonic())
         if address is not None:
             try:
                 return self._to(address)
@@ -267,7 +269,7 @@ class Pool:
         try:
             with self.lock:
                 self._check_open()
-                self.cluster.greeted(address, connection.hello)
+                self.cluster.note_hello(address, connection.hello)
                 connection.shelf = self._idle.setdefault(address, [])
                 self._busy.add(connection)
         except BaseException:  # An interrupt, too, must leave no socket open.
@@ -277,7 +279,7 @@ class Pool:
 
     def _failed(self, address: Address, error: Exception) -> None:
         with self.lock:
-            is_news = self.cluster.failed(address, time.monotonic())
+            is_news = self.cluster.note_failure(address, time.monotonic())
         if is_news:
             _log.warning("node %s can't be reached: %s", address, error)
 
@@ -300,7 +302,7 @@ class Pool:
                 return
         connection.close()
 
-    def broke(self, connection: SocketConnection, error: BaseException) -> None:
+    def note_broken(self, connection: SocketConnection, error: BaseException) -> None:
         """Handle a connection that failed during a command. If it owed an answer, its node counts as failed.
 
         The idle connections to this node are closed then. On each of them, the next command might wait for a time-out.
@@ -317,7 +319,7 @@ class Pool:
             if owed and not self._is_closed and is_used:
                 # Once per change of node. Other threads that lose their connections find another home already, or a
                 # node in its pause. A node that delivered jobs gets their acks, although it is no home.
-                self.cluster.failed(address, now)
+                self.cluster.note_failure(address, now)
                 dead, connection.shelf[:] = connection.shelf[:], []
         for idle in dead:
             idle.close()
@@ -330,15 +332,15 @@ class Pool:
             if self._waiting:
                 self._room.notify()
 
-    def refused(self, address: Address, reply: Reply) -> None:
+    def note_refusal(self, address: Address, reply: Reply) -> None:
         """Note that a node refused a command without any effect, and that another node may execute it."""
         with self.lock:
-            self.cluster.refused(address, reply)
+            self.cluster.note_refusal(address, reply)
 
-    def filled(self, address: Address) -> bool:
+    def note_full(self, address: Address) -> bool:
         """Note that the memory or the disk of a node is full. Return whether another node is left to be asked."""
         with self.lock:
-            return self.cluster.filled(address, time.monotonic())
+            return self.cluster.note_full(address, time.monotonic())
 
     def close(self) -> None:
         """Close every connection. Threads that wait on one get ConnectionLostError, later calls ClientClosedError.

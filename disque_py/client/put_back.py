@@ -53,7 +53,7 @@ class PutBack:
             steps.append(plain(once))
         return steps
 
-    def again(self, step: Step, error: DisqueError) -> Step | None:
+    def plain_after(self, step: Step, error: DisqueError) -> Step | None:
         """Return a plain NACK if the node refused a request because of its options; None if it failed otherwise."""
         jobs = step[1]
         if not isinstance(error, BadIdError) and not is_misunderstood(error):

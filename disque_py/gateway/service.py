@@ -40,7 +40,7 @@ from disque_py.gateway.works import Works
 NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
 # A stream's login is checked again after this time, because tokens expire, users are removed, and files change.
-STAY_S: Final = 10.0
+LOGIN_CHECK_S: Final = 10.0
 # Jobs in a pipeline that asks for their queues. SHOW returns bodies, too, and thousands of them must not come together.
 SHOWS: Final = 50
 
@@ -264,7 +264,7 @@ class Service:
                 if found is not None and found.queue is not None and not call.principal.may(role, found.queue):
                     raise forbidden(call.principal, role, found.queue)
 
-    async def stay(self, login: Login, principal: Principal) -> Principal:
+    async def renewed_login(self, login: Login, principal: Principal) -> Principal:
         """Return the current principal of a stream's login; the known one if nodes or the issuer don't answer.
 
         Raises RefusedError if the login is no longer valid. Then the stream must end.

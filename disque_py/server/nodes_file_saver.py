@@ -124,13 +124,13 @@ class NodesFileSaver:
 
     def save_then(self, done: Callable[[OSError | None], None]) -> None:
         """Write the present table. `done` is called on the loop when it is on disk, or with the error."""
-        self._file_writer.write(self._deed(), done)
+        self._file_writer.write(self._prepared_write(), done)
 
     def save_now(self) -> None:
         """Write the table. It is on disk when this returns. OSError."""
-        self._deed()()
+        self._prepared_write()()
 
-    def _deed(self) -> Callable[[], None]:
+    def _prepared_write(self) -> Callable[[], None]:
         self._asked += 1
         text = self.text()
         for number in [number for number in self._crcs if number < self._written]:

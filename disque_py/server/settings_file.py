@@ -75,14 +75,14 @@ def rewriting(configuration: Configuration) -> Callable[[], None]:
     path = configuration.path
     settings = configuration.settings.copy()
 
-    def deed() -> None:
+    def write_file() -> None:
         try:
             old_text = _read(path)
         except FileNotFoundError:
             old_text = ""
         replace_file(path, rewrite(old_text, settings, configuration.included))
 
-    return deed
+    return write_file
 
 
 def replace_file(path: str, text: str) -> None:

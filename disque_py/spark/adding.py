@@ -29,7 +29,7 @@ from disque_py.client import (
     ReplyTimeoutError,
 )
 from disque_py.client.protocol import Reply
-from disque_py.spark.job_columns import AddWords, Commands, canonical, encode, unfit
+from disque_py.spark.job_columns import AddWords, Commands, canonical, encode, rows_refused
 from disque_py.spark.nodes import ClusterError, Nodes
 from disque_py.spark.options import ClusterOptions
 
@@ -104,7 +104,7 @@ class Adder:
 
     def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that can be jobs. Raises RefusedError for other rows, if onError is `fail`."""
-        bad = unfit(batch, self._words)
+        bad = rows_refused(batch, self._words)
         if not bad:
             return batch
         if self._on_error == FAIL:

@@ -127,7 +127,7 @@ class Commands:
 
 
 def encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str = "", first_row: int = 0) -> Iterator[Commands]:
-    """Encode a batch as commands, in parts that fit into memory. All its rows must have passed `unfit`.
+    """Encode a batch as commands, in parts that fit into memory. All its rows must have passed `rows_refused`.
 
     With `words.auto_key`, a row without a key gets one: `key_prefix` and the row's number, counted from `first_row`.
     """
@@ -139,7 +139,7 @@ def encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str = "", first_r
             yield _encode(batch.slice(start, end - start), words, key_prefix, first_row + start)
 
 
-def unfit(batch: pa.RecordBatch, words: AddWords) -> dict[int, str]:
+def rows_refused(batch: pa.RecordBatch, words: AddWords) -> dict[int, str]:
     """Return the rows that can't be jobs: their positions in the batch, each with the reason."""
     columns = {canonical(name): batch.column(at) for at, name in enumerate(batch.schema.names)}
     found: dict[int, str] = {}

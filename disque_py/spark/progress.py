@@ -59,7 +59,7 @@ class ProgressListener(StreamingQueryListener):
         """Return all figures as Prometheus text."""
         return self._exposition().decode()
 
-    def hear(self, progress: dict[str, Any]) -> None:
+    def report_batch(self, progress: dict[str, Any]) -> None:
         """Report one batch. `progress` is Spark's StreamingQueryProgress as a dict."""
         name = progress.get("name") or str(progress.get("id", ""))[:8]
         note = last_note(self._store) if self._store is not None else {}
@@ -106,7 +106,7 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 — Spark's name
         """Report a batch that is over."""
-        self.hear(json.loads(event.progress.json))
+        self.report_batch(json.loads(event.progress.json))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 — Spark's name
         """Do nothing: an idle query has no new figures."""

@@ -57,7 +57,7 @@ class Reloading:
     def _check(self, folder: Folder) -> str:
         """Return the damage of the journal in words; empty if there is none."""
         try:
-            recovery = read(folder, Sound())
+            recovery = read(folder, RecordShapes())
         except (DamagedJournalError, FormatError) as broken:
             return str(broken)
         if recovery.position < self._written:
@@ -101,7 +101,7 @@ class Reloading:
         host.shutdown()
 
 
-class Sound:
+class RecordShapes:
     """A reader for persistence/check.py that only checks the shape of job records."""
 
     def take(self, number: int, block: Block) -> None:

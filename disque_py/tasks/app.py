@@ -210,9 +210,9 @@ class App:
         many = ManyAdds(calls, Call.message)
         for adds in many.parts():
             try:
-                many.took(self.broker.run_many([*adds]))
+                many.add_outcomes(self.broker.run_many([*adds]))
             except BatchError as error:
-                many.took(error.results)
+                many.add_outcomes(error.results)
         many.check()
         return [call.task.handle(job_id) for call, job_id in many.added]
 
@@ -221,9 +221,9 @@ class App:
         many = ManyAdds(calls, Call.message)
         for adds in many.parts():
             try:
-                many.took(await self.broker.run_many_async([*adds]))
+                many.add_outcomes(await self.broker.run_many_async([*adds]))
             except BatchError as error:
-                many.took(error.results)
+                many.add_outcomes(error.results)
         many.check()
         return [call.task.handle(job_id) for call, job_id in many.added]
 

@@ -66,9 +66,9 @@ class Group:
         many = ManyAdds(calls, self._message)
         for adds in many.parts():
             try:
-                many.took(self._app.broker.run_many([*adds]))
+                many.add_outcomes(self._app.broker.run_many([*adds]))
             except BatchError as error:
-                many.took(error.results)
+                many.add_outcomes(error.results)
         return self._added_many(many)
 
     async def add_many_async(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
@@ -76,9 +76,9 @@ class Group:
         many = ManyAdds(calls, self._message)
         for adds in many.parts():
             try:
-                many.took(await self._app.broker.run_many_async([*adds]))
+                many.add_outcomes(await self._app.broker.run_many_async([*adds]))
             except BatchError as error:
-                many.took(error.results)
+                many.add_outcomes(error.results)
         return self._added_many(many)
 
     def close(self) -> None:

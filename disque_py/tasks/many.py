@@ -31,7 +31,7 @@ class ManyAdds:
         self._outcomes: list[str | DisqueError] = []
 
     def parts(self) -> Iterator[list[Add]]:
-        """Yield the operations of one pipeline after the other. The caller passes their outcomes to `took`."""
+        """Yield the operations of one pipeline after the other. The caller passes their outcomes to `add_outcomes`."""
         while (at := len(self._outcomes)) < len(self._calls):
             last = self._outcomes[-1] if self._outcomes else None
             if isinstance(last, NotConnectedError):
@@ -39,7 +39,7 @@ class ManyAdds:
                 return
             yield [Add(self._message(call)) for call in self._calls[at : at + MANY]]
 
-    def took(self, outcomes: Sequence[Any]) -> None:
+    def add_outcomes(self, outcomes: Sequence[Any]) -> None:
         """Note the outcomes of the newest part."""
         self._outcomes += outcomes
 

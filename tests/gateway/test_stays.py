@@ -18,8 +18,8 @@ from rpc_client import RpcClient
 @pytest.fixture
 def opened(make_gateway, tmp_path, monkeypatch):
     """A gateway that checks logins often, and a function that revokes the token."""
-    monkeypatch.setattr(service, "STAY_S", 0.1)
-    monkeypatch.setattr(api, "STAY_S", 0.1)
+    monkeypatch.setattr(service, "LOGIN_CHECK_S", 0.1)
+    monkeypatch.setattr(api, "LOGIN_CHECK_S", 0.1)
     path = tmp_path / "access.toml"
     path.write_text(token_entry("t", "dq_t", ["admin"], None))
     gateway = make_gateway(access_file=path)

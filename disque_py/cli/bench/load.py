@@ -317,7 +317,7 @@ class Cycle(Flow):
             self.step(connection)
 
 
-class Ferry(Flow):
+class TwoServers(Flow):
     """Producers on one server, consumers on another: the first half of the connections adds, the second half gets.
 
     It is over when the added jobs have been acknowledged, except those of incomplete batches. A producer pauses while

@@ -19,7 +19,7 @@ import uvloop
 from disque_py.cli.bench import load, paced
 from disque_py.cli.bench.dialects import Dialect
 from disque_py.cli.bench.figures import spread
-from disque_py.cli.bench.load import Acknowledge, Cycle, Ferry, Fetch, Loaded, LoadError, Repeat
+from disque_py.cli.bench.load import Acknowledge, Cycle, Fetch, Loaded, LoadError, Repeat, TwoServers
 from disque_py.cli.bench.processes import Line, Running
 
 Values = Mapping[str, float]
@@ -30,7 +30,7 @@ PER: Final = 100_000
 BACKLOG_BYTES_PER_JOB: Final = 1_200
 BACKLOG_CONNECTIONS: Final = 4
 BACKLOG_PIPELINE: Final = 100
-FERRY_PAIRS: Final = 8
+PAIRS: Final = 8
 PACED_CONNECTIONS: Final = 10
 QUEUES_CONNECTIONS: Final = 50
 QUEUES_PIPELINE: Final = 16
@@ -351,11 +351,11 @@ def federation(running: Running, cell: Cell, plan: Plan) -> Found:
     dialect = running.contestant.dialect
 
     async def work() -> Found:
-        connections = await load.connected(running.ports[:1], dialect, FERRY_PAIRS, queue)
+        connections = await load.connected(running.ports[:1], dialect, PAIRS, queue)
         try:
-            connections += await load.connected(running.ports[1:2], dialect, FERRY_PAIRS, queue)
+            connections += await load.connected(running.ports[1:2], dialect, PAIRS, queue)
             # Room for a batch of every producer, one in flight, and an incomplete one at every consumer.
-            flow = Ferry(dialect, queue, plan.body, cell.pipeline, FERRY_PAIRS, 4 * FERRY_PAIRS * cell.pipeline)
+            flow = TwoServers(dialect, queue, plan.body, cell.pipeline, PAIRS, 4 * PAIRS * cell.pipeline)
             return {"federation": await _flow(running, connections, flow, plan.seconds)}
         finally:
             load.close_all(connections)

@@ -37,7 +37,7 @@ from disque_py.gateway.http.hosts import Hosts
 from disque_py.gateway.http.routing import Routes
 from disque_py.gateway.operations import TABLE, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
-from disque_py.gateway.service import LOG, STAY_S, Login, Service
+from disque_py.gateway.service import LOG, LOGIN_CHECK_S, Login, Service
 
 INTERFACE: Final = "http"
 CSP: Final = (
@@ -280,9 +280,9 @@ class Api:
         checked = time.monotonic()
         try:
             async for part in event_stream(feed, wanted):
-                if time.monotonic() - checked >= STAY_S:
+                if time.monotonic() - checked >= LOGIN_CHECK_S:
                     checked = time.monotonic()
-                    wanted.principal = await self._service.stay(login, wanted.principal)
+                    wanted.principal = await self._service.renewed_login(login, wanted.principal)
                     if not (wanted.principal.asks_broker or wanted.principal.may_somewhere("bodies")):
                         return
                 yield part

@@ -200,7 +200,7 @@ class Protocol(HttpToolsProtocol):
         """Answer a request that can't be read, after those before it, and close the connection."""
         self._is_refused = True
         self._until = inf
-        app, cycle = partial(refused, error), self.cycle
+        app, cycle = partial(refuse_unreadable, error), self.cycle
         if self._is_in_body:
             if self.pipeline:  # This request waits for the answers to earlier ones.
                 self.pipeline[0] = (cycle, app)
@@ -240,7 +240,7 @@ class Protocol(HttpToolsProtocol):
         self._unread = 0
         self._until = self.loop.time() + BODY_S
         self._is_above = self._is_above and len(self.connections) > self._limit
-        self._begin(crowded if self._is_above else self.app)
+        self._begin(refuse_excess if self._is_above else self.app)
         self._is_in_body = True
         # Fields behind the body are no headers: whatever checked the headers has not seen them.
         self.headers = []
@@ -320,7 +320,7 @@ class Protocol(HttpToolsProtocol):
         return now >= self._take_until
 
 
-async def crowded(scope: Any, receive: Any, send: Any) -> None:
+async def refuse_excess(scope: Any, receive: Any, send: Any) -> None:
     """Refuse a request of a connection above the limit, and close the connection."""
     if scope["path"].endswith("/livez"):
         answer = Answer(200, b"ok\n", TEXT)
@@ -329,7 +329,7 @@ async def crowded(scope: Any, receive: Any, send: Any) -> None:
     await _last(answer, send)
 
 
-async def refused(error: RefusedError, scope: Any, receive: Any, send: Any) -> None:
+async def refuse_unreadable(error: RefusedError, scope: Any, receive: Any, send: Any) -> None:
     """Answer a request that can't be read, and close the connection."""
     await _last(problem_answer(error), send)
 

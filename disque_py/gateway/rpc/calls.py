@@ -180,9 +180,9 @@ class Watch:
     async def _run(self, caller: Caller) -> None:
         assert caller.login is not None
         while True:
-            await asyncio.sleep(service.STAY_S)
+            await asyncio.sleep(service.LOGIN_CHECK_S)
             try:
-                found = await caller.service.stay(caller.login, caller.principal)
+                found = await caller.service.renewed_login(caller.login, caller.principal)
             except RefusedError as error:
                 self.refused = error
                 if self._stream is not None:

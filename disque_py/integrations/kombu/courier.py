@@ -250,9 +250,9 @@ class Courier:
     def turn(self) -> None:
         """Send acknowledgements now if there are enough for a good batch. Called in each turn of kombu's loop."""
         if len(self._calls) >= self._enough:
-            self.hurry()
+            self.send_now()
 
-    def hurry(self) -> None:
+    def send_now(self) -> None:
         """Send acknowledgements now: the caller has nothing else to do."""
         if self._calls and not self._is_woken and self.is_ours:
             self._is_woken = True
@@ -326,7 +326,7 @@ class Courier:
     def _call(self, function: Callable[..., object], *words: object) -> None:
         if self.is_ours:
             self._calls.append((function, words))
-            self.hurry()
+            self.send_now()
 
     def _wake(self, function: Callable[[], object]) -> None:
         loop = self._loop or self._start()

@@ -426,7 +426,7 @@ class Transport(virtual.Transport):
         """Hand over one message, or wait for it. Raises socket.timeout."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._deliver(1):
-            self.courier.hurry()
+            self.courier.send_now()
             left = None if until is None else max(0.0, until - time.monotonic())
             ready = _is_readable(self.courier.wake_fd, left)
             if not ready:

@@ -129,7 +129,7 @@ class Telemetry:
         if operation is None:
             return request, None
         sent, observation = self._begin(operation, [request], is_one=True)
-        return sent[0], _Only(observation)
+        return sent[0], _SingleCommand(observation)
 
     def many(self, requests: Sequence[Request[Any]]) -> tuple[Sequence[Request[Any]], Observation | None]:
         """Return the commands of a pipeline to send, and the observation of all together."""
@@ -390,7 +390,7 @@ class _Settling(_Call):
         self.ended([error])
 
 
-class _Only:
+class _SingleCommand:
     """The call of one command."""
 
     __slots__ = ("_call",)

@@ -289,7 +289,7 @@ def test_acknowledgements_of_half_the_limit_leave_with_the_next_turn_of_the_loop
 def test_acknowledgements_leave_when_the_program_waits(patient, client, courier):
     [tag] = held_by(courier, client, "rest", 1, 10)
     courier.ack(1, tag)
-    courier.hurry()
+    courier.send_now()
     eventually(lambda: not client.qlen("rest", status="running"))
     assert client.qlen("rest") == 0  # The lease has not ended, so the job was acknowledged.
 
@@ -401,7 +401,7 @@ def test_an_outage_after_a_refusal_keeps_the_acknowledgements():
     answers = in_turn(b"-BADID odd\r\n", b"-LOADING\r\n", b"-BADID odd\r\n", b":1\r\n")
     with Node(answers={"ACKJOB": answers}) as node:
         courier = settled_by(node, lambda courier, job_id: courier.ack(1, job_id))
-        courier.hurry()
+        courier.send_now()
         eventually(lambda: [b"ACKJOB", JOB_B.encode()] in node.commands)
         courier.close()
 

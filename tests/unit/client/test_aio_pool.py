@@ -160,10 +160,10 @@ def test_a_broken_connection_counts_once_against_its_node():
 
         async def scenario(pool, take):
             connection = await take(PING)
-            pool.broke(connection, ConnectionLostError("idle", sent=False))
+            pool.note_broken(connection, ConnectionLostError("idle", sent=False))
             assert pool.cluster.home is not None
             for _ in range(50):
-                pool.broke(connection, ConnectionLostError("gone", sent=True))
+                pool.note_broken(connection, ConnectionLostError("gone", sent=True))
             assert pool.cluster.home is None
             assert pool.cluster.is_due(connection.address, asyncio.get_running_loop().time() + 0.1)
 
@@ -178,7 +178,7 @@ def test_the_unused_connections_to_a_node_that_failed_are_closed():
             plain, adds, other, busy = [await take(request) for request in (PING, ADD, GET, GET)]
             pool.give_back(other)
             waiting = busy.submit(PING.payload(), 1, None)
-            pool.broke(adds, ConnectionLostError("silent", sent=True))
+            pool.note_broken(adds, ConnectionLostError("silent", sent=True))
             assert [each.is_closed for each in (plain, adds, other, busy)] == [True, True, True, False]
             busy.close()
             with pytest.raises(ConnectionLostError):

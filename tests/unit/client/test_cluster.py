@@ -32,7 +32,7 @@ def test_a_client_begins_at_a_random_seed():
 def test_nodes_that_hello_names_are_tried_after_the_seeds():
     """An announced address may not be reachable from here. A seed was given by a person who knows the network."""
     cluster = cluster_of(A)
-    cluster.greeted(A, hello_from("a", ("b", 1), ("c", 1)))
+    cluster.note_hello(A, hello_from("a", ("b", 1), ("c", 1)))
     assert cluster.choices(0)[0] == A
     assert set(cluster.choices(0)) == {A, B, C}
 
@@ -40,14 +40,14 @@ def test_nodes_that_hello_names_are_tried_after_the_seeds():
 def test_without_discover_only_seeds_are_used():
     """This is for clients behind network address translation."""
     cluster = cluster_of(A, discover=False)
-    cluster.greeted(A, hello_from("a", ("b", 1)))
+    cluster.note_hello(A, hello_from("a", ("b", 1)))
     assert cluster.choices(0) == [A]
 
 
 def test_a_node_that_is_leaving_comes_last():
     """HELLO's priority says so (spec X4)."""
     cluster = cluster_of(A, B)
-    cluster.greeted(A, hello_from("a", ("b", 1), priority=100))
+    cluster.note_hello(A, hello_from("a", ("b", 1), priority=100))
     assert not cluster.is_good(A)
     assert cluster.choices(0) == [B, A]
 
@@ -55,11 +55,11 @@ def test_a_node_that_is_leaving_comes_last():
 def test_a_node_that_failed_is_left_alone_for_a_doubling_pause():
     """The pause has jitter, and never exceeds PAUSE_S_MAX."""
     cluster = cluster_of(A)
-    cluster.failed(A, 100.0)
+    cluster.note_failure(A, 100.0)
     assert cluster.choices(100.0) == []
     assert cluster.choices(100.1) == [A]
     for _ in range(20):
-        cluster.failed(A, 200.0)
+        cluster.note_failure(A, 200.0)
     assert cluster.choices(201.0) == []
     assert cluster.choices(200.0 + PAUSE_S_MAX) == [A]
 
@@ -67,7 +67,7 @@ def test_a_node_that_failed_is_left_alone_for_a_doubling_pause():
 def test_a_node_that_failed_a_short_time_ago_comes_after_its_equals():
     """A frozen node costs a time-out each time that it is tried."""
     cluster = cluster_of(A, B, C)
-    cluster.failed(B, 100.0)
+    cluster.note_failure(B, 100.0)
     assert all(cluster.choices(100.2)[2] == B for _ in range(20))
     assert B in {cluster.choices(100.2 + FAILED_S)[0] for _ in range(20)}
 
@@ -75,8 +75,8 @@ def test_a_node_that_failed_a_short_time_ago_comes_after_its_equals():
 def test_an_answer_ends_the_pause():
     """After the next failure the pause has its minimum again."""
     cluster = cluster_of(A)
-    cluster.failed(A, 100.0)
-    cluster.greeted(A, hello_from("a"))
+    cluster.note_failure(A, 100.0)
+    cluster.note_hello(A, hello_from("a"))
     assert cluster.is_due(A, 100.0)
 
 
@@ -84,36 +84,36 @@ def test_the_home_is_given_up_when_it_fails_or_leaves():
     """The node to which consumers have moved is given up as well."""
     cluster = cluster_of(A, B)
     cluster.home, cluster.feeder = A, B
-    cluster.failed(B, 0)
+    cluster.note_failure(B, 0)
     assert (cluster.home, cluster.feeder) == (A, None)
-    cluster.refused(A, from_reply("LEAVING go"))
+    cluster.note_refusal(A, from_reply("LEAVING go"))
     assert (cluster.home, cluster.is_good(A)) == (None, False)
 
 
 def test_a_node_that_lacks_nodes_is_not_taken_for_a_leaving_one():
     """Other nodes come first for a while, including nodes that are not seeds. Otherwise the node counts as good."""
     cluster = cluster_of(A)
-    cluster.greeted(A, hello_from("a", ("b", 1)))
+    cluster.note_hello(A, hello_from("a", ("b", 1)))
     cluster.home = A
-    cluster.refused(A, from_reply("NOREPL Not enough reachable nodes for the requested replication level"))
+    cluster.note_refusal(A, from_reply("NOREPL Not enough reachable nodes for the requested replication level"))
     assert (cluster.home, cluster.choices(0)) == (None, [B, A])
     assert (cluster.is_good(A), cluster.node_with_prefix("aaaaaaaa", 0)) == (True, A)
-    cluster.greeted(A, hello_from("a", ("b", 1)))
+    cluster.note_hello(A, hello_from("a", ("b", 1)))
     assert cluster.choices(0) == [A, B]
 
 
 def test_one_node_under_two_names_is_kept_once():
     """The dialled address replaces the announced one."""
     cluster = cluster_of(C)
-    cluster.greeted(C, hello_from("a"))
+    cluster.note_hello(C, hello_from("a"))
     assert cluster.choices(0) == [C]
 
 
 def test_nodes_that_left_the_cluster_are_forgotten():
     """A node's HELLO shows that they left. Seeds are kept."""
     cluster = cluster_of(A)
-    cluster.greeted(A, hello_from("a", ("b", 1)))
-    cluster.greeted(A, hello_from("a"))
+    cluster.note_hello(A, hello_from("a", ("b", 1)))
+    cluster.note_hello(A, hello_from("a"))
     assert cluster.choices(0) == [A]
 
 
@@ -121,9 +121,9 @@ def test_a_command_about_a_job_belongs_to_the_node_that_delivered_it():
     """If that node is in its pause, any other node is tried."""
     cluster = cluster_of(A, B)
     job = Job("q", "i", b"", node=B)
-    assert cluster.wanted(ack(job), 0) == B
-    cluster.failed(B, 0)
-    assert cluster.wanted(ack(job), 0) is None
+    assert cluster.node_for(ack(job), 0) == B
+    cluster.note_failure(B, 0)
+    assert cluster.node_for(ack(job), 0) is None
 
 
 def test_consumers_commands_follow_the_consumers():
@@ -131,8 +131,8 @@ def test_consumers_commands_follow_the_consumers():
     cluster = cluster_of(A, B)
     cluster.home = A
     cluster.move_consumers(B)
-    assert cluster.wanted(ack("i"), 0) == B
-    assert cluster.wanted(ping(), 0) is None
+    assert cluster.node_for(ack("i"), 0) == B
+    assert cluster.node_for(ping(), 0) is None
     assert cluster.consumer_home == B
     cluster.move_consumers(A)
     assert (cluster.feeder, cluster.consumer_home) == (None, A)
@@ -141,7 +141,7 @@ def test_consumers_commands_follow_the_consumers():
 def test_a_maker_of_jobs_is_found_by_the_digits_in_their_ids():
     """A node whose priority in HELLO shows a problem is not found."""
     cluster = cluster_of(A)
-    cluster.greeted(A, hello_from("a", ("b", 1), ("c", 10)))
+    cluster.note_hello(A, hello_from("a", ("b", 1), ("c", 10)))
     assert cluster.prefix_of(A) == "aaaaaaaa"
     assert cluster.node_with_prefix("bbbbbbbb", 0) == B
     assert cluster.node_with_prefix("cccccccc", 0) is None
@@ -151,18 +151,18 @@ def test_a_maker_of_jobs_is_found_by_the_digits_in_their_ids():
 def test_a_node_that_hello_names_with_another_address_is_asked_there():
     """It has moved, or the first HELLO did not know its TLS port yet. A seed keeps its given address."""
     cluster = cluster_of(A)
-    cluster.greeted(A, hello_from("a", ("b", 1)))
+    cluster.note_hello(A, hello_from("a", ("b", 1)))
     moved = Hello(1, "a" * 40, [NodeInfo("a" * 40, "elsewhere", 9, 1), NodeInfo("b" * 40, "b", 2, 1)])
-    cluster.greeted(A, moved)
+    cluster.note_hello(A, moved)
     assert set(cluster.choices(0)) == {A, Address("b", 2)}
 
 
 def test_a_failure_is_news_once():
     """The client warns once per failure, not once per attempt, until the node answers again."""
     cluster = cluster_of(A)
-    assert [cluster.failed(A, 1.0), cluster.failed(A, 2.0)] == [True, False]
-    cluster.greeted(A, hello_from("a"))
-    assert cluster.failed(A, 3.0)
+    assert [cluster.note_failure(A, 1.0), cluster.note_failure(A, 2.0)] == [True, False]
+    cluster.note_hello(A, hello_from("a"))
+    assert cluster.note_failure(A, 3.0)
 
 
 def placed_hello(letter, **places):
@@ -180,7 +180,7 @@ PLACES = {"a": ("west", "x"), "b": ("east", "y"), "c": ("east", "x"), "d": ("nor
 def placed_cluster():
     """Return the cluster of a program in zone x of east, which got an answer from its seed in west."""
     cluster = Cluster([Address("a", 1)], Random(1), place=("east", "x"))
-    cluster.greeted(Address("a", 1), placed_hello("a", **PLACES))
+    cluster.note_hello(Address("a", 1), placed_hello("a", **PLACES))
     return cluster
 
 
@@ -196,7 +196,7 @@ def test_a_far_node_is_left_for_a_nearer_one_that_was_not_tried():
     assert not cluster.is_best(a, [a], 0)
     assert cluster.is_best(c, [a, c], 0)
     assert [cluster.is_better(b, a), cluster.is_better(d, a)] == [True, False]
-    cluster.failed(c, 0)
+    cluster.note_failure(c, 0)
     assert cluster.is_best(b, [a, b], 0)
 
 
@@ -210,6 +210,6 @@ def test_consumers_do_not_move_to_a_farther_node():
 
 def test_without_a_place_all_nodes_are_equally_near():
     cluster = Cluster([Address("a", 1)], Random(1))
-    cluster.greeted(Address("a", 1), placed_hello("a", **PLACES))
+    cluster.note_hello(Address("a", 1), placed_hello("a", **PLACES))
     assert cluster.choices(0)[0].host == "a"
     assert cluster.is_best(Address("a", 1), [], 0)

@@ -103,9 +103,9 @@ def test_a_broken_connection_frees_its_place_and_moves_the_home():
     """An unsent command does not count against the node."""
     with Node() as node:
         pool = pool_of(node, pool_size=1)
-        pool.broke(take(pool), ConnectionLostError("idle", sent=False))
+        pool.note_broken(take(pool), ConnectionLostError("idle", sent=False))
         assert pool.cluster.home is not None
-        pool.broke(take(pool), ConnectionLostError("gone", sent=True))
+        pool.note_broken(take(pool), ConnectionLostError("gone", sent=True))
         assert pool.cluster.home is None
         pool.close()
 
@@ -120,7 +120,7 @@ def test_a_node_that_fails_gets_no_more_commands_for_a_while():
         first, second = [take(pool, request) for _ in range(2)]
         assert str(first.address) == other.address
         pool.give_back(second)
-        pool.broke(first, ConnectionLostError("silent", sent=True))
+        pool.note_broken(first, ConnectionLostError("silent", sent=True))
         assert second.is_closed
         third = take(pool, request)
         assert str(third.address) == node.address

@@ -44,8 +44,8 @@ def test_an_older_node_is_asked_once():
     """From then on it gets plain NACKs."""
     rules = PutBack()
     (step,) = rules.steps([job(JOB_A)])[NODE]
-    assert rules.again(step, PausedError("PAUSED")) is None
-    plain = rules.again(step, BadIdError("BADID"))
+    assert rules.plain_after(step, PausedError("PAUSED")) is None
+    plain = rules.plain_after(step, BadIdError("BADID"))
     assert plain[0].argv == (b"NACK", JOB_A.encode())
     assert words(rules.steps([job(JOB_B, attempt=1)])) == [(b"NACK", JOB_B.encode())]
 
@@ -54,5 +54,5 @@ def test_a_refusal_during_an_upgrade_is_forgotten():
     """The node itself knows the options, so the client uses them again."""
     rules = PutBack()
     (step,) = rules.steps([job(JOB_A)])[NODE]
-    assert rules.again(step, ReplyError("ERR not while node x runs an older version")) is not None
+    assert rules.plain_after(step, ReplyError("ERR not while node x runs an older version")) is not None
     assert words(rules.steps([job(JOB_B)])) == [(b"NACK", JOB_B.encode(), *AT_ONCE)]

@@ -192,7 +192,7 @@ def test_a_save_that_comes_after_a_write_counts(saver, file_writer):
 def test_a_save_that_was_asked_for_before_a_write_does_not_undo_it(saver, file_writer):
     """The thread is slow: it starts its save after the loop has written a newer text."""
     saver.save_now()
-    older = saver._deed()
+    older = saver._prepared_write()
     saver.me.port = 7
     saver.write()
     older()

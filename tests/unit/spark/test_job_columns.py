@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not install
 import pyarrow as pa
 
 from disque_py.spark import job_columns
-from disque_py.spark.job_columns import ADD_OPTIONS, SchemaError, add_words, check_columns, encode, unfit
+from disque_py.spark.job_columns import ADD_OPTIONS, SchemaError, add_words, check_columns, encode, rows_refused
 from disque_py.spark.options import OptionError, Options
 
 META = pa.map_(pa.string(), pa.string())
@@ -83,9 +83,9 @@ def test_rows_that_cannot_be_jobs_are_returned_with_their_reason():
     batch = pa.record_batch({"body": ["a", None, "c", "d"], "meta": pa.array(metas, META)})
     words = add_words(Options("disque", {"queue": "q"}, ADD_OPTIONS))
     body, value = "the column body is null", "a value in the column meta is null"
-    assert unfit(batch, words) == {0: value, 1: body, 3: value}
-    assert unfit(batch.slice(1), words) == {0: body, 2: value}
-    assert unfit(batch.slice(2, 1), words) == {}
+    assert rows_refused(batch, words) == {0: value, 1: body, 3: value}
+    assert rows_refused(batch.slice(1), words) == {0: body, 2: value}
+    assert rows_refused(batch.slice(2, 1), words) == {}
 
 
 @pytest.mark.parametrize(
