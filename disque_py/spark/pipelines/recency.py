@@ -15,6 +15,9 @@ and files that left the tables an hour ago are removed.
 
 A batch is first merged into the source. Then the lists are updated from the source. After a crash in between, the
 batch is repeated, which does no harm.
+
+A list is computed from all three tables, so two batches must not change them at once. Each holds the lock of the path
+(index_lock.py). A writer on another machine doesn't see the lock. Then one of the two batches fails at its commit.
 """
 
 from __future__ import annotations
@@ -26,8 +29,10 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
-from disque_py.spark.delta_store import Store, paths_of
+from disque_py.spark.delta_store import Store, TableError, paths_of
+from disque_py.spark.index_lock import write_lock
 from disque_py.spark.pipelines.history import check_keys
 from disque_py.spark.pipelines.index import LIMITS
 from disque_py.spark.pipelines.recent_list import RecentList, changed, filled
@@ -138,10 +143,13 @@ def _newest_columns() -> tuple[Any, Any]:
 
 
 def apply(path: str, changes: pa.Table, limit: int) -> None:
-    """Merge one batch of `newest_of` into the tables."""
-    if not len(changes):
-        return
-    store = Store(path)
+    """Merge one batch of `newest_of` into the tables. Raises TableError when another machine changes them meanwhile."""
+    if len(changes):
+        with write_lock(Store(path)):
+            _apply(Store(path), changes, limit)
+
+
+def _apply(store: Store, changes: pa.Table, limit: int) -> None:
     tables = {name: _table(store, name) for name in ("links", "uploads", "recency")}
     links, uploads = tables["links"], tables["uploads"]
     is_upload = pa.compute.equal(changes["op"], UPLOAD)
@@ -164,12 +172,12 @@ def apply(path: str, changes: pa.Table, limit: int) -> None:
 
 def tidy(path: str) -> None:
     """Merge the small files of the tables, and remove files that left the tables an hour ago."""
-    for name in SCHEMAS:
-        below = Store(path).under(name)
-        if below.exists():
-            table = below.table()
-            table.optimize.compact()
-            table.vacuum(VACUUM_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
+    with write_lock(Store(path)):
+        for below in map(Store(path).under, SCHEMAS):
+            if below.exists():
+                table = below.table()
+                table.optimize.compact()
+                table.vacuum(VACUUM_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def _update_lists(
@@ -280,7 +288,13 @@ def _table(store: Store, name: str) -> DeltaTable:
 def _merge(table: DeltaTable, rows: pa.Table, keys: str, newer: str) -> None:
     on = " AND ".join(f"s.{name} = t.{name}" for name in keys.split())
     merge = table.merge(rows, predicate=on, source_alias="s", target_alias="t")
-    merge.when_matched_update_all(newer).when_not_matched_insert_all().execute()
+    try:
+        merge.when_matched_update_all(newer).when_not_matched_insert_all().execute()
+    except CommitFailedError as error:
+        raise TableError(
+            f"another program changed the recency tables while a batch was merged ({str(error).splitlines()[0]}); only "
+            "one pipeline may write them: stop the other one, and start this one again"
+        ) from error
     table.update_incremental()
 
 

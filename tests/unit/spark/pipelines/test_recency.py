@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("duckdb", reason="the extra disque-py[spark] is not installe
 
 import pyarrow as pa
 
+from disque_py.spark.delta_store import Store, TableError
 from disque_py.spark.pipelines import recency
 from disque_py.spark.pipelines.recency import apply, bucket_of, latest
 
@@ -69,6 +71,25 @@ def test_late_and_repeated_changes_change_nothing(tmp_path):
     apply(path, changes(("add", "u", "a", 4), ("add", "u", "b", 5)), 10)
     apply(path, changes(("add", "u", "b", 5)), 10)
     assert latest(path, "u", 5) == [("b", 5)]
+
+
+def test_two_writers_at_once_wait_for_each_other(tmp_path):
+    """A pipeline is started a second time, or again while the last batch of a killed one is still running."""
+    path = str(tmp_path)
+    batches = [changes(("add", "u", f"m{at}", at), ("upload", None, f"m{at - 1}", 100 + at)) for at in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda batch: apply(path, batch, 10), batches))
+    assert latest(path, "u", 10) == [("m7", 7) if at == 7 else (f"m{at}", 101 + at) for at in (6, 5, 4, 3, 2, 1, 0, 7)]
+
+
+def test_a_batch_that_another_machine_overtook_ends_with_one_sentence(tmp_path):
+    """The lock works on one machine only."""
+    path = str(tmp_path)
+    apply(path, changes(("add", "u", "a", 1)), 10)
+    links = Store(path).under("links").table()
+    apply(path, changes(("add", "u", "b", 2)), 10)
+    with pytest.raises(TableError, match=r"^another program changed the recency tables[^\n]*start this one again$"):
+        recency._merge(links, links.to_pyarrow_table(), "key member", "true")
 
 
 def test_a_list_that_lost_too_many_members_is_filled_from_the_source(tmp_path):
