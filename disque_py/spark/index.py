@@ -33,7 +33,7 @@ from disque_py.spark.index_lock import write_lock
 from disque_py.spark.index_reading import TABLES, IndexFile, files_of, read_rows, schema_of
 from disque_py.spark.index_schema import CURRENT, check_columns, open_tables
 from disque_py.spark.index_writing import IndexTask, Written
-from disque_py.spark.options import OptionError, Options
+from disque_py.spark.options import OptionError, Options, check_days
 from disque_py.spark.progress_file import note_batch
 from disque_py.spark.upkeep import Retention, maintain, retention_of
 
@@ -56,6 +56,18 @@ def _day(options: Options, name: str) -> str:
         return date.fromisoformat(text).isoformat() if text else ""
     except ValueError:
         raise OptionError(f"{FORMAT}: option {name} must be a day such as 2026-01-31, not {text!r}") from None
+
+
+def _days(options: Options, table: str) -> tuple[str, str]:
+    """Return the first and the last day to read; empty: no bound. Raises OptionError."""
+    since, until = _day(options, "since"), _day(options, "until")
+    check_days(FORMAT, since, until)
+    if table == CURRENT and (since or until):
+        raise OptionError(
+            f"{FORMAT}: options since and until choose days of history, and {CURRENT} has none; leave them out, and "
+            "filter by ts or ctime"
+        )
+    return since, until
 
 
 def _options(given: dict[str, str]) -> Options:
@@ -179,7 +191,7 @@ class IndexSource(DataSource):
                     f"{table} it {own}; leave .schema() out and select the columns that you need"
                 )
         arrow = to_arrow_schema(schema, timezone="UTC")
-        return IndexReader(store_of(options), table, arrow, _day(options, "since"), _day(options, "until"))
+        return IndexReader(store_of(options), table, arrow, *_days(options, table))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raise OptionError: exactly once needs a stream, whose batches have positions in the logs."""

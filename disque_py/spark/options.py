@@ -115,6 +115,12 @@ class Options:
         return {name[len(prefix) :]: value for name, value in self._values.items() if name.startswith(prefix.lower())}
 
 
+def check_days(what: str, since: str, until: str) -> None:
+    """Compare the bounds YYYY-MM-DD, of which each may be empty. Raises OptionError when no day is between them."""
+    if since and until and since > until:
+        raise OptionError(f"{what}: since is {since}, which is after until, {until}; no day is between them")
+
+
 def check_own_schema(format_name: str, given: Sequence[str], own: Sequence[str]) -> None:
     """Compare the columns of .schema(…) with the source's own columns. Raises OptionError when they differ."""
     if list(given) != list(own):

@@ -129,6 +129,21 @@ def test_an_index_that_is_not_there_is_one_sentence(spark, tmp_path, options, te
         spark.read.format("disque-index").options(path=str(tmp_path), **options).load()
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"table": "current", "since": "2023-11-15"}, "options since and until choose days of history, and current"),
+        ({"table": "current", "until": "2023-11-15"}, "options since and until choose days of history, and current"),
+        ({"since": "2023-11-15", "until": "2023-11-14"}, "since is 2023-11-15, which is after until, 2023-11-14"),
+    ],
+)
+def test_days_that_would_choose_nothing_or_be_ignored_are_refused(tmp_path, options, text):
+    index_events.index(tmp_path, index_events.batch(index_events.event(1, "a")))
+    source = IndexSource({"path": str(tmp_path), **options})
+    with pytest.raises(OptionError, match=text):
+        source.reader(source.schema())
+
+
 @pytest.mark.parametrize(("column", "text"), [("nosuch", "does not exist"), ("job_id", "is string")])
 def test_a_schema_with_a_column_that_the_table_does_not_have_is_refused(tmp_path, column, text):
     """It would be null in every row."""

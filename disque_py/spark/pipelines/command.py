@@ -448,8 +448,10 @@ def _batch(name: str, run: Callable[..., Any], path: str, by: tuple[str, ...], s
     if _checks_here():
         from disque_py.spark.delta_store import Store
         from disque_py.spark.index_tables import HISTORY, open_existing
+        from disque_py.spark.options import check_days
         from disque_py.spark.pipelines.history import check_keys
 
+        check_days(name, since, until)
         check_keys(by)
         open_existing(Store(path), HISTORY)
         Store(path).check_writable()

@@ -30,7 +30,7 @@ from disque_py.spark.delta_store import Store, delete_files, read_column
 from disque_py.spark.index_reading import files_of, read_rows
 from disque_py.spark.index_schema import DAY, HISTORY, arrow_schema, open_existing
 from disque_py.spark.meta_keys import column_of, distinct, with_keys
-from disque_py.spark.options import OptionError
+from disque_py.spark.options import OptionError, check_days
 from disque_py.spark.upkeep import VACUUM_HOURS
 
 VIEW: Final = "disque_events"
@@ -102,8 +102,10 @@ def plan_of(
 ) -> Plan:
     """Return the plan for the result `name`. `moment` is its column of times.
 
-    With `since` or `until`, all days between these bounds are computed.
+    With `since` or `until`, all days between these bounds are computed. Raises OptionError when there are none: the
+    result would be replaced by an empty table.
     """
+    check_days(name, since, until)
     store = Store(path)
     days = _days_of(store)
     if spark.conf.get("spark.sql.session.timeZone") not in UTC_NAMES:

@@ -254,6 +254,12 @@ def test_a_command_that_writes_an_index_waits_for_a_batch_on_the_same_machine(tm
     assert waiting() == 0
 
 
+def test_days_in_the_wrong_order_are_refused_before_spark_starts(started, capsys, tmp_path):
+    assert run("depth", "--since", "2026-02-01", "--until", "2026-01-31", "--path", str(tmp_path)) == 1
+    assert "depth: since is 2026-02-01, which is after until, 2026-01-31" in capsys.readouterr().err
+    assert started == []
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -75,6 +75,14 @@ def test_a_table_made_with_other_options_is_made_anew(tmp_path):
     assert plan_of(CONF, str(tmp_path), "errors", "hour", {}, since="2023-11-15").kept is None
 
 
+def test_bounds_without_a_day_between_them_are_refused_and_the_table_stays(tmp_path):
+    index(tmp_path, batch(event(1, "a")))
+    made_of(tmp_path)
+    with pytest.raises(OptionError, match="errors: since is 2023-11-15, which is after until, 2023-11-14; no day is"):
+        plan_of(CONF, str(tmp_path), "errors", "hour", {}, since="2023-11-15", until="2023-11-14")
+    assert made_of(tmp_path).is_done
+
+
 def test_days_that_retention_removed_from_history_stay_in_the_results(tmp_path):
     index(tmp_path, batch(event(1, "a"), event(2, "b", ts=TS + DAY_MS)))
     made_of(tmp_path)
