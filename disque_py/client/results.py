@@ -702,17 +702,20 @@ def job_info(reply: Reply) -> JobInfo | None:
 
 
 def info(reply: Reply) -> dict[str, str | int | float]:
-    """Return the `name:value` lines of INFO or CLUSTER INFO. Values that are numbers become numbers."""
+    """Return the `name:value` lines of INFO or CLUSTER INFO.
+
+    Values that are numbers become numbers, except for TEXT_FIELDS.
+    """
     fields: dict[str, str | int | float] = {}
     for line in text(reply).splitlines():
         name, colon, value = line.partition(":")
         if colon and not line.startswith("#"):
-            fields[name] = value if name.endswith(HEX_FIELDS) else _number(value)
+            fields[name] = value if name.endswith(TEXT_FIELDS) else _number(value)
     return fields
 
 
-# Hexadecimal ids, which may consist of digits only.
-HEX_FIELDS: Final = ("run_id", "build_id", "sha1")
+# Fields that are text even if they look like a number: hexadecimal ids, and names that an operator chooses.
+TEXT_FIELDS: Final = ("run_id", "build_id", "sha1", "_version", "_zone", "_datacenter")
 
 
 def _number(value: str) -> str | int | float:

@@ -1,14 +1,16 @@
 """Bring docs/gateway.md into step with its tables: `python tests/house/rewrite_gateway_page.py`.
 
-The parts after MARK come from disque_py/gateway: settings, errors, operations. The text before it is written by hand.
-test_gateway_page.py compares the page with the tables, and this program rewrites it. Review the difference.
+The parts after MARK come from disque_py/gateway: settings, errors, operations, answers. The text before it is written
+by hand. test_gateway_page.py compares the page with the tables, and this program rewrites it. Review the difference.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from disque_py.gateway import operations, problems, settings
+from disque_py.gateway import answers, operations, problems, settings
+from disque_py.gateway.answers import Record
 from disque_py.gateway.grants import ROLES
 from disque_py.gateway.operations import Operation
 
@@ -24,7 +26,7 @@ def in_step(text: str) -> str:
 
 
 def tables() -> str:
-    """Return settings, roles, errors, and a section per operation."""
+    """Return settings, roles, errors, a section per operation, and one per record of answers."""
     return "".join(
         [
             "\n## Settings\n\n| setting | default | meaning |\n|---|---|---|\n",
@@ -43,6 +45,8 @@ def tables() -> str:
                 for each in operations.TABLE
             ),
             *map(section, operations.TABLE),
+            "\n## Answers\n",
+            *map(record_section, answers.RECORDS),
         ]
     )
 
@@ -51,6 +55,7 @@ def section(operation: Operation) -> str:
     """Return the section of one operation."""
     head = f"\n### {operation.name}\n\n`{operation.verb} {operation.path}`: {operation.summary}\n\n"
     facts = f"Role `{operation.role}`, command {operation.command}, status {operation.status}."
+    facts += f" Answer: {linked(answers.answer_text(operation))}."
     if operation.errors:
         facts += f" Errors: {codes(operation.errors)}."
     if not operation.arguments:
@@ -60,6 +65,30 @@ def section(operation: Operation) -> str:
         for each in operation.arguments
     )
     return f"{head}{facts}\n\n| argument | in | meaning |\n|---|---|---|\n{rows}"
+
+
+def record_section(record: Record) -> str:
+    """Return the section of one record of answers."""
+    rows = "".join(
+        line(
+            f"`{each.name}`",
+            linked(answers.type_text(each.schema)),
+            "always" if each.is_always else "sometimes",
+            each.help,
+        )
+        for each in record.fields
+    )
+    more = " A node may add fields." if record.is_open else ""
+    head = f"\n### {record.name} (answer)\n\n{record.help}{more}\n\n"
+    return f"{head}| field | type | given | meaning |\n|---|---|---|---|\n{rows}"
+
+
+def linked(text: str) -> str:
+    """Return a text in which each name of a record is a link to its section."""
+    words = (
+        f"[{word}](#{word.lower()}-answer)" if word in answers.BY_NAME else word for word in re.split(r"(\w+)", text)
+    )
+    return "".join(words)
 
 
 def codes(names: tuple[str, ...]) -> str:

@@ -1,4 +1,7 @@
-"""A gateway of a test, in a thread with an event loop of its own, and a small HTTP client for it."""
+"""A gateway of a test, in a thread with an event loop of its own, and a small HTTP client for it.
+
+The client compares each answer with the OpenAPI document.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 import base64
 import http.client
 import json
+import re
 import ssl
 import threading
 import time
@@ -14,6 +18,7 @@ from typing import Any
 
 import uvloop
 
+from answer_schemas import check_answer
 from disque_py.gateway.server import Gateway
 from disque_py.gateway.settings import Settings
 from disque_py.loopback_ports import HOST, free_port
@@ -129,7 +134,10 @@ class RunningGateway:
             connection.request(verb, self.settings.base_path + path, body, found)
             answer = connection.getresponse()
             names = {name.lower(): text for name, text in answer.getheaders()}
-            return Reply(answer.status, names, answer.read(), answer.headers.get_all("Set-Cookie", []))
+            reply = Reply(answer.status, names, answer.read(), answer.headers.get_all("Set-Cookie", []))
+            bare_path = re.sub(r"^/clusters/[^/]+", "", path.partition("?")[0])
+            check_answer(verb, bare_path, reply.status, names.get("content-type", ""), reply.body)
+            return reply
         finally:
             connection.close()
 

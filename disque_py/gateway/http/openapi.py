@@ -1,7 +1,11 @@
-"""The OpenAPI 3.1 document, made from the table of operations.
+"""The OpenAPI 3.1 document, made from the tables of operations and of answers.
 
 The document is made at a request and has no source of its own: paths, parameters, bodies, roles and errors are those of
-operations.py, so it agrees with the routes and checks. Problems (problems.py) have one schema for all operations.
+operations.py, and the schemas of answers those of answers.py. So it agrees with the routes and checks. Problems
+(problems.py) have one schema for all operations.
+
+OpenAPI 3.1 has no schema for a line of NDJSON or for one server-sent event. OpenAPI 3.2 has: `itemSchema`. The document
+has it as the extension `x-itemSchema`, which tools of 3.1 ignore.
 """
 
 from __future__ import annotations
@@ -10,29 +14,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from disque_py import __version__
+from disque_py.gateway.answers import ANSWERS, PROBLEM, RECORDS, TEXT, ref
 from disque_py.gateway.operations import ENQUEUE_OPTIONS, TABLE, Operation
 from disque_py.gateway.problems import BY_CODE
 
 OCTETS: Final = "application/octet-stream"
-PROBLEM_REF: Final = {"$ref": "#/components/schemas/Problem"}
 FORMS: Final = {"json": "application/json", "lines": "application/x-ndjson", "events": "text/event-stream"}
 SCHEMES: Final = {
     "basic": {"type": "http", "scheme": "basic"},
     "bearer": {"type": "http", "scheme": "bearer"},
     "certificate": {"type": "mutualTLS"},
-}
-PROBLEM: Final = {
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "code"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "code": {"type": "string", "enum": sorted(BY_CODE)},
-        "unknown": {"type": "boolean", "description": "the command may have been executed"},
-        "methods": {"type": "array", "items": {"type": "string"}, "description": "the methods of the path"},
-    },
 }
 
 
@@ -54,9 +45,7 @@ def document(base_path: str, schemes: Sequence[str] = ()) -> dict[str, Any]:
         },
         "servers": [{"url": base_path or "/"}],
         "paths": paths,
-        "components": {
-            "schemas": {"Problem": PROBLEM},
-        },
+        "components": {"schemas": {record.name: record.schema() for record in RECORDS}},
     }
     if schemes:
         found["components"]["securitySchemes"] = {scheme: SCHEMES[scheme] for scheme in schemes}
@@ -134,8 +123,12 @@ def _body(operation: Operation) -> dict[str, Any]:
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
-    content = {FORMS[operation.form]: {"schema": {} if operation.form == "json" else {"type": "string"}}}
-    responses: dict[str, Any] = {str(operation.status): {"description": operation.summary, "content": content}}
+    responses: dict[str, Any] = {
+        str(operation.status): {
+            "description": operation.summary,
+            "content": {FORMS[operation.form]: _content(operation)},
+        }
+    }
     codes: dict[int, list[str]] = {}
     for code in operation.all_errors():
         codes.setdefault(BY_CODE[code].http, []).append(code)
@@ -143,6 +136,22 @@ def _responses(operation: Operation) -> dict[str, Any]:
         meaning = f"{BY_CODE[names[0]].meaning}: {', '.join(dict.fromkeys(names))}"
         responses[str(status)] = {
             "description": meaning,
-            "content": {"application/problem+json": {"schema": PROBLEM_REF}},
+            "content": {"application/problem+json": {"schema": ref(PROBLEM.name)}},
         }
     return responses
+
+
+def _content(operation: Operation) -> dict[str, Any]:
+    """Return the media type of an answer: its schema, or that of each line or event."""
+    answer = ref(ANSWERS[operation.name])
+    if operation.form == "json":
+        return {"schema": answer}
+    if operation.form == "lines":
+        return {"schema": TEXT, "x-itemSchema": {"anyOf": [answer, ref(PROBLEM.name)]}}
+    data = {"anyOf": [answer, ref("Notice")]}
+    fields = {
+        "id": TEXT | {"description": "the place after the event, for Last-Event-ID"},
+        "event": TEXT | {"description": "name of the event, or of the notice"},
+        "data": TEXT | {"contentMediaType": "application/json", "contentSchema": data},
+    }
+    return {"schema": TEXT, "x-itemSchema": {"type": "object", "required": ["id"], "properties": fields}}

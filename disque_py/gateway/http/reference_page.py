@@ -1,11 +1,13 @@
-"""The page /docs: the reference of the HTTP interface for people, made from the table. It needs no script."""
+"""The page /docs: the reference of the HTTP interface for people, made from the tables. It needs no script."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 
 from disque_py import __version__
+from disque_py.gateway.answers import BY_NAME, RECORDS, Record, answer_text, type_text
 from disque_py.gateway.operations import TABLE, Operation
 from disque_py.gateway.problems import TABLE as PROBLEMS
 from disque_py.gateway.problems import Row
@@ -34,7 +36,8 @@ def page(base_path: str) -> bytes:
         f"<h1>disque-gateway {__version__}</h1><p>The same as OpenAPI 3.1: <a href='{base_path}/v1/openapi.json'>"
         f"openapi.json</a>.</p><ul>{rows}</ul>{''.join(_section(each, base_path) for each in TABLE)}"
         "<h2 id='errors'>Errors</h2><table><tr><th>code</th><th>status</th><th>meaning</th></tr>"
-        f"{''.join(map(_error, PROBLEMS))}</table></main></body></html>"
+        f"{''.join(map(_error, PROBLEMS))}</table><h2 id='answers'>Answers</h2>{''.join(map(_record, RECORDS))}"
+        "</main></body></html>"
     )
     return text.encode()
 
@@ -58,5 +61,25 @@ def _section(operation: Operation, base_path: str) -> str:
         f"<h2 id='{operation.name}'><span class='verb'>{operation.verb}</span> "
         f"<code>{escape(base_path + operation.path)}</code></h2><p>{escape(operation.summary)}</p>"
         f"<p>Role <code>{operation.role}</code>. Command <code>{escape(operation.command)}</code>. "
-        f"Answer {operation.status}. Errors besides the common ones: {_codes(operation.errors) or 'none'}.</p>{table}"
+        f"Answer {operation.status}: {_linked(answer_text(operation))}. "
+        f"Errors besides the common ones: {_codes(operation.errors) or 'none'}.</p>{table}"
     )
+
+
+def _record(record: Record) -> str:
+    rows = "".join(
+        f"<tr><td><code>{each.name}</code></td><td>{_linked(type_text(each.schema))}</td>"
+        f"<td>{escape(each.help)}{'' if each.is_always else ' (not always)'}</td></tr>"
+        for each in record.fields
+    )
+    more = " A node may add fields." if record.is_open else ""
+    return (
+        f"<h3 id='answer-{record.name}'>{record.name}</h3><p>{escape(record.help)}{more}</p>"
+        f"<table><tr><th>field</th><th>type</th><th>meaning</th></tr>{rows}</table>"
+    )
+
+
+def _linked(text: str) -> str:
+    """Return a text in which each name of a record is a link to it."""
+    words = (f"<a href='#answer-{word}'>{word}</a>" if word in BY_NAME else word for word in re.split(r"(\w+)", text))
+    return "".join(words)

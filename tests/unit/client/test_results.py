@@ -150,6 +150,12 @@ def test_info_turns_numbers_into_numbers_and_ids_stay_text():
     assert info == {"disque_version": "1.0-rc1", "run_id": "1234", "hz": 10, "ratio": 1.5, "x": -1, "empty": ""}
 
 
+def test_info_keeps_names_of_zones_as_text():
+    """A zone may be named `1` or `1.10`."""
+    info = results.info(b"cluster_zone:1.10\r\ncluster_datacenter:2\r\ndisque_version:1.0\r\n")
+    assert info == {"cluster_zone": "1.10", "cluster_datacenter": "2", "disque_version": "1.0"}
+
+
 def test_config_get_is_a_dictionary():
     """Names and values alternate in the reply."""
     assert results.pairs([b"port", b"7711", b"bind", b""]) == {"port": "7711", "bind": ""}
