@@ -221,7 +221,7 @@ class AsyncDisque(AsyncCommands):
                     pool.give_back(connection)
                 if not self._is_refused_for_now(reply, request, connection):
                     return request.value(reply, connection.address, self.options.decode)
-                pool.cluster.note_refusal(connection.address, reply)
+                pool.note_refusal(connection, reply)
                 patience = patience or self._patience(request)
                 if patience.is_over(self._now()):
                     raise reply
@@ -250,7 +250,7 @@ class AsyncDisque(AsyncCommands):
                 continue
             pool.give_back(connection)
             if self._is_refused_for_now(reply, request, connection):
-                pool.cluster.note_refusal(connection.address, reply)
+                pool.note_refusal(connection, reply)
                 if patience.is_over(self._now()):
                     raise reply
                 await asyncio.sleep(patience.pause_s())
@@ -547,7 +547,7 @@ class AsyncDisque(AsyncCommands):
                 if bulk.made_progress:
                     patience.renew()
                 if bulk.refusal is not None:
-                    pool.cluster.note_refusal(connection.address, bulk.refusal)
+                    pool.note_refusal(connection, bulk.refusal)
                 if bulk.is_done or patience.is_over(self._now()):
                     return connection.address
                 await asyncio.sleep(patience.pause_s())

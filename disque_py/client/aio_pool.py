@@ -24,10 +24,12 @@ from disque_py.client.errors import (
     DisqueConnectionError,
     NotConnectedError,
     ReplyError,
+    from_reply,
 )
 from disque_py.client.options import ClientOptions
+from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
-from disque_py.client.retry import Patience, is_hopeless
+from disque_py.client.retry import Patience, needs_login, refuses_login
 
 # From this many owed replies on, an ADDJOB opens another connection. Below it, sharing saves more than waiting costs.
 LANE_BUSY: Final = 8
@@ -56,6 +58,7 @@ class AsyncPool:
         self._dialling = asyncio.Lock()
         self._locks: dict[tuple[Address, Lane], asyncio.Lock] = {}
         self._last_error = "none is due, all failed a moment ago"
+        self._login_error = ""
         self.is_closed = False
         self.greeting_s = 0.0
 
@@ -138,6 +141,8 @@ class AsyncPool:
                 if self.cluster.is_best(last_resort or address, tried, now):
                     break
             if last_resort is None:
+                if self._login_error and self.cluster.is_login_wrong:
+                    raise from_reply(self._login_error)
                 raise NotConnectedError(f"no node can be reached; the last tried: {self._last_error}")
             self.cluster.home = last_resort
             return last_resort
@@ -188,9 +193,10 @@ class AsyncPool:
             self._failed(address, error)
             raise
         except ReplyError as error:
-            if is_hopeless(error):
-                raise
-            self._failed(address, error)
+            if refuses_login(error):
+                self._login_refused(address, error)
+            else:
+                self._failed(address, error)
             raise NotConnectedError(f"{address}: {error.text}") from error
         try:
             self._check_open()
@@ -205,6 +211,19 @@ class AsyncPool:
     def _failed(self, address: Address, error: Exception) -> None:
         if self.cluster.note_failure(address, asyncio.get_running_loop().time()):
             _log.warning("node %s can't be reached: %s", address, error)
+
+    def _login_refused(self, address: Address, error: ReplyError) -> None:
+        self._login_error = error.text
+        if self.cluster.note_login_refusal(address, asyncio.get_running_loop().time()):
+            _log.error("node %s refuses the login: %s", address, error.text)
+
+    def note_refusal(self, connection: AsyncConnection, reply: Reply) -> None:
+        """Note that a node refused a command without any effect, and that another node may execute it."""
+        if isinstance(reply, ReplyError) and needs_login(reply):
+            self._login_refused(connection.address, reply)
+            self._drop_idle(connection.address)
+        else:
+            self.cluster.note_refusal(connection.address, reply)
 
     def _check_open(self) -> None:
         if self.is_closed:
@@ -242,10 +261,14 @@ class AsyncPool:
             connection.is_blamed = True
             address = connection.address
             self.cluster.note_failure(address, asyncio.get_running_loop().time())
-            plain = self._plain.get(address)
-            for other in (*(() if plain is None else (plain,)), *self._adds.get(address, ()), *self._idle_to(address)):
-                if other.pending == 0:
-                    self.drop(other)
+            self._drop_idle(address)
+
+    def _drop_idle(self, address: Address) -> None:
+        """Close the connections to a node that owe no answer."""
+        plain = self._plain.get(address)
+        for other in (*(() if plain is None else (plain,)), *self._adds.get(address, ()), *self._idle_to(address)):
+            if other.pending == 0:
+                self.drop(other)
 
     def move_consumers(self, address: Address) -> None:
         """Consume at another node from the next GETJOB on. If it can't be reached, `Cluster` undoes the move."""

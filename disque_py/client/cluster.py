@@ -52,7 +52,11 @@ PREFIX_LENGTH: Final = 8
 
 @dataclass(slots=True)
 class Place:
-    """A client's view of a node. `retry_at` and `full_until` are moments of the shell's clock; 0: it was neither."""
+    """A client's view of a node.
+
+    retry_at, full_until   moments of the shell's clock; 0: it was neither
+    refuses_login          whether it refused the login in the last attempt to connect
+    """
 
     address: Address
     is_seed: bool
@@ -62,6 +66,7 @@ class Place:
     retry_at: float = 0.0
     full_until: float = 0.0
     distance: int = NEAR
+    refuses_login: bool = False
 
 
 class Cluster:
@@ -69,6 +74,7 @@ class Cluster:
 
     home       the node for commands; None before the first connection and after a failure
     feeder     the node for consumers; None: home
+    has_login  whether a node has accepted the login
     """
 
     def __init__(
@@ -81,6 +87,7 @@ class Cluster:
     ) -> None:
         self.home: Address | None = None
         self.feeder: Address | None = None
+        self.has_login = False
         self._rng = rng
         self._refusing: Address | None = None
         self._discover = discover
@@ -146,6 +153,8 @@ class Cluster:
         place.node_id = hello.id
         place.failures = 0
         place.retry_at = 0.0
+        place.refuses_login = False
+        self.has_login = True
         place.priority = GOOD
         if self._refusing == address:
             self._refusing = None
@@ -206,9 +215,34 @@ class Cluster:
         if place is not None:
             pause_s = min(PAUSE_S_MAX, PAUSE_S_MIN * 2.0 ** min(place.failures, 16))
             place.failures += 1
+            place.refuses_login = False
             place.retry_at = now + pause_s * self._rng.uniform(0.5, 1.0)
         self._abandon(address)
         return is_news
+
+    def note_login_refusal(self, address: Address, now: float) -> bool:
+        """Note that a node refuses the login. Return whether its last attempt ended in another way."""
+        place = self._places.get(address)
+        is_news = place is not None and not place.refuses_login
+        self.note_failure(address, now)
+        if place is not None:
+            place.refuses_login = True
+        return is_news
+
+    @property
+    def all_refuse_login(self) -> bool:
+        """Whether all known nodes refused the login in the last attempt."""
+        return all(place.refuses_login for place in self._places.values())
+
+    @property
+    def is_login_wrong(self) -> bool:
+        """Whether it is pointless to look for a node that accepts the login.
+
+        All known nodes refuse it; or some do, the others can't be reached, and none has ever accepted it.
+        """
+        if self.has_login:
+            return self.all_refuse_login
+        return any(place.refuses_login for place in self._places.values())
 
     def note_refusal(self, address: Address, reply: Reply) -> None:
         """Note that a node refused a command without any effect, and that another node may execute it.

@@ -25,11 +25,12 @@ from disque_py.client.errors import (
     DisqueConnectionError,
     NotConnectedError,
     ReplyError,
+    from_reply,
 )
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
-from disque_py.client.retry import Patience, is_hopeless
+from disque_py.client.retry import Patience, needs_login, refuses_login
 from disque_py.client.socket_connection import SocketConnection, dial
 
 _log = logging.getLogger(__name__)
@@ -91,6 +92,7 @@ class Pool:
         self._counted = 0
         self._waiting = 0
         self._last_error = "none is due, all failed a moment ago"
+        self._login_error = ""
         self._pid = os.getpid()  # Last: a thread that sees it uses what was made before.
 
     def _look_for_fork(self) -> None:
@@ -235,6 +237,8 @@ class Pool:
                     if self.cluster.is_best(last_resort or address, tried, time.monotonic()):
                         break
             if last_resort is None:
+                if self._login_error and self.cluster.is_login_wrong:
+                    raise from_reply(self._login_error)
                 raise NotConnectedError(f"no node can be reached; the last tried: {self._last_error}")
             with self.lock:
                 self.cluster.home = last_resort
@@ -261,9 +265,10 @@ class Pool:
             self._failed(address, error)
             raise
         except ReplyError as error:
-            if is_hopeless(error):
-                raise
-            self._failed(address, error)
+            if refuses_login(error):
+                self._login_refused(address, error)
+            else:
+                self._failed(address, error)
             raise NotConnectedError(f"{address}: {error.text}") from error
         assert connection.hello is not None
         try:
@@ -332,8 +337,23 @@ class Pool:
             if self._waiting:
                 self._room.notify()
 
+    def _login_refused(self, address: Address, error: ReplyError) -> None:
+        with self.lock:
+            self._login_error = error.text
+            is_news = self.cluster.note_login_refusal(address, time.monotonic())
+        if is_news:
+            _log.error("node %s refuses the login: %s", address, error.text)
+
     def note_refusal(self, address: Address, reply: Reply) -> None:
         """Note that a node refused a command without any effect, and that another node may execute it."""
+        if isinstance(reply, ReplyError) and needs_login(reply):
+            self._login_refused(address, reply)
+            with self.lock:
+                idle = self._idle.get(address, [])
+                dead, idle[:] = idle[:], []
+            for connection in dead:
+                connection.close()
+            return
         with self.lock:
             self.cluster.note_refusal(address, reply)
 

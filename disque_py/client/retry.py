@@ -113,9 +113,25 @@ def is_refused_for_now(reply: Reply, *, awaits_nodes: bool, awaits_voters: bool 
     """Return whether another attempt does no harm, and may succeed elsewhere or later."""
     if not isinstance(reply, Exception):  # Nearly all replies.
         return False
-    return means_elsewhere(reply) or (awaits_nodes and lacks_nodes(reply)) or (awaits_voters and lacks_voters(reply))
+    return (
+        means_elsewhere(reply)
+        or needs_login(reply)
+        or (awaits_nodes and lacks_nodes(reply))
+        or (awaits_voters and lacks_voters(reply))
+    )
 
 
-def is_hopeless(error: Exception) -> bool:
-    """Return whether trying other nodes is pointless, because they share the password."""
+def needs_login(reply: Reply) -> bool:
+    """Return whether a node refused a command because the connection has to log in: a password is required since then.
+
+    The command had no effect. A new connection shows whether the node accepts the login.
+    """
+    return isinstance(reply, AuthError) and reply.code == "NOAUTH"
+
+
+def refuses_login(error: Exception) -> bool:
+    """Return whether a node refused the login of a new connection.
+
+    Another node may accept it, for example while an operator changes a password node by node.
+    """
     return isinstance(error, AuthError)

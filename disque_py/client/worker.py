@@ -18,9 +18,9 @@ back with a plain NACK.
 A canceled job ends its handler: a coroutine gets a CancelledError, and a function in a thread sees `job.is_canceled`.
 
 The worker survives the loss of its nodes: it reports the error, and continues when a node is back. Two errors stop it,
-because waiting does not help: a wrong password, and a GETJOB that the node does not understand. Stopping is graceful:
-the worker fetches no more jobs, running handlers may finish within `grace_s`, and all other jobs are put back
-immediately.
+because waiting does not help: a login that every node refuses, and a GETJOB that the node does not understand. Stopping
+is graceful: the worker fetches no more jobs, running handlers may finish within `grace_s`, and all other jobs are put
+back immediately.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from disque_py.client.errors import AttemptsSpentError, DisqueError
 from disque_py.client.heartbeat import Delivery, Heartbeat, delivery_of
 from disque_py.client.protocol import word
 from disque_py.client.results import Job, is_at_most_once
-from disque_py.client.retry import is_hopeless
+from disque_py.client.retry import refuses_login
 from disque_py.client.settling import Settler
 from disque_py.client.spans import Seconds, Span, float_seconds, time_words, whole
 from disque_py.client.verdict import Fail, GivenBack, Retry, message_of, reason_of
@@ -284,8 +284,8 @@ class Worker:
 
         loop_factory   makes the loop, such as `uvloop.new_event_loop`; by default asyncio's own
 
-        Raises AuthError for a wrong password, ReplyError if the node does not understand the worker's GETJOB, and any
-        error that a hook raises.
+        Raises AuthError if every known node refuses the login, ReplyError if the node does not understand the worker's
+        GETJOB, and any error that a hook raises.
         """
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(self._run())
@@ -343,8 +343,9 @@ class Worker:
             helpers.append(loop.create_task(self._heartbeat.beat_for_ever()))
         grace_s = 0.0
         try:
-            # Only `stopped` ends by itself. The fetcher and the settlers end if a node refuses the login. Another task
-            # ends because of a bug here, or of a hook that raised. Then there is no grace: its job would never end.
+            # Only `stopped` ends by itself. The fetcher and the settlers end if all nodes refuse the login. Another
+            # task ends because of a bug here, or of a hook that raised. Then there is no grace: its job would never
+            # end.
             await asyncio.wait([fetcher, *runners, *helpers, *settlers], return_when=asyncio.FIRST_COMPLETED)
             if stopped.done() or not any(task.done() for task in (*runners, *helpers)):
                 grace_s = self._grace_s
@@ -421,7 +422,7 @@ class Worker:
             except DisqueError as error:
                 if not self._withlease and self._dialect.fetch_is_refused(error):
                     continue
-                if is_hopeless(error) or is_misunderstood(error):
+                if self._is_login_wrong(error) or is_misunderstood(error):
                     raise
                 self._hooks.on_trouble(error)
                 await asyncio.sleep(ERROR_PAUSE_S)
@@ -672,6 +673,10 @@ class Worker:
         if self._free_count == self._concurrency:
             self._is_idle.set()
 
+    def _is_login_wrong(self, error: DisqueError) -> bool:
+        """Return whether no node accepts the login. While one can't be reached, the worker waits for it."""
+        return refuses_login(error) and self._client.pool.cluster.all_refuse_login
+
     async def _settle_for_ever(self, is_due: asyncio.Event, settle: Callable[[], Awaitable[None]]) -> None:
         while True:
             await is_due.wait()
@@ -679,7 +684,7 @@ class Worker:
             try:
                 await settle()
             except DisqueError as error:
-                if is_hopeless(error):
+                if self._is_login_wrong(error):
                     raise
                 self._hooks.on_trouble(error)
                 await asyncio.sleep(ERROR_PAUSE_S)

@@ -86,6 +86,25 @@ def test_without_any_answer_the_patience_ends():
         client_of(f"127.0.0.1:{closed_port()}", patience=0.05).ping()
 
 
+@pytest.mark.parametrize("answer", [b"-WRONGPASS no\r\n", b"-NOAUTH Authentication required.\r\n"])
+def test_a_command_goes_to_another_node_if_one_refuses_the_login(answer):
+    """An operator changes the password node by node. Open connections get NOAUTH, new ones either error."""
+    with Node("a") as node, Node("b") as other:
+        node.peers, other.peers = [other], [node]
+        with Disque(node.address, patience=5) as client:
+            assert client.ping() == "PONG"
+            node.answers |= {"PING": b"-NOAUTH Authentication required.\r\n", "HELLO": answer}
+            if answer.startswith(b"-WRONGPASS"):
+                node.drop()
+            assert client.ping() == "PONG"
+        assert other.named("PING")
+
+
+def test_a_first_login_that_is_refused_is_reported_at_once_although_another_node_is_away():
+    with Node("b", {"AUTH": b"-WRONGPASS no\r\n"}) as node, pytest.raises(AuthError):
+        Disque(node.address, f"127.0.0.1:{closed_port()}", password="x", patience=60).ping()
+
+
 def test_a_wrong_password_is_reported_at_once():
     """The client asks no node twice."""
     with Node(answers={"AUTH": b"-ERR invalid password\r\n"}) as node, pytest.raises(AuthError):

@@ -213,3 +213,17 @@ def test_without_a_place_all_nodes_are_equally_near():
     cluster.note_hello(Address("a", 1), placed_hello("a", **PLACES))
     assert cluster.choices(0)[0].host == "a"
     assert cluster.is_best(Address("a", 1), [], 0)
+
+
+def test_a_login_is_wrong_when_all_known_nodes_refuse_it():
+    """A node that can't be reached may accept it. It counts only while no node ever has: then the caller learns it."""
+    cluster = cluster_of(A, B)
+    assert cluster.note_login_refusal(A, 0)
+    assert (cluster.all_refuse_login, cluster.is_login_wrong) == (False, True)
+    cluster.note_hello(B, hello_from("b", ("a", 1)))
+    assert not cluster.is_login_wrong
+    assert not cluster.note_login_refusal(A, 5)
+    assert cluster.note_login_refusal(B, 5)
+    assert (cluster.all_refuse_login, cluster.is_login_wrong) == (True, True)
+    cluster.note_failure(B, 10)
+    assert not cluster.is_login_wrong

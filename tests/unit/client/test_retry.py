@@ -15,7 +15,7 @@ from disque_py.client.errors import (
     from_reply,
 )
 from disque_py.client.request import Repeat
-from disque_py.client.retry import PAUSE_S_MAX, Patience, is_hopeless, is_refused_for_now, may_repeat, means_elsewhere
+from disque_py.client.retry import PAUSE_S_MAX, Patience, is_refused_for_now, may_repeat, means_elsewhere, refuses_login
 
 SENT = ConnectionLostError("gone", sent=True)
 UNSENT = ConnectionLostError("gone", sent=False)
@@ -51,10 +51,15 @@ def test_refusals_of_leaving_or_loading_nodes_mean_another_node():
     assert not means_elsewhere(b"OK")
 
 
-def test_a_wrong_password_is_wrong_everywhere():
-    """Attempts at all nodes would only fill their logs."""
-    assert is_hopeless(from_reply("WRONGPASS no"))
-    assert not is_hopeless(from_reply("LOADING wait"))
+def test_a_refused_login_is_no_other_refusal():
+    assert refuses_login(from_reply("WRONGPASS no"))
+    assert not refuses_login(from_reply("LOADING wait"))
+
+
+def test_a_command_that_needs_a_login_may_be_sent_elsewhere():
+    """The node requires a password since then. A wrong AUTH of the program itself is no such command."""
+    assert is_refused_for_now(from_reply("NOAUTH Authentication required."), awaits_nodes=False)
+    assert not is_refused_for_now(from_reply("WRONGPASS no"), awaits_nodes=False)
 
 
 def test_patience_is_counted_from_the_first_failure():

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 import pytest
 
-from client_node import HANG_UP, SILENCE, wait_until
+from client_node import HANG_UP, SILENCE, Node, in_turn, wait_until
 from disque_py.client import (
     AsyncDisque,
     AttemptsSpentError,
@@ -599,10 +599,45 @@ def test_a_job_that_could_not_be_given_up_rests():
         assert tries == [ValueError, AttemptsSpentError]
 
 
-def test_a_wrong_password_ends_a_worker_at_once():
+def test_a_password_that_all_nodes_refuse_ends_a_worker_at_once():
     """Waiting can't correct the password."""
     with Queue(1, AUTH=b"-WRONGPASS no\r\n") as node, pytest.raises(AuthError):
         Worker(AsyncDisque(node.address, password="wrong"), ["q"], nothing).run()
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"AUTH": in_turn(b"+OK\r\n", b"-WRONGPASS no\r\n")},
+        {"AUTH": b"+OK\r\n", "GETJOB": b"-NOAUTH Authentication required.\r\n"},
+    ],
+    ids=["new connection", "open connection"],
+)
+def test_a_worker_goes_on_at_other_nodes_while_one_refuses_its_login(answers, caplog):
+    """An operator changes the password node by node."""
+    with Node("b", answers) as node, Queue(2, AUTH=b"+OK\r\n") as other:
+        node.peers, other.peers = [other], [node]
+        work(node, nothing, until=lambda: len(other.ids_of("ACKJOB")) == 2, client={"password": "old"})
+    assert f"node {node.address} refuses the login: " in caplog.text
+
+
+def test_a_worker_waits_for_a_node_that_can_not_be_reached_while_others_refuse_its_login():
+    with Node("b", {"AUTH": b"-WRONGPASS no\r\n"}) as node, Queue(1, AUTH=b"+OK\r\n") as other:
+        other.close()
+
+        async def run():
+            client = AsyncDisque(node.address, other.address, password="x", patience=0.1)
+            worker = Worker(client, ["q"], nothing)
+            serving = asyncio.create_task(worker.serve())
+            await asyncio.sleep(0.3)
+            other.listen()
+            while not serving.done() and not other.ids_of("ACKJOB"):
+                await asyncio.sleep(0.01)
+            worker.stop()
+            await serving
+            await client.close()
+
+        asyncio.run(asyncio.wait_for(run(), 10))
 
 
 def test_a_getjob_that_is_not_understood_ends_a_worker():
