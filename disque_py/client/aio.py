@@ -27,7 +27,7 @@ from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import AsyncCommands
 from disque_py.client.feed import FeedWatch
 from disque_py.client.job_stream import JobStream
-from disque_py.client.lock import AsyncLock
+from disque_py.client.lock import AsyncLock, AsyncRunner, LockClients, SharedAsyncRunner
 from disque_py.client.lock_lease import LEASE_S, lock_terms
 from disque_py.client.options import ClientSettings, make_options, settings_of, settings_of_url
 from disque_py.client.pipeline import AsyncPipeline, envelope, read_all
@@ -119,6 +119,7 @@ class AsyncDisque(AsyncCommands):
         self._put_backs: set[asyncio.Task[None]] = set()
         self._put_back_rules = PutBack()
         self._streams: WeakSet[JobStream] = WeakSet()
+        self._lock_clients: LockClients[AsyncRunner] = LockClients()
 
     @classmethod
     def from_url(cls, url: str, **settings: Unpack[ClientSettings]) -> Self:
@@ -172,6 +173,8 @@ class AsyncDisque(AsyncCommands):
             await asyncio.wait(self._housekeeping, timeout=max(CLOSE_S, 4 * self.pool.greeting_s))
         if self._put_backs:
             await asyncio.wait(self._put_backs, timeout=2 * HANG_UP_S)
+        for client in self._lock_clients.end():
+            await client.close()
         self.pool.close()
 
     async def __aenter__(self) -> Self:
@@ -403,7 +406,18 @@ class AsyncDisque(AsyncCommands):
         """
         terms = lock_terms(name, lease, attempts, timeout)
         options = terms.options(self.options)
-        return AsyncLock(terms, owner, on_lost, lambda: AsyncDisque(*options.seeds, **settings_of(options)))
+
+        def connect() -> SharedAsyncRunner:
+            key = options.connect_timeout
+            make = lambda: AsyncDisque(*options.seeds, **settings_of(options))  # noqa: E731
+            return SharedAsyncRunner(self._lock_clients, key, make, self._is_open_here)
+
+        return AsyncLock(terms, owner, on_lost, connect)
+
+    def _is_open_here(self) -> bool:
+        """Return whether this client is connected, and belongs to the running loop."""
+        pool = self._pool
+        return pool is not None and not pool.is_closed and pool.loop is asyncio.get_running_loop()
 
     # Many jobs.
 

@@ -24,7 +24,7 @@ from disque_py.client.errors import DisqueConnectionError, DisqueError, NotConne
 from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import BlockingCommands, Jobs
 from disque_py.client.feed import FeedWatch
-from disque_py.client.lock import Lock
+from disque_py.client.lock import Lock, LockClients, Runner, SharedRunner
 from disque_py.client.lock_lease import LEASE_S, lock_terms
 from disque_py.client.options import ClientSettings, make_options, settings_of, settings_of_url
 from disque_py.client.pipeline import Pipeline, envelope, read_all
@@ -95,6 +95,7 @@ class Disque(BlockingCommands):
         self._feed = FeedWatch()
         self._streams: WeakSet[Jobs] = WeakSet()
         self._put_back_rules = PutBack()
+        self._lock_clients: LockClients[Runner] = LockClients()
 
     @classmethod
     def from_url(cls, url: str, **settings: Unpack[ClientSettings]) -> Self:
@@ -134,6 +135,8 @@ class Disque(BlockingCommands):
         for stream in list(self._streams):
             with suppress(ValueError):  # Another thread runs it, and is about to meet the closed client.
                 stream.close()
+        for client in self._lock_clients.end():
+            client.close()
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -263,7 +266,13 @@ class Disque(BlockingCommands):
         """
         terms = lock_terms(name, lease, attempts, timeout)
         options = terms.options(self.options)
-        return Lock(terms, owner, on_lost, lambda: Disque(*options.seeds, **settings_of(options)))
+
+        def connect() -> SharedRunner:
+            key = options.connect_timeout
+            make = lambda: Disque(*options.seeds, **settings_of(options))  # noqa: E731
+            return SharedRunner(self._lock_clients, key, make, lambda: self.node is not None)
+
+        return Lock(terms, owner, on_lost, connect)
 
     # Many jobs.
 

@@ -4,10 +4,11 @@
         report(fence=lock.fence)
         lock.done(3600)
 
-A lock object takes its lock, extends the lease in the background, and gives the lock back. It has its own client, so a
-busy pool does not delay an extension. If its node fails, the client uses another one. If an extension is refused, or
-the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `on_lost` is called. The object can't
-stop the work. So the work should check `lost`, or pass the fence to the storage that it writes to.
+A lock object takes its lock, extends the lease in the background, and gives the lock back. The locks of a client share
+a second one (LockClients), so a busy pool does not delay an extension. If its node fails, it uses another one. If an
+extension is refused, or the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `on_lost` is
+called. The object can't stop the work. So the work should check `lost`, or pass the fence to the storage that it writes
+to.
 
 The rules of leases are in lock_lease.py; this module adds the clock, the thread and the task. Both kinds of locks share
 one conversation with the nodes (`_LockState.acquire_steps`). It is a generator of requests, and each kind of lock sends
@@ -24,11 +25,11 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from contextlib import AsyncExitStack, ExitStack, suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
 
 from disque_py.client import lock_commands as commands
 from disque_py.client.errors import DisqueError, FencedError, LockHeldError, LockLostError
@@ -37,6 +38,7 @@ from disque_py.client.request import Request
 from disque_py.client.spans import Span, float_seconds
 
 T = TypeVar("T")
+C = TypeVar("C")
 # Yields requests, gets the replies or the errors, and returns the lease.
 Taking = Generator[Request[Any], Any, LockLease]
 
@@ -215,13 +217,115 @@ class _Facts:
 
 
 class Runner(Protocol):
-    """The client that serves one lock."""
+    """The client that serves a lock."""
 
     def run(self, request: Request[T]) -> T:
         """Execute one command."""
 
     def close(self) -> None:
         """Close its connections."""
+
+
+class AsyncRunner(Protocol):
+    """The client that serves a lock, for asyncio."""
+
+    async def run(self, request: Request[T]) -> T:
+        """Execute one command."""
+
+    async def close(self) -> None:
+        """Close its connections."""
+
+
+class LockClients(Generic[C]):
+    """The clients that serve the locks of one client. Locks with the same time limit for connecting share one.
+
+    After a fork the child makes its own ones, and so does each event loop. While the program's client is connected, a
+    client of locks stays open for the next lock, until `end`. Otherwise the last lock closes it, because a program that
+    uses only locks need not close its client.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._guard = threading.Lock()
+        self._uses: dict[Hashable, tuple[C, int]] = {}
+        self._is_ended = False
+
+    def take(self, key: Hashable, make: Callable[[], C]) -> C:
+        """Return the client of this key for one more lock, which calls `leave`."""
+        if self._pid != os.getpid():  # Another thread may have had the guard at the moment of the fork.
+            self._pid, self._guard, self._uses = os.getpid(), threading.Lock(), {}
+        with self._guard:
+            client, count = self._uses.get(key) or (make(), 0)
+            self._uses[key] = client, count + 1
+            return client
+
+    def leave(self, key: Hashable, client: C, *, keep: bool) -> bool:
+        """Note that a lock does not use its client any more. Return whether the caller has to close it.
+
+        keep   whether the program's client is connected
+        """
+        with self._guard:
+            known, count = self._uses.get(key, (None, 0))
+            if known is not client:  # The client is that of a parent process.
+                return True
+            is_over = count == 1 and (self._is_ended or not keep)
+            if is_over:
+                del self._uses[key]
+            else:
+                self._uses[key] = client, count - 1
+            return is_over
+
+    def end(self) -> list[C]:
+        """Return the clients that no lock uses. The caller has to close them."""
+        if self._pid != os.getpid():
+            return []
+        with self._guard:
+            self._is_ended = True
+            idle = [key for key, (_, count) in self._uses.items() if not count]
+            return [self._uses.pop(key)[0] for key in idle]
+
+
+class SharedRunner:
+    """The use of a shared client by one lock. `is_kept` returns whether the program's client is connected."""
+
+    def __init__(
+        self, clients: LockClients[Runner], key: Hashable, make: Callable[[], Runner], is_kept: Callable[[], bool]
+    ) -> None:
+        self._clients, self._key, self._is_kept = clients, key, is_kept
+        self._client = clients.take(key, make)
+
+    def run(self, request: Request[T]) -> T:
+        """Execute one command."""
+        return self._client.run(request)
+
+    def close(self) -> None:
+        """End the use."""
+        if self._clients.leave(self._key, self._client, keep=self._is_kept()):
+            self._client.close()
+
+
+class SharedAsyncRunner:
+    """The use of a shared client by one lock, for asyncio. `is_kept` as for threads."""
+
+    def __init__(
+        self,
+        clients: LockClients[AsyncRunner],
+        key: Hashable,
+        make: Callable[[], AsyncRunner],
+        is_kept: Callable[[], bool],
+    ) -> None:
+        self._clients, self._is_kept = clients, is_kept
+        self._key = (key, asyncio.get_running_loop())
+        self._client = clients.take(self._key, make)
+
+    async def run(self, request: Request[T]) -> T:
+        """Execute one command."""
+        return await self._client.run(request)
+
+    async def close(self) -> None:
+        """End the use."""
+        if self._clients.leave(self._key, self._client, keep=self._is_kept()):
+            await self._client.close()
 
 
 class Lock(_Facts):
@@ -402,16 +506,6 @@ def _extend(client: Runner, request: Request[int], inbox: SimpleQueue[Any]) -> N
         inbox.put((asked_at, error))
     else:
         inbox.put((asked_at, None))
-
-
-class AsyncRunner(Protocol):
-    """The client that serves one lock, for asyncio."""
-
-    async def run(self, request: Request[T]) -> T:
-        """Execute one command."""
-
-    async def close(self) -> None:
-        """Close its connections."""
 
 
 class AsyncLock(_Facts):

@@ -31,6 +31,8 @@ SILENCE: Final = 1 / 6
 SILENCE_S_MIN: Final = 0.1
 # A connection to a node that is far away needs this, with TLS.
 CONNECT_S_MIN: Final = 1.0
+# The most connections of the locks of one client. A program has a thread, or a task, for each lock that it extends.
+POOL_SIZE: Final = 1 << 16
 # The part of a lease for which the client pauses after a failed extension.
 PAUSE: Final = 1 / 60
 PAUSE_S_MAX: Final = 0.5
@@ -70,9 +72,12 @@ class LockTerms:
         return commands.acquire_lock(self.name, owner, self.lease_ms, attempts=self.attempts, timeout_ms=wait_ms)
 
     def extend(self, owner: str | bytes, grant: LockGrant) -> Request[int]:
-        """Return the request for another lease: one attempt at one node."""
+        """Return the request for another lease: one attempt at one node.
+
+        It has a connection to itself. On a shared one it would wait for those of other locks, and end with them.
+        """
         ask = commands.extend_lock(self.name, owner, grant.fence, self.lease_ms)
-        return replace(ask, lane=Lane.PLAIN, wait_ms=None, patience_s=0.0, silence_s=self.silence_s)
+        return replace(ask, lane=Lane.OWN, wait_ms=None, patience_s=0.0, silence_s=self.silence_s)
 
     def release(self, owner: str | bytes, grant: LockGrant, done_s: float | None = None) -> Request[bool]:
         """Return the request that ends the lock; `done_s`: for how long the end of the work is remembered."""
@@ -82,9 +87,12 @@ class LockTerms:
         return replace(ask, patience_s=EXTEND_AFTER * self.lease_s, silence_s=self.silence_s)
 
     def options(self, options: ClientOptions) -> ClientOptions:
-        """Return the options of the client that serves this lock alone. It gives up a node that is gone soon enough."""
+        """Return the options of the client that serves such locks. It gives up a node that is gone soon enough.
+
+        No lock waits for the connection of another one.
+        """
         limit_s = max(self.silence_s, CONNECT_S_MIN)
-        return replace(options, connect_timeout=min(options.connect_timeout, limit_s), pool_size=2)
+        return replace(options, connect_timeout=min(options.connect_timeout, limit_s), pool_size=POOL_SIZE)
 
 
 def lock_terms(name: str | bytes, lease: Span, attempts: int | None, timeout: Span | None) -> LockTerms:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import time
+from contextlib import AsyncExitStack, ExitStack
 
 import pytest
 
@@ -241,6 +242,53 @@ def test_threads_need_objects_of_their_own():
         assert errors == [IN_USE]
 
 
+def test_the_locks_of_a_client_share_connections():
+    """Each of them had a client of its own, with its connections and their HELLO."""
+    with lock_node() as node, Disque(node.address) as client:
+        with ExitStack() as held:
+            for number in range(20):
+                held.enter_context(client.lock(f"l{number}"))
+        with client.lock("l"):
+            pass
+        assert node.greetings == 2  # The second one is that of the client's own connection.
+
+
+def test_an_extension_does_not_wait_for_those_of_other_locks():
+    """A connection has one answer at a time, so each extension needs one. Twenty of 0.2 s take no 4 s."""
+
+    def extend(words):
+        time.sleep(0.2)
+        return b":3000\r\n"
+
+    with lock_node(extend=extend) as node, Disque(node.address) as client, ExitStack() as held:
+        locks = [held.enter_context(client.lock(f"l{number}", lease=3)) for number in range(20)]
+        wait_until(lambda: len(sent(node, "EXTEND")) >= 40)
+        assert all(lock.is_held for lock in locks)
+
+
+def test_a_lock_outlives_its_client():
+    with lock_node() as node:
+        client = Disque(node.address)
+        lock = client.lock("l", lease=0.3).acquire()
+        client.close()
+        wait_until(lambda: len(sent(node, "EXTEND")) > 3)
+        assert lock.release()
+        with client.lock("l") as later:
+            assert later.is_held
+
+
+def test_a_forked_child_takes_locks_with_connections_of_its_own():
+    with lock_node() as node, Disque(node.address) as client, client.lock("l") as lock:
+        child = os.fork()
+        if not child:
+            with client.lock("m") as other:
+                os._exit(0 if other.is_held and not lock.is_held else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert node.greetings == 3
+        assert client.lock("n").acquire().release()
+        assert node.greetings == 3
+
+
 # -- asyncio -----------------------------------------------------------------------------------------
 
 
@@ -255,6 +303,35 @@ def test_a_task_extends_the_lease_under_asyncio():
         asyncio.run(main(node))
         assert len(sent(node, "EXTEND")) >= 3
         assert len(sent(node, "RELEASE")) == 1
+
+
+def test_the_locks_of_a_client_share_connections_under_asyncio():
+    """A cancelled request for a lock closes its own connection, and leaves the other locks alone."""
+
+    async def main(node):
+        async with AsyncDisque(node.address) as client, AsyncExitStack() as held:
+            locks = [await held.enter_async_context(client.lock(f"l{number}", lease=0.3)) for number in range(20)]
+            count = node.greetings
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await client.lock("busy", timeout=30).acquire()
+            await asyncio.sleep(0.6)
+            assert all(lock.is_held for lock in locks)
+            return count
+
+    with lock_node(acquire=lambda words: SILENCE if words[2] == b"busy" else GRANTED) as node:
+        assert asyncio.run(main(node)) <= 5  # The client's own one, that of the search, and some in use.
+
+
+def test_each_event_loop_has_connections_of_its_own_for_locks():
+    async def main(client):
+        async with client.lock("l") as lock:
+            assert lock.is_held
+
+    with lock_node() as node:
+        client = AsyncDisque(node.address)
+        asyncio.run(main(client))
+        asyncio.run(main(client))
 
 
 def test_a_lost_lock_wakes_a_task():

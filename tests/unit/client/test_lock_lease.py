@@ -51,7 +51,7 @@ def test_an_extension_is_one_attempt_that_leaves_a_silent_node_soon():
     terms = lock_terms("l", 3, None, None)
     request = terms.extend("me", GRANT)
     assert request.argv == (b"LOCK", b"EXTEND", b"l", b"me", b"7", b"3000")
-    assert (request.lane, request.patience_s) == (Lane.PLAIN, 0.0)
+    assert (request.lane, request.patience_s) == (Lane.OWN, 0.0)
     assert request.limit_s(terms.options(ClientOptions()).timeout) == pytest.approx(0.5)
     assert request.limit_s(0.2) == 0.2
 
