@@ -52,7 +52,8 @@ class TaskOptions(AddOptions, total=False):
 
     name      its name in the app; by default that of the function
     timeout   seconds after which a coroutine is interrupted, which is a failure; by default never
-    results   whether the return value is kept; by default it is kept unless it is None
+    results   whether the return value is kept. By default it is kept, but None only if the function's annotation says
+              that it returns a value
     unique    True: while a call is not over, another call with the same arguments returns the first one's handle. False
               by default
     fail_on   exceptions that end the task immediately, even if attempts are left; none by default

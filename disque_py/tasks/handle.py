@@ -77,7 +77,7 @@ class Handle(Generic[R]):
     def __init__(self, home: Home, job_id: str, *, always_kept: bool = False) -> None:
         self.id = job_id
         self._home = home
-        # The task has `results=True`, so it was never done without a result.
+        # The task keeps None, too, so it was never done without a result.
         self._always_kept = always_kept
 
     def __repr__(self) -> str:
@@ -225,7 +225,8 @@ class Handle(Generic[R]):
 def value_of(end: JobEnd, elsewhere: JobInfo | None, serializer: Serializer, *, always_kept: bool = False) -> Any:
     """Return the result of a task that is over. Raises its error.
 
-    always_kept   a task without a result is one whose result the nodes have dropped. Otherwise it has returned None
+    always_kept   a task without a result is one whose result the nodes have dropped. Otherwise it has returned None,
+                  or the nodes have dropped its result
     """
     if end.status == "errored":
         raise read_failure(end.error)
@@ -237,7 +238,7 @@ def value_of(end: JobEnd, elsewhere: JobInfo | None, serializer: Serializer, *, 
         raise TaskGoneError(f"no node knows task {end.id} or its result any more")
     if end.result is None:
         if always_kept:
-            raise TaskGoneError(f"the result of task {end.id} is not kept any more")
+            raise TaskGoneError(f"task {end.id} is done, and its result is not kept any more")
         return None
     if _elsewhere(end) is not None:
         if elsewhere is None or elsewhere.body is None:

@@ -107,7 +107,7 @@ class Runner:
             proceed = partial(middleware.running, context, proceed)
         with running(context):
             value = await proceed()
-        if task.running.results is False or (value is None and task.running.results is None):
+        if task.running.results is False or (value is None and not task.keeps_none):
             return None
         data = self._program.serializer.dumps(value)
         if len(data) <= INLINE_BYTES:

@@ -40,7 +40,7 @@ class Running:
     """The settings of a task that only its worker needs.
 
     timeout   seconds after which a coroutine is interrupted, which is a failure; None: never
-    results   whether the return value is kept; None: it is kept unless it is None
+    results   whether the return value is kept; None: BaseTask.keeps_none decides about None, and others are kept
     unique    whether another call with the same arguments returns the first one's handle while that is not over
     fail_on   exceptions that end the task immediately, even if attempts are left
     """
@@ -57,6 +57,8 @@ class BaseTask(Generic[P, R]):
     name       its name in the app
     function   the function itself
     app        its app
+    keeps_none whether the result None is kept. Then a task that is over without a result has lost it. By default it is
+               kept if the annotation of the function's result permits anything but None
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class BaseTask(Generic[P, R]):
         self._options = checked(options)
         self._signature = inspect.signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
+        self.keeps_none = _may_return(self._signature) if running.results is None else running.results
         if running.timeout is not None:
             if not self.is_async:
                 raise ValueError(
@@ -120,7 +123,7 @@ class BaseTask(Generic[P, R]):
 
     def handle(self, job_id: str) -> Handle[R]:
         """Return the handle of a call that was added before, by the id of its job."""
-        return Handle(self.app, job_id, always_kept=self.running.results is True)
+        return Handle(self.app, job_id, always_kept=self.keeps_none)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Check arguments against the signature. Raises TypeError."""
@@ -194,3 +197,12 @@ class Call(Generic[R]):
     async def add_async(self) -> Handle[R]:
         """Send the call to the broker → its handle, without blocking the event loop."""
         return self.task.handle(await self.task.app.broker.run_async(Add(self.message())))
+
+
+def _may_return(signature: inspect.Signature) -> bool:
+    """Return whether an annotation says that the function returns a value.
+
+    A function without an annotation returns nothing, as far as is known. With `from __future__ import annotations` it
+    is text.
+    """
+    return signature.return_annotation not in (inspect.Signature.empty, None, type(None), "None")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
 
-from disque_py.tasks import App, SerializerError
+from disque_py.client.flow_commands import JobEnd
+from disque_py.tasks import App, SerializerError, TaskGoneError
+from disque_py.tasks.operations import Ends
 
 
 @pytest.fixture
@@ -81,3 +84,49 @@ def test_a_function_with_an_unknown_option_is_not_a_task(app):
     with pytest.raises(TypeError, match="'retries' is not an option of tasks; did you mean 'attempts'"):
         app.task(retries=5)(lambda: None)
     assert app.tasks == {}
+
+
+def find() -> str | None:
+    return None
+
+
+def send() -> None:
+    return None
+
+
+def guess():
+    return None
+
+
+@pytest.mark.parametrize(
+    ("function", "results", "is_kept"),
+    [
+        (find, None, True),
+        (send, None, False),
+        (guess, None, False),
+        (send, True, True),
+        (find, False, False),
+    ],
+    ids=["value or None", "None", "no annotation", "results=True", "results=False"],
+)
+def test_none_is_a_result_if_the_annotation_permits_a_value(app, function, results, is_kept):
+    """So a program that waits can tell it from a result that the nodes have dropped."""
+    task = app.task(name="t", results=results)(function)
+    done = JobEnd("D-1", "completed", None, None)
+    with app.in_memory() as memory:
+        handle = task.add()
+        assert handle.wait() is None
+        assert (memory.run(Ends((handle.id,), 1))[0].result is None) == (not is_kept)
+    with pytest.raises(TaskGoneError) if is_kept else nullcontext():
+        assert task.handle("D-1")._value(done, None) is None
+
+
+@pytest.mark.parametrize(("annotation", "is_kept"), [(None, False), (type(None), False), (int, True)])
+def test_an_annotation_may_be_an_object(app, annotation, is_kept):
+    """It is one without `from __future__ import annotations`."""
+
+    def function():
+        return None
+
+    function.__annotations__["return"] = annotation
+    assert app.task(name="t")(function).keeps_none == is_kept
