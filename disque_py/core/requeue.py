@@ -291,6 +291,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
                 changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_LEASED))
                 if len(item) > CLAIM_OF_LEASED:
                     claim_stamps.heard(broker, job, item[CLAIM_OF_LEASED:])
+                    changing.begin(broker, job)  # The claim's place in the journal is after the part (spec EX6).
                 if job.is_errored:
                     if attempt > job.attempt:
                         job.attempt = min(attempt, ATTEMPT_MAX)

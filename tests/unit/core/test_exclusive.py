@@ -608,6 +608,22 @@ def test_the_fence_survives_a_restart_of_the_node():
     assert world.ask("d", "WORKING", job_id, "FENCE", new) == 20
 
 
+def test_a_holder_knows_the_claim_of_another_nodes_delivery_after_a_restart():
+    """Spec EX6."""
+    world = exclusive("abc")
+    world.add("d", journal="always")
+    world.meet("a", "d")
+    world.run(3_000)
+    job_id = add(world, "a", "ann", copies=4, retry=20)
+    delivery = get(world, "a")[0]
+    world.run(100)
+    world.crash("d")
+    world.restart("d")
+    world.run(3_000)
+    assert refused(world.ask("d", "ACKJOB", job_id, "FENCE", delivery.fence - 1)) == "FENCED"
+    assert world.ask("d", "WORKING", job_id, "FENCE", delivery.fence) == 20
+
+
 def test_a_renewal_extends_the_job_that_the_node_has_when_the_voters_have_answered():
     """Spec EX5: the node was flushed meanwhile, and got a copy of the job again."""
     world = exclusive()
