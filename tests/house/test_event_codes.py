@@ -32,6 +32,7 @@ COUNTED = (
     "disque_py/cli/admin/queue_commands.py",
     "disque_py/client/dyno.py",
     "disque_py/gateway/actions/queues.py",
+    "disque_py/gateway/answers.py",
     "disque_py/gateway/console/pages.py",
     "disque_py/gateway/operations.py",
 )
