@@ -1,4 +1,9 @@
-"""The table of queues: in colours on a terminal, elsewhere as plain lines."""
+"""The table of queues: in colours on a terminal, elsewhere as plain lines.
+
+disque-cli --queues and disque-admin queue list show it. A narrow terminal leaves out the columns of LESS_URGENT, one
+after the other. In a pipe every row stays on one line. A row with errored jobs is red, and one of a paused queue
+yellow. The footer says what is not shown: queues that were left out, and nodes that did not answer.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A worker may go on after its lease has ended. By then another worker may have the job or its value, under a later claim
 with a higher fence. So a node refuses a command whose fence is below the highest fence that it knows. A command with a
-fence acts on the delivery with this fence, whichever node made the delivery, because every holder of the job knows the
-fence and the claim's holder.
+fence acts on the delivery with this fence, whichever node made the delivery. That is possible because every holder of
+the job knows the fence and the claim's holder.
 
 A node without the job passes an acknowledgement on, and the holders compare.
 """

@@ -1,9 +1,13 @@
 """The repair of lost copies: which copies are suspect, and which jobs take a turn, and when. TAKETURN.
 
-A node's copies are *suspect* in three cases: the node was forgotten here; a process of the node is linked, which
-this node has not asked yet; or the node has been `fail` for `repair-after`. Then a *walk* visits all jobs that have the
-node in their holder set, a part per tick. Each of these jobs takes a *turn* (repair_turns.py): this holder counts the
-job's copies and makes the missing ones.
+A node's copies are *suspect* in three cases:
+
+- The node was forgotten here.
+- A new process of the node is linked, which this node has not asked yet.
+- The node has been `fail` for `repair-after`.
+
+Then a *walk* visits all jobs that have the node in their holder set, a part per tick. Each of these jobs takes a *turn*
+(repair_turns.py): this holder counts the job's copies and makes the missing ones.
 
 The holders of a job take turns in the order of their node ids. The first holder begins immediately, and each further
 one TURN_MS later. So the walk has two passes: the jobs of which this node is the first holder, then all others.

@@ -2,7 +2,7 @@
 
 The checks are the steps of a start, in its order (node_lifecycle.py), with the same texts. Each step has a way to look
 without opening (probes.py): no port is taken, no file is opened for writing, no lock is taken. So a configuration may
-be tried while a node runs with it, and a port or a lock in use is no problem here. settings_file.load has found the
+be tried while a node runs with it. A port or a lock in use is no problem here. settings_file.load has found the
 problems of single lines before.
 
 Of a journal only the heads of its files are read: reading all of it may take minutes. `disque-check-journal` does that.

@@ -8,7 +8,8 @@ size of the table. At every moment, readers see a plain Delta table with one row
 
 A file that gets no new job is *patched*: its rows keep their positions, and the rows of the batch's jobs take new
 values in the columns that change. Files that get new jobs are *merged*: they are read together with the batch's rows,
-reduced to the newest row per job (index_newest.py), and written again, in spans of a bounded number of rows.
+and reduced to the newest row per job (index_newest.py). Then they are written again, in spans of a bounded number of
+rows.
 
 Changes of old jobs that would touch many files wait in a table of their own (index_changes.py). Every batch looks at
 them again, together with its own rows.

@@ -129,9 +129,9 @@ class Nodes:
     def ask(self, address: Address, *words: Word) -> Reply:
         """Send one command to one node and return its reply. The command may be sent twice, so it must be repeatable.
 
-        Raises NotConnectedError when the node can't be reached or loads its journal, ConnectionLostError when the
-        connection broke twice, ReplyError when the node refuses the command, and ClusterError when it refuses the
-        password.
+        Raises NotConnectedError when the node can't be reached or loads its journal, and ConnectionLostError when the
+        connection broke twice. Raises ReplyError when the node refuses the command, and ClusterError when it refuses
+        the password.
         """
         return self.ask_all(address, [words])[0]
 

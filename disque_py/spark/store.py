@@ -32,7 +32,7 @@ class Store:
     """A path and its storage settings. They are plain values, so Spark can send them to executors.
 
     A URI of a file (`file:/a`, `file:///a`) becomes the plain path. delta-rs, Arrow and DuckDB read such URIs
-    differently, so the files and the log of one table would be in different folders.
+    differently. With a URI, the files and the log of one table would be in different folders.
     """
 
     path: str

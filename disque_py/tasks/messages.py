@@ -4,8 +4,9 @@
   dictionary is left out. So a program in any language can add a task.
 * The **result** is `=` and the value in the app's serializer. A value that is too long for a result
   (`result-max-bytes`) becomes the body of another job, and the result is `@` and the id of that job.
-* The **reason** of a failure is text, because people read it in SHOW and in the console: type and message on the first
-  lines, then a line for each call, the innermost first. A reason has 1024 bytes, so the outermost calls may be missing.
+* The **reason** of a failure is text, because people read it in SHOW and in the console. Type and message are on the
+  first lines. A line for each call follows, the innermost first. A reason has 1024 bytes, so the outermost calls may be
+  missing.
 
 Pure.
 """

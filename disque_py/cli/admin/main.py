@@ -3,7 +3,7 @@
     disque-admin queue set mail attempts=5 dead-letter=failed
     disque-admin job cancel D-…
 
-It is a separate program because the first word of disque-cli is always a command of the broker: there, `queue set x …`
+It is a separate program because the first word of disque-cli is always a command of the broker. There, `queue set x …`
 is the command QUEUE SET, whose reply is `OK` (spec X5). This module has the options, and the modules named after their
 objects (queue_commands.py …) have the commands. Exit status: 0 done, 1 not done or only in part, 2 bad usage.
 """

@@ -1,8 +1,8 @@
 """The commands and their syntax, for help, hints and completion.
 
 They come from the server's COMMAND DOCS. Without a server, or with one that has no COMMAND DOCS (the original), they
-come from commands.json beside this module; a house test keeps it in step with the server's table. A command may have
-several forms; each starts with the command's name.
+come from commands.json beside this module. A test in tests/house keeps this file in step with the server's table. A
+command may have several forms; each starts with the command's name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Replies as a command line shows them, and the parser that finds them in a byte stream.
 
 A library turns a reply into a Python value and drops its type on the wire. A shell needs the type: a status is printed
-bare, a bulk string quoted, and RESP3 has more types. So a Reply keeps its kind, the text of a scalar exactly as it
-came, and the items of an aggregate in order (a map is its keys and values in turn). The parser takes bytes in any
-portions and never parses a byte of a body twice.
+bare, a bulk string quoted, and RESP3 has more types. So a Reply keeps its kind. A scalar keeps its text exactly as it
+came. An aggregate keeps its items in order, and a map is its keys and values in turn. The parser takes bytes in any
+portions, and never parses a byte of a body twice.
 
 Spec R4. RESP3's types are here because HELLO 3 asks for them.
 """

@@ -1,8 +1,8 @@
 """TAB in bash, zsh and fish: scripts that ask disque-cli, and the answers to them.
 
-`disque-cli --completion bash` prints a script. The script runs disque-cli with ASK_VARIABLE in the environment and the
-words of the line up to the cursor; disque-cli prints the words that may come there, one per line. The commands are
-those that come with the program. Queue and directive names come from the node that the line names.
+`disque-cli --completion bash` prints a script. The script runs disque-cli with ASK_VARIABLE in the environment, and
+with the words of the line up to the cursor. disque-cli prints the words that may come there, one per line. The commands
+are those that come with the program. Queue and directive names come from the node that the line names.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sessions: the login cookie, and the check that a form was sent by a page of the console.
 
-The browser keeps the login, in a cookie that no script can read and no other site can send (HttpOnly, SameSite=Strict;
-Secure over TLS, also over that of a proxy). So the gateway keeps no sessions, and any other gateway can take over. A
-second cookie has a random word, and each form has a hash of it. A change needs both. It also needs a header from the
-browser which says where the form came from: Sec-Fetch-Site, or Origin.
+The browser keeps the login, in a cookie that no script can read (HttpOnly) and no other site can send
+(SameSite=Strict). Over TLS, also over that of a proxy, the cookie is Secure. So the gateway keeps no sessions, and any
+other gateway can take over. A second cookie has a random word, and each form has a hash of it. A change needs both. It
+also needs a header from the browser which says where the form came from: Sec-Fetch-Site, or Origin.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A request and its answer, above ASGI.
 
-The body is read with a limit. The gateway notices that a caller has hung up only if an operation waits: then
-`while_connected` watches the connection while the operation runs, and cancels the operation when the connection is
-gone.
+The body is read with a limit. The gateway notices that a caller has hung up only if an operation waits. Then
+`while_connected` watches the connection, and cancels the operation when the connection is gone.
 """
 
 from __future__ import annotations

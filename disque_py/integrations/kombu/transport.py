@@ -390,9 +390,9 @@ class Transport(virtual.Transport):
 
     @staticmethod
     def _take_urls(client: Any) -> list[str]:
-        """Return the URLs of kombu's connection, and leave it their places and, apart from them, the login.
+        """Return the URLs of kombu's connection, with the login. The connection keeps URLs without a login.
 
-        kombu's `info` has the places, and Celery sends it to every program that asks a worker for its statistics. kombu
+        kombu's `info` has these URLs, and Celery sends it to every program that asks a worker for its statistics. kombu
         itself would try one URL after the other, and fails if they have options. Here the client knows all nodes.
         """
         plain, name, password = taken_login(split_urls(client.hostname or "", client.alt or ()))

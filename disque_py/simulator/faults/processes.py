@@ -1,4 +1,8 @@
-"""Faults of processes, machines and disks: kills, power cuts, stops, restarts, upgrades; slow and failing disks."""
+"""Faults of processes, machines and disks: kills, power cuts, stops, restarts, upgrades; slow and failing disks.
+
+`ProcessFaults.kinds` has a function for each kind of fault in a plan. It chooses a target (targets.py), does the fault,
+and returns a description for people, and the function that ends the fault.
+"""
 
 from __future__ import annotations
 
