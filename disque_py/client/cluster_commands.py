@@ -1,4 +1,8 @@
-"""Commands about the nodes of a cluster, as the node asked knows them. Pure."""
+"""Commands about the nodes of a cluster, as the node asked knows them. Pure.
+
+Each node has its own table of nodes, so two nodes may answer differently. A command that changes the table changes that
+of the node asked. So after a lost answer the client never sends it again to another node (`Repeat.NEVER`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Commands about locks: a lock is a claim of a name by an owner. lock.py builds on them. Pure. Spec CL8."""
+"""Commands about locks: a lock is a claim of a name by an owner. Pure. Spec CL8.
+
+A majority of the voters grants a lock for a lease, and each new owner gets a higher fence. Any node can ask the voters.
+The commands name the owner, so a repeated one acts for the same owner. These are single commands: lock.py makes locks
+of them that extend their leases in the background.
+"""
 
 from __future__ import annotations
 

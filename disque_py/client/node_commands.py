@@ -1,4 +1,8 @@
-"""Commands about the node asked, and `execute` for every command without a function. Pure."""
+"""Commands about the node asked, and `execute` for every command without a function. Pure.
+
+An answer is about one node, so ask a certain one where that matters. `execute` takes any words, and returns the reply
+as it came. The library does not know whether such a command may be repeated, so the caller says so.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""TIME, SHUTDOWN, BGREWRITEAOF. Spec R8. JOURNAL is our own."""
+"""TIME, SHUTDOWN, BGREWRITEAOF and JOURNAL. Spec R8. JOURNAL is our own.
+
+The process does the work, through `broker.host`. JOURNAL BACKUP and SHUTDOWN REWRITE-AOF wait for files to be written,
+and meanwhile the node serves other clients (core/deferred_reply.py). SHUTDOWN is refused if it would lose jobs, and the
+log then has the reason.
+"""
 
 from __future__ import annotations
 

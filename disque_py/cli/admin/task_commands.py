@@ -1,4 +1,8 @@
-"""disque-admin task …: list, show, wait, cancel."""
+"""disque-admin task …: list, show, wait, cancel.
+
+A node knows only the tasks that it started itself, until one hour after their end. So these commands must be sent to
+the node of the task (`-h`, `-p`). `wait` shows a bar (tasks.py), and Ctrl-C ends the bar and not the task.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Values as text for people: durations, moments, numbers, bytes, bodies. Pure."""
+"""Values as text for people: durations, moments, numbers, bytes, bodies. Pure.
+
+Most functions are filters of the console's templates. A missing value is shown as a dash. Values come from nodes and
+programs, so a moment out of range or a text that is not JSON is no error.
+"""
 
 from __future__ import annotations
 

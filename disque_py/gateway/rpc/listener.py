@@ -1,4 +1,9 @@
-"""The gRPC port: both services, health and reflection, with TLS if HTTP has it."""
+"""The gRPC port: both services, health and reflection, with TLS if HTTP has it.
+
+The settings are those of HTTP: the limits of connections, streams and bodies, and the certificates. Files of
+certificates are read for each new connection, so a new certificate needs no restart. When the gateway ends, health
+checks report that first, and running calls have a short time to finish.
+"""
 
 from __future__ import annotations
 
