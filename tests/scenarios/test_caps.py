@@ -34,7 +34,7 @@ class Worker(Talker):
         job_id = reply[0][1]
         pairs = reply[0][4]
         value = pairs[1] if pairs else b""
-        self.crew.took(job_id, value, self)
+        self.crew.note_delivery(job_id, value, self)
         self.world.later(self.work_ms, self.end, job_id)
 
     def end(self, job_id: bytes) -> None:
@@ -75,7 +75,7 @@ class Crew:
             self.world.connect(self.world.machines[node], worker)
             worker.begin()
 
-    def took(self, job_id: bytes, value: bytes, worker: Worker) -> None:
+    def note_delivery(self, job_id: bytes, value: bytes, worker: Worker) -> None:
         self.taken.append((self.world.now_ms, value))
         self.running[job_id] = value
         running = sum(1 for each in self.running.values() if each == value)

@@ -13,7 +13,7 @@ from disque_py.core.job_snapshot import job_of, snapshot_of
 from disque_py.core.lifecycle import enqueue, forget, register
 
 
-def lose(world, kind, sender, receiver):
+def lose_next(world, kind, sender, receiver):
     """Lose the next message of this kind between these nodes."""
     left = [1]
 
@@ -166,7 +166,7 @@ def test_a_hint_that_is_owed_is_not_forgotten_because_another_queue_owes_one(mak
     first.say("GETJOB", "FROM", "q")
     second.say("GETJOB", "FROM", "r")
     world.run(20)
-    lose(world, HINT, "a", "b")
+    lose_next(world, HINT, "a", "b")
     world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1)
     world.run(4)
     world.ask("a", "ADDJOB", "r", "body", 0, "REPLICATE", 1)
@@ -316,7 +316,7 @@ def test_a_lost_took_or_yourjobs_delivers_once(make):
         getter = world.client("b")
         getter.say("GETJOB", "FROM", "q")
         world.run(20)
-        lose(world, kind, sender, receiver)
+        lose_next(world, kind, sender, receiver)
         job_id = world.ask("a", "ADDJOB", "q", "body", 0, "RETRY", 0)
         world.run(5_000)
         assert len(getter.replies) == 1

@@ -34,10 +34,10 @@ def answer(broker, node, code=HAS, holders=b"", change=()):
     number, _, ids = broker.repairs.questions[broker.repairs.number].item
     known = [holders] * len(ids) if code >= HAS else []
     say(broker, node, HAVEARE, (number, bytes([code] * len(ids)), known, list(change)))
-    go_on(broker)
+    run_due_turns(broker)
 
 
-def go_on(broker):
+def run_due_turns(broker):
     """Let all turns do their due steps."""
     dispatch.settle(broker)
     while dispatch.tick(broker):

@@ -13,7 +13,7 @@ from disque_py.core.job import ACKED, WAIT_REPL
 from disque_py.core.repair_turns import HAS_NONE
 from disque_py.node import dispatch
 from disque_py.simulator.checks.cluster_invariants import jobs_of
-from lost_copies import SECOND, answer, forget, go_on, make_cluster, make_missing
+from lost_copies import SECOND, answer, forget, make_cluster, make_missing, run_due_turns
 from world import World
 
 # -- suspicion and turns -------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_the_log_reports_only_missing_copies():
     answer(broker, third, HAS_NONE)
     answer(broker, second)
     say(broker, third, GOTJOB, job.id)
-    go_on(broker)
+    run_due_turns(broker)
     advance(broker, 10 * SECOND)
     assert "repair-finished" in [name for name, _ in broker.membership.tray.notices]
 

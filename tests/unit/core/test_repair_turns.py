@@ -24,7 +24,7 @@ from disque_py.core.repair_turns import HAS, HAS_CREATION, HAS_DONE, HAS_NONE, H
 from disque_py.core.replication import MOVING, TIMED
 from disque_py.node import dispatch
 from disque_py.simulator.checks.cluster_invariants import jobs_of
-from lost_copies import SECOND, answer, forget, go_on, make_cluster, make_missing
+from lost_copies import SECOND, answer, forget, make_cluster, make_missing, run_due_turns
 
 
 def test_a_holder_with_a_lower_id_is_told_to_take_its_turn():
@@ -95,7 +95,7 @@ def test_a_node_that_leaves_takes_no_copy_of_a_repair_that_it_has_already():
     answer(broker, third, HAS_NONE)
     answer(broker, second)
     say(broker, third, GOTJOB, (job.id, MOVING))
-    go_on(broker)
+    run_due_turns(broker)
     assert [nodes for nodes, _ in sent_of(broker, SHORT)] == [(second, third)]
 
 
@@ -229,7 +229,7 @@ def test_a_copy_that_is_taken_ends_the_turn():
     answer(broker, third, HAS_NONE)
     answer(broker, second)
     say(broker, third, GOTJOB, job.id)
-    go_on(broker)
+    run_due_turns(broker)
     assert broker.stats.copies_repaired == 1
     assert sent_of(broker, RESTORED) == [((second, third), ([job.id],))]
     assert not broker.repairs.turns
@@ -242,7 +242,7 @@ def test_after_the_last_refusal_the_others_hear_that_no_node_is_left():
     answer(broker, second)
     sent(broker)
     say(broker, third, REFUSED, (job.id, REFUSED_PAUSED))
-    go_on(broker)
+    run_due_turns(broker)
     assert sent_of(broker, SHORT) == [((second, third), ([job.id],))]
     assert broker.repairs.missing == 1
     assert broker.stats.repair_refusals == 1
