@@ -7,6 +7,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from servers import Server, until
 from spark_stub import StubCluster
 
 
@@ -25,6 +26,15 @@ def index(spark: Any, cluster: StubCluster, folder: Path, *, change: Any = None,
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def wait_readable(*servers: Server) -> None:
+    """Wait until all events of these nodes can be read: after the next fsync of their log, at most a second later."""
+
+    def is_readable(server: Server) -> bool:
+        return bool(server.command("EVENTS", "INFO")[5] == int(server.info("events")["events_next_seq"]))
+
+    until(lambda: all(map(is_readable, servers)))
 
 
 def rows(folder: Path, table: str) -> list[dict[str, Any]]:

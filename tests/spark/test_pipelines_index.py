@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -13,6 +12,7 @@ from disque_py.spark.pipelines import index, recency
 from disque_py.spark.query import questions
 from disque_py.spark.query.tables import open_index
 from runs import places as all_read
+from runs import wait_readable
 from servers import Cluster
 from spark_stub import StubCluster
 
@@ -27,25 +27,18 @@ def places(cluster) -> str:
     return ",".join(f"127.0.0.1:{server.port}" for server in cluster.servers)
 
 
-def wait_readable(cluster) -> None:
-    """Wait until all events can be read: after the next fsync of their log, at most a second later."""
-    time.sleep(1.5)
-    for server in cluster.servers:
-        server.command("EVENTS", "INFO")
-
-
 def test_events_and_broker_agree_after_a_node_was_killed(spark, cluster, tmp_path):
     with Disque(*places(cluster).split(",")) as disque:
         disque.add_jobs("work", [f"job {number}" for number in range(200)], replicate=2)
         for job in disque.get_jobs("work", count=120):
             disque.ack(job)
     victim = cluster.servers[1]
-    wait_readable(cluster)
+    wait_readable(*cluster.servers)
     index.run(spark, places(cluster), str(tmp_path), trigger=None).awaitTermination()
     victim.kill()
     victim.restart()
     cluster.wait_whole()
-    wait_readable(cluster)
+    wait_readable(*cluster.servers)
     index.run(spark, places(cluster), str(tmp_path), trigger=None).awaitTermination()
     with open_index(str(tmp_path)) as db:
         states = dict(questions.ask(db, "SELECT to_state, count(*) FROM current GROUP BY 1").rows)
@@ -80,7 +73,7 @@ def test_recency_reads_jobs_as_changes(spark, cluster, tmp_path):
     # An invalid time must not end the query: the job's creation time counts.
     meta = ["META", "op", "add", "META", "key", "v", "META", "member", "a", "META", "at", "soon"]
     cluster.servers[0].command("ADDJOB", "changes", "x", 5000, *meta)
-    wait_readable(cluster)
+    wait_readable(*cluster.servers)
     recency.run(spark, places(cluster), str(tmp_path), trigger=None).awaitTermination()
     assert recency.latest(str(tmp_path), "u", 10) == [("a", 1_002), ("b", 1_001)]
     ((member, at_ms),) = recency.latest(str(tmp_path), "v", 10)

@@ -14,6 +14,7 @@ import pytest
 from disque_py.spark.event_log import DataLossError
 from disque_py.spark.jobs_reading import JobPlanner, fetch, job_options
 from event_plans import close_all, drain, planner
+from runs import wait_readable
 from servers import Cluster, Server, until
 
 
@@ -43,7 +44,7 @@ def add(server: Server, count: int) -> None:
     """Add jobs that only this node has, and wait until their events are on disk."""
     for number in range(count):
         server.command("ADDJOB", "work", number, 0, "REPLICATE", 1)
-    until(lambda: server.command("EVENTS", "INFO")[5] == int(server.info("events")["events_next_seq"]))
+    wait_readable(server)
 
 
 def told(nodes: Cluster, found: list[tuple[str, int]]) -> list[int]:
