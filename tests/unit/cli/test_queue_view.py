@@ -6,11 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from client_node import closed_port
+from disque_py.cli import queue_view
 from disque_py.cli.address import Target
 from disque_py.cli.queue_view import OldServerError, QueueWatch, all_settings, changed_settings, span_text
 from disque_py.client import Address, ReplyError
 from disque_py.client.results import queue_settings
-from scripted_queues import SETTINGS, STAT, answers, reply
+from scripted_queues import NODE_ID, SETTINGS, STAT, answers, reply
 
 
 def settings_of(**changes):
@@ -58,8 +60,52 @@ def test_the_longest_queue_comes_first(watch):
     assert [row.queue for row in watch(QSCAN=names, QSTAT=stat, QUEUE_LIST=reply([])).look().rows] == ["long", "short"]
 
 
-def test_nodes_that_did_not_answer_are_named(watch):
-    assert watch(QSTAT=reply({**STAT, "nodes-missing": ["b" * 40]})).look().missing == ["b" * 40]
+def cluster_of(*others):
+    """Return HELLO of the scripted node with other nodes: pairs of a port and a priority."""
+    nodes = [
+        [letter * 40, "127.0.0.1", str(port), str(priority)]
+        for letter, (port, priority) in zip("bc", others, strict=False)
+    ]
+    return reply([1, NODE_ID, [NODE_ID, "", "7711", "1"], *nodes])
+
+
+def test_figures_are_the_sums_of_all_nodes(watch, scripted):
+    """A queue is paused in both directions if one node says in, and another one out."""
+    two = answers(QSTAT=reply({**STAT, "len": 7, "oldest-ms": 70_000, "pause": "out"}), HELLO=reply([1, "b" * 40]))
+    one = watch(QSTAT=reply({**STAT, "pause": "in"}), HELLO=cluster_of((scripted(two).port, 1)))
+    (row,) = one.look().rows
+    assert (row.pending, row.running, row.oldest_ms, row.paused) == (12, 6, 70_000, "all")
+
+
+def test_a_node_is_not_asked_for_the_figures_of_the_cluster(watch):
+    """Each QSTAT CLUSTER makes every node visit all its jobs."""
+    asked = []
+    watch(QSTAT=lambda words: asked.append(words[2:]) or reply(STAT)).look()
+    assert asked == [[b"RECENT"]]
+
+
+def test_nodes_that_are_away_are_named(watch):
+    """Their peers say so, too."""
+    looking = watch(HELLO=cluster_of((closed_port(), 100)))
+    assert (looking.look().missing, len(looking.look().rows)) == (["b" * 40], 1)
+
+
+def test_a_healthy_node_that_is_out_of_reach_is_asked_through_another_one(watch):
+    """Its announced address may be that of another network."""
+    stat = lambda words: reply({**STAT, "len": 9 if words[2] == b"CLUSTER" else 1, "nodes-missing": ["c" * 40]})  # noqa: E731
+    look = watch(QSTAT=stat, HELLO=cluster_of((closed_port(), 1))).look()
+    assert ([row.pending for row in look.rows], look.missing) == ([9], ["c" * 40])
+
+
+def test_the_longest_queues_are_shown_and_have_their_settings(watch, monkeypatch):
+    """The settings of other queues are not asked for."""
+    monkeypatch.setattr(queue_view, "QUEUES_MAX", 2)
+    names = [f"q{number}" for number in range(5)]
+    asked = []
+    stat = lambda words: reply({**STAT, "name": words[1], "len": int(words[1][1:])})  # noqa: E731
+    get = lambda words: asked.append(words[2]) or reply(SETTINGS)  # noqa: E731
+    look = watch(QSCAN=reply(["0", names]), QSTAT=stat, QUEUE_LIST=reply(names), QUEUE_GET=get).look()
+    assert ([row.queue for row in look.rows], look.left_out, asked) == (["q4", "q3"], 3, [b"q4", b"q3"])
 
 
 def test_a_queue_with_settings_and_without_jobs_is_shown(watch):
