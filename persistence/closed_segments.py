@@ -1,4 +1,4 @@
-"""Chain: the closed files of which a journal consists, and their removal.
+"""ClosedSegments: the closed files of which a journal consists, and their removal.
 
 A journal is a chain of segments, and a segment is usually one file. After a disk error the segment continues in another
 file (a *part*). The header of each file names all earlier files that still count. So the newest file defines the
@@ -19,7 +19,7 @@ from persistence.disk import READING, Disk, Folder
 from persistence.records import Part, file_name
 
 
-class Chain:
+class ClosedSegments:
     """The closed files of one journal.
 
     files        the closed files, in order
@@ -35,7 +35,7 @@ class Chain:
         # The last part of each segment that has a file or may have one.
         self._last_part: dict[int, int] = {}
         for file in self.files:
-            self.took(file.number, file.part)
+            self.mark_used(file.number, file.part)
         # Segments whose DROPPED record is not on disk yet: the segment's number, and the record's position.
         self._drops: deque[tuple[int, int]] = deque()
         self._removing: set[int] = set()
@@ -49,7 +49,7 @@ class Chain:
         """Return the part number of a new file of this segment."""
         return self._last_part.get(number, -1) + 1
 
-    def took(self, number: int, part: int) -> None:
+    def mark_used(self, number: int, part: int) -> None:
         """Mark the name of a part as used: its file exists, or a failed attempt left a file of this name behind."""
         self._last_part[number] = max(self._last_part.get(number, -1), part)
 
@@ -60,7 +60,7 @@ class Chain:
     # -- questions -----------------------------------------------------------------------------------
 
     @property
-    def going(self) -> set[int]:
+    def dropping(self) -> set[int]:
         """Return the segments being dropped: their record is not on disk yet, or their files are being removed."""
         return {number for number, _ in self._drops} | self._removing
 
@@ -71,7 +71,7 @@ class Chain:
 
     def before(self, number: int) -> list[int]:
         """Return the segments before this one that are closed and not being dropped, oldest first."""
-        return sorted({file.number for file in self.files if file.number < number} - self.going)
+        return sorted({file.number for file in self.files if file.number < number} - self.dropping)
 
     def parts_of(self, number: int) -> list[Part]:
         """Return the files of a segment."""
@@ -90,10 +90,10 @@ class Chain:
     @property
     def size_going(self) -> int:
         """Return how many of these bytes are being dropped."""
-        going = self.going
+        going = self.dropping
         return sum(file.end - file.start for file in self.files if file.number in going)
 
-    def lose(self, names: list[str]) -> None:
+    def forget_files(self, names: list[str]) -> None:
         """Forget these files: they are gone for an unknown reason."""
         self.files = [file for file in self.files if file_name(file.number, file.part) not in names]
 
@@ -102,14 +102,14 @@ class Chain:
     def gone_with(self, number: int) -> list[int]:
         """Return the other segments that the record which drops this segment has to name."""
         left = {file.number for file in self.files}
-        return sorted((self.named - left | self.going) - {number})
+        return sorted((self.named - left | self.dropping) - {number})
 
     def drop(self, number: int, position: int) -> None:
         """Remove the files of this segment as soon as the journal is on disk up to `position`."""
         assert not self._drops or self._drops[-1][1] <= position
         self._drops.append((number, position))
 
-    def safe(self, synced: int) -> None:
+    def on_synced(self, synced: int) -> None:
         """Remove the files whose DROPPED record is on disk. The journal is on disk up to `synced`."""
         while self._drops and not self._holds and self._drops[0][1] <= synced:
             self._remove(self.parts_of(self._drops.popleft()[0]))
@@ -132,7 +132,7 @@ class Chain:
             held, self._held = self._held, []
             for files in held:
                 self._remove(files)
-            self.safe(synced)
+            self.on_synced(synced)
 
     def _remove(self, files: list[Part]) -> None:
         if self._holds:

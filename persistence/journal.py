@@ -44,7 +44,7 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from persistence.closed_segments import Chain
+from persistence.closed_segments import ClosedSegments
 from persistence.disk import SYNCING, WRITING, Disk, Folder, Window
 from persistence.disk_errors import FINE, FULL_DISK, NO_ACKS, NO_ADDS, NO_WRITES
 from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages, map_pages, sync_pages
@@ -143,7 +143,7 @@ class Journal:
         self._disk = disk
         self._on_change = on_change
         self._write_queue = WriteQueue()
-        self._chain = Chain(disk, self._on_removed, files)
+        self._chain = ClosedSegments(disk, self._on_removed, files)
         self._reserve = Reserve(disk, reserve_bytes, is_there=has_reserve)
         self._segment_bytes = segment_bytes
         self._segment_start = self.position
@@ -664,11 +664,11 @@ class Journal:
         if end > self.synced:
             self.synced = end
         assert self.synced <= self.written
-        self._write_queue.safe(end)
+        self._write_queue.on_synced(end)
         if self._next_policy is not None and self.synced >= self._next_policy[1]:
             self.policy = self._next_policy[0]
             self._next_policy = None
-        self._chain.safe(self.synced)
+        self._chain.on_synced(self.synced)
 
     def _sync_aside(self, *, may_leave: bool = False) -> None:
         """Do the fsync of `everysec`: beside the writing, in a lane of its own.
@@ -743,7 +743,7 @@ class Journal:
         name = file_name(number, part)
         end_max = start + self._reserve.size - len(header) if on_reserve else NO_LIMIT
         file = _File(number, part, start, len(header), end_max, on_reserve)
-        going = self._chain.going
+        going = self._chain.dropping
         wanted = {file_name(each.number, each.part) for each in before if each.number not in going}
         end_old = self._ending(old, start) if old is not None else None
         # As many bytes are made ready as in the file before.
@@ -793,14 +793,14 @@ class Journal:
     ) -> None:
         self._is_busy = False
         if isinstance(outcome, OSError):
-            self._chain.took(file.number, file.part)
+            self._chain.mark_used(file.number, file.part)
             if file.is_reserve:
                 self._reserve.is_there = False
             self._fail(outcome)
             return
         if outcome:
             self.is_incomplete = True
-            self._chain.lose(outcome)
+            self._chain.forget_files(outcome)
             self._open(on_reserve=file.is_reserve)
             self._changed()
             return
@@ -811,12 +811,12 @@ class Journal:
         self._pages = pages
         self._is_longer = pages is not None or file.is_reserve
         self._chain.named = named
-        self._chain.took(file.number, file.part)
+        self._chain.mark_used(file.number, file.part)
         if 0 < self._fresh_from <= file.number:
             self._fresh_from = 0
             self._chain.begin_anew()
         if file.is_reserve:
-            self._reserve.took()
+            self._reserve.mark_used()
             self._room_end = file.end_max
         self._is_failed = False
         if self._when_closed:

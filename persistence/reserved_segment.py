@@ -44,7 +44,7 @@ class Reserve:
         """Whether it should be there and isn't."""
         return self.size > 0 and not self.is_there
 
-    def took(self) -> None:
+    def mark_used(self) -> None:
         """Note that it is the journal's file now."""
         self.is_there = False
         self.is_used = True

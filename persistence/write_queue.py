@@ -77,7 +77,7 @@ class WriteQueue:
         self._kept.clear()
         self.kept_bytes = 0
 
-    def safe(self, end: int) -> None:
+    def on_synced(self, end: int) -> None:
         """Forget the blocks up to `end`: they are on disk."""
         kept = self._kept
         while kept and kept[0].end <= end:

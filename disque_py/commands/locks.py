@@ -14,7 +14,7 @@ from disque_py.commands.options import INT64_MAX, between
 from disque_py.commands.subcommands import ANY, Form, run_form, syntax_error
 from disque_py.core import claiming, deferred_reply, gathering, incremental, locking
 from disque_py.core.broker import Broker
-from disque_py.core.claiming import Result, Wish
+from disque_py.core.claiming import Result, WantedClaim
 from disque_py.core.client import WAITS_FOR_LOCK, Blocked, Client
 from disque_py.core.deferred_reply import Done
 from disque_py.core.errors import CommandError
@@ -178,7 +178,7 @@ def _release(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if argv[at].lower() != b"done" or at + 1 == len(argv):
             raise syntax_error(argv[at])
         done_ms = _lease(broker, argv[at + 1], DONE_ERROR)
-    wish: Wish = locking.wish_of(broker, name, owner, 1)
+    wish: WantedClaim = locking.wish_of(broker, name, owner, 1)
     found: list[Outcome] = []
 
     def start(done: Done) -> None:

@@ -77,7 +77,7 @@ def _extend_all(
     def renewed() -> None:
         left[0] -= 1
         if not left[0]:
-            stalling.go_on_now(broker, client)
+            stalling.resume_client_now(broker, client)
 
     for job in claimed:
         renewal = exclusive.Renewal(broker, job, 0, lease_ms)

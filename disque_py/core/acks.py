@@ -87,13 +87,13 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
         work = job.work
         if isinstance(work, Replication) and work.is_external:
             # We keep no copy. The nodes that have one have heard of the ack, or will hear of it.
-            lifecycle.achieve(broker, job)
+            lifecycle.make_active(broker, job)
             events.added(broker, job, event_format.ADDED_INVISIBLE)
             producer_waits.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
         elif isinstance(work, Replication):
             # A consumer got the job from a replica, so the job exists and was processed (spec Q11).
             reply = b"+%b\r\n" % job.id
-            lifecycle.achieve(broker, job)
+            lifecycle.make_active(broker, job)
             events.added(broker, job, event_format.ADDED)
             broker.stats.jobs_added += 1
             producer_waits.answer(broker, work.client, job, work.slot, reply)

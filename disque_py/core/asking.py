@@ -230,7 +230,7 @@ def _end(broker: Broker, number: int) -> None:
     """End a question, because all nodes have answered or its time is over."""
     question = broker.questions.pop(number, None)
     if question is not None:
-        stalling.go_on_now(broker, question.client)
+        stalling.resume_client_now(broker, question.client)
 
 
 def on_askjobs(broker: Broker, sender: Node, items: list[Any]) -> None:

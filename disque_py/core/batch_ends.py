@@ -73,7 +73,7 @@ def step(broker: Broker) -> None:
         for client, until_ms in list(clients.items()):
             if 0 < until_ms <= broker.now_ms or client not in broker.waits.incremental:
                 del clients[client]
-                stalling.go_on(broker, client)
+                stalling.resume_client(broker, client)
         if not clients:
             batches.waiting.pop(name, None)
     is_changed = broker.cluster.epoch != batches.seen_epoch

@@ -172,7 +172,7 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
     events.note(broker, job, event_format.ERRORED_EVENT, None if error is None else {"error": _text(error)})
     part.is_errored = True
     expire_at(broker, job, max(job.expire_at_ms, broker.now_ms + rules.retention_ms))
-    lifecycle.rest(broker, job)
+    lifecycle.stop_requeueing(broker, job)
     broker.stats.jobs_errored += 1
     change(broker, job)
     return False
@@ -290,7 +290,7 @@ def read_number(item: Any, at: int) -> tuple[int, bytes]:
     return number, node
 
 
-def hear(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> bool:
+def compare_change(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> bool:
     """Compare our change number of a job with a node's. If they differ, tell the node our part or ask for its part.
 
     Return whether the node knows at least our part. Spec Y3.
@@ -440,7 +440,7 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         events.learn(broker, job, event_format.ERRORED)
         if broker.pauses.deferred:
             broker.pauses.deferred.pop(job, None)
-        lifecycle.rest(broker, job)
+        lifecycle.stop_requeueing(broker, job)
         return
     if due_ms and not (job.is_leased_here and job.attempt > part.ended):
         # The node to which the consumer gave the job back queues it. Our timer ends later.

@@ -193,7 +193,7 @@ def _decided(broker: Broker, pick: Pick) -> None:
         exclusive.give_back(broker, pick)
         return
     # The command checks whether all of its claims are decided. A claim for the client in a line is not one of them.
-    stalling.go_on_now(broker, client)
+    stalling.resume_client_now(broker, client)
 
 
 def _decided_late(broker: Broker, pick: Pick) -> None:

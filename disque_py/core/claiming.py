@@ -79,7 +79,7 @@ class Result(NamedTuple):
     began_ms: int = 0
 
 
-class Wish(NamedTuple):
+class WantedClaim(NamedTuple):
     """A claim that this node wants.
 
     key        the thing that is claimed
@@ -145,7 +145,7 @@ class Attempt:
         "wish",
     )
 
-    def __init__(self, wish: Wish, until_ms: int, done: Callable[[Result], None]) -> None:
+    def __init__(self, wish: WantedClaim, until_ms: int, done: Callable[[Result], None]) -> None:
         self.wish = wish
         self.until_ms = until_ms
         self.done = done
@@ -167,7 +167,7 @@ class Attempt:
 
 
 def claim(
-    broker: Broker, wish: Wish, done: Callable[[Result], None], *, replaces: bool = False, relies: bool = False
+    broker: Broker, wish: WantedClaim, done: Callable[[Result], None], *, replaces: bool = False, relies: bool = False
 ) -> None:
     """Claim a key. `done` is called with the result within DECIDE_MS.
 
@@ -185,7 +185,7 @@ def claim(
     broker.schedule.call_at(attempt.until_ms, partial(_fail, broker, attempt))
 
 
-def renew(broker: Broker, wish: Wish, fence: int, done: Callable[[Result], None]) -> None:
+def renew(broker: Broker, wish: WantedClaim, fence: int, done: Callable[[Result], None]) -> None:
     """Renew a claim that this holder has under a fence. The lease begins again."""
     attempt = Attempt(_bounded(wish), broker.now_ms + DECIDE_MS, done)
     attempt.is_renewal = True
@@ -195,7 +195,7 @@ def renew(broker: Broker, wish: Wish, fence: int, done: Callable[[Result], None]
     broker.schedule.call_at(attempt.until_ms, partial(_fail, broker, attempt))
 
 
-def _bounded(wish: Wish) -> Wish:
+def _bounded(wish: WantedClaim) -> WantedClaim:
     """Return the wish with spans that voters accept. A job's TTL, for which its count is kept, may be longer."""
     return wish._replace(lease_ms=min(LONGEST_MS, wish.lease_ms), keep_ms=min(LONGEST_MS, wish.keep_ms))
 
@@ -445,7 +445,7 @@ def _epoch(broker: Broker) -> int:
 
 def release(
     broker: Broker,
-    wish: Wish,
+    wish: WantedClaim,
     fence: int,
     done: Callable[[Result], None],
     *,

@@ -253,14 +253,14 @@ def on_vote_is(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif outcome == NO:
             vote.refused += 1
         if vote.is_decided:
-            stalling.go_on_now(broker, vote.client)
+            stalling.resume_client_now(broker, vote.client)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
     """Stop waiting for a voter whose link broke."""
     for vote in open_questions.without(broker.claims.rounds, node).values():
         if vote.is_decided:
-            stalling.go_on_now(broker, vote.client)
+            stalling.resume_client_now(broker, vote.client)
 
 
 def forget_client(broker: Broker, client: Client) -> None:

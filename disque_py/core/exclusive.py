@@ -33,7 +33,7 @@ from disque_py.core import changing, claim_stamps, claiming, lifecycle, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED
 from disque_py.core.claim_stamps import JOB_PREFIX, Stamp
-from disque_py.core.claiming import Result, Wish
+from disque_py.core.claiming import Result, WantedClaim
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.exclusive_state import GRANTED, LACKING, OVER, REFUSED, UNDECIDED, Pick, Running
@@ -130,8 +130,8 @@ def _make_busy(broker: Broker, key: bytes, name: bytes) -> None:
         queue.parking.set_room(key, 0)
 
 
-def _wish(broker: Broker, pick: Pick, key: bytes, keep_ms: int = 0, limit: int = 0, first: int = 1) -> Wish:
-    return Wish(key, pick.holder, _claim_ms(broker, pick.lease_ms), keep_ms, limit, first)
+def _wish(broker: Broker, pick: Pick, key: bytes, keep_ms: int = 0, limit: int = 0, first: int = 1) -> WantedClaim:
+    return WantedClaim(key, pick.holder, _claim_ms(broker, pick.lease_ms), keep_ms, limit, first)
 
 
 def _claim_ms(broker: Broker, lease_ms: int) -> int:
@@ -448,7 +448,7 @@ def free(broker: Broker, key: bytes, holder: bytes = b"") -> None:
 
 
 def _release(broker: Broker, key: bytes, holder: bytes, fence: int, *, gives_back: bool = False) -> None:
-    claiming.release(broker, Wish(key, holder, 1), fence, _ignore, gives_back=gives_back)
+    claiming.release(broker, WantedClaim(key, holder, 1), fence, _ignore, gives_back=gives_back)
 
 
 def _ignore(result: Result) -> None:
@@ -616,7 +616,7 @@ class Renewal:
         self._broker.exclusive.renewals.setdefault(self._job_id, []).append(self)
         lease_ms = _claim_ms(self._broker, self.lease_ms)
         for key, fence in self._claims:
-            claiming.renew(self._broker, Wish(key, self._holder, lease_ms), fence, self._take)
+            claiming.renew(self._broker, WantedClaim(key, self._holder, lease_ms), fence, self._take)
 
     def is_over(self, job: Job) -> bool:
         """Whether the claim has ended meanwhile, or the job has another claim now."""

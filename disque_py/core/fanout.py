@@ -199,7 +199,7 @@ def settle(broker: Broker) -> None:
 def _commit_together(broker: Broker, fan: Fanout, together: Together) -> None:
     """Queue all jobs, in one turn, and answer the producer."""
     fan.together = None
-    shared_copies.achieve(broker, broker.producers.together[fan.marker])
+    shared_copies.finish_all(broker, broker.producers.together[fan.marker])
     made = [(job.terms.queue, job.id) for job in together.jobs]
     producer_waits.answer(broker, fan.client, fan.marker, fan.slot, _reply_of(made, is_listed=fan.is_listed))
 
@@ -315,7 +315,7 @@ def _commit(broker: Broker, fan: Fanout) -> None:
         assert isinstance(work, Replication)
         work.is_held = False
         if plan.is_alone:
-            lifecycle.achieve(broker, job)
+            lifecycle.make_active(broker, job)
             if job.terms.replicate > 1 or plan.is_quorum:
                 replication.start_async(broker, job, is_quorum=plan.is_quorum)
             replication.queue_or_delay(broker, job)
@@ -323,7 +323,7 @@ def _commit(broker: Broker, fan: Fanout) -> None:
             broker.stats.jobs_added += 1
             producer_waits.answer(broker, fan.client, job, plan.slot, b"+%b\r\n" % job.id)
         else:
-            replication.achieve(broker, job, work)
+            replication.finish_creation(broker, job, work)
     _answer(broker, fan)
 
 

@@ -29,7 +29,7 @@ from typing import Final
 from cluster_bus.node import LEAVING
 from disque_py.core import claiming, own_addjob, settings_sync
 from disque_py.core.broker import Broker
-from disque_py.core.claiming import Result, Wish
+from disque_py.core.claiming import Result, WantedClaim
 from disque_py.core.command_entry import Handler
 from disque_py.core.cron import Ticks
 from disque_py.core.grants import GRANTED
@@ -334,10 +334,10 @@ def _fire(broker: Broker, schedule: Schedule, tick_ms: int) -> None:
         claiming.claim(broker, _wish(broker, firing), partial(_claimed, broker, firing), replaces=True)
 
 
-def _wish(broker: Broker, firing: Firing) -> Wish:
+def _wish(broker: Broker, firing: Firing) -> WantedClaim:
     voter_list = broker.claims.memory.list
     lease_ms = min(LEASE_MS, voter_list.lease_max_ms) if voter_list is not None else LEASE_MS
-    return Wish(CLAIM_PREFIX + _key_of(firing), b"%b:%b" % (broker.me.name, broker.run.hex().encode()), lease_ms)
+    return WantedClaim(CLAIM_PREFIX + _key_of(firing), b"%b:%b" % (broker.me.name, broker.run.hex().encode()), lease_ms)
 
 
 def _key_of(firing: Firing) -> bytes:

@@ -140,14 +140,14 @@ def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
             question.answers[sender] = question.check(answer)
         del question.unanswered[sender]
         if not question.unanswered:
-            stalling.go_on(broker, question.client)
+            stalling.resume_client(broker, question.client)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
     """Stop waiting for a node whose link broke in either direction."""
     for question in open_questions.without(broker.gatherings.asked, node).values():
         if not question.unanswered:
-            stalling.go_on(broker, question.client)
+            stalling.resume_client(broker, question.client)
 
 
 def _end(broker: Broker, number: int) -> None:
@@ -155,7 +155,7 @@ def _end(broker: Broker, number: int) -> None:
     question = broker.gatherings.asked.pop(number, None)
     if question is not None:
         question.is_over = True
-        stalling.go_on(broker, question.client)
+        stalling.resume_client(broker, question.client)
 
 
 def _node_id(node: Node) -> bytes:

@@ -161,7 +161,7 @@ def _drop_reports(broker: Broker, name: bytes) -> None:
 def wake(broker: Broker, name: bytes) -> None:
     """Wake the clients that wait for a batch."""
     for client in broker.batches.waiting.pop(name, {}):
-        stalling.go_on(broker, client)
+        stalling.resume_client(broker, client)
 
 
 def is_primary(broker: Broker, batch: Batch) -> bool:

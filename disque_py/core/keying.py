@@ -260,7 +260,7 @@ def look_up(broker: Broker, client: Client, keys: list[bytes]) -> Generator[None
             broker.send(linked, ISKEY, (producers.question_number, chars))
     if producers.lookups:
         # If the client waits for something else by then, it checks its condition once more and continues to wait.
-        broker.schedule.call_at(until_ms, partial(stalling.go_on, broker, client))
+        broker.schedule.call_at(until_ms, partial(stalling.resume_client, broker, client))
 
     def is_over() -> bool:
         return broker.now_ms >= until_ms or all(lookup.named or not lookup.unanswered for _, lookup in asked)
@@ -287,7 +287,7 @@ def _heard(broker: Broker, lookup: Lookup, sender: Node, chars: bytes, named: by
         del lookup.unanswered[sender]
         lookup.named = lookup.named or named
         if named or not lookup.unanswered:
-            stalling.go_on(broker, lookup.client)
+            stalling.resume_client(broker, lookup.client)
 
 
 # -- local knowledge ----------------------------------------------------------------------------------
@@ -677,7 +677,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
     for lookup in open_questions.without(broker.producers.lookups, node).values():
         lookup.missed = True
         if not lookup.unanswered:
-            stalling.go_on(broker, lookup.client)
+            stalling.resume_client(broker, lookup.client)
     for chars, search in list(broker.producers.searches.items()):
         if search.creator is node:
             search.creator = None

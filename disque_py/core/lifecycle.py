@@ -200,7 +200,7 @@ def creation_aborted(broker: Broker, job: Job) -> None:
         broker.producers.key_events[job.id] = None
 
 
-def achieve(broker: Broker, job: Job) -> None:
+def make_active(broker: Broker, job: Job) -> None:
     """Make a WAIT_REPL job ACTIVE, because enough nodes hold it."""
     assert job.state == WAIT_REPL
     del broker.copies.waiting_repl[job]
@@ -550,7 +550,7 @@ def end_lease(broker: Broker, job: Job) -> None:
         broker.caps.ended(job)
 
 
-def rest(broker: Broker, job: Job) -> None:
+def stop_requeueing(broker: Broker, job: Job) -> None:
     """Stop queueing an ACTIVE job because it is errored. Its timer now waits only for the end of its TTL."""
     assert job.state == ACTIVE
     job.requeue_at_ms = 0
@@ -562,7 +562,7 @@ def rest(broker: Broker, job: Job) -> None:
     mark_dirty(broker, job)
 
 
-def go_on(broker: Broker, queue: Queue) -> None:
+def end_stall(broker: Broker, queue: Queue) -> None:
     """End a queue's stall and serve its clients, because its head is in memory or is another job now."""
     queue.is_stalled = False
     broker.waits.stalled.clear()
@@ -586,7 +586,7 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
             queue.unlist(job)  # Its dead entry would count as living when the job is queued elsewhere.
     left = broker.queues.get(old)
     if left is not None and left.is_stalled:
-        go_on(broker, left)  # The queue may be stalled by this job, whose body now returns to the other queue.
+        end_stall(broker, left)  # The queue may be stalled by this job, whose body now returns to the other queue.
     if len(old) > NAME_BYTES_FREE:
         broker.used_memory -= len(old)
     if len(name) > NAME_BYTES_FREE:

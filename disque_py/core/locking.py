@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from disque_py.core import claiming, gathering, voting
 from disque_py.core.broker import Broker
-from disque_py.core.claiming import ALL_SPENT, Result, Wish
+from disque_py.core.claiming import ALL_SPENT, Result, WantedClaim
 from disque_py.core.grants import GRANTED, HELD, Grant, GrantItem
 from disque_py.resp.glob import matches
 
@@ -32,11 +32,11 @@ KEYS_PER_PART: Final = 1_000
 PART_ITEMS: Final = 1_000
 
 
-def wish_of(broker: Broker, name: bytes, owner: bytes, lease_ms: int, limit: int = 0) -> Wish:
+def wish_of(broker: Broker, name: bytes, owner: bytes, lease_ms: int, limit: int = 0) -> WantedClaim:
     """Return the claim of an owner on a lock."""
     voter_list = broker.claims.memory.list
     keep_ms = voter_list.lease_max_ms if voter_list is not None else 0
-    return Wish(PREFIX + name, owner, lease_ms, keep_ms, limit)
+    return WantedClaim(PREFIX + name, owner, lease_ms, keep_ms, limit)
 
 
 class Acquiring(NamedTuple):
@@ -47,7 +47,7 @@ class Acquiring(NamedTuple):
     done        is called with the result: GRANTED, HELD, DONE, or an outcome of claiming.py
     """
 
-    wish: Wish
+    wish: WantedClaim
     until_ms: int
     is_wanted: Callable[[], bool]
     done: Callable[[Result], None]
@@ -75,7 +75,7 @@ def _claimed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
     _held(broker, acquiring, result)
 
 
-def _is_spent(wish: Wish, result: Result) -> bool:
+def _is_spent(wish: WantedClaim, result: Result) -> bool:
     """Return whether a grant of this owner is an attempt beyond the limit.
 
     It was granted to an earlier request with another limit, or by a minority of the voters, from which the others

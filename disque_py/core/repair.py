@@ -219,7 +219,7 @@ def step(broker: Broker) -> bool:
     if repairs.to_go_on:
         for job in list(islice(repairs.to_go_on, TURNS_PER_PART)):
             del repairs.to_go_on[job]
-            repair_turns.go_on(broker, job)
+            repair_turns.continue_turn(broker, job)
         return True
     if not repairs.is_walking:
         return False

@@ -139,7 +139,7 @@ def look(broker: Broker) -> None:
         broker.send(silent, HAVE, question.item)
 
 
-def go_on(broker: Broker, job: Job) -> None:
+def continue_turn(broker: Broker, job: Job) -> None:
     """Do the next step of a job's turn, if it is due."""
     repairs = broker.repairs
     turn = repairs.turns.get(job)
@@ -538,7 +538,7 @@ def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
                     turn.has_grown = True
             if has >= HAS and job.state != ACKED:
                 theirs = changes.get(at, changing.NO_CHANGE)
-                changing.hear(broker, sender, job, theirs)
+                changing.compare_change(broker, sender, job, theirs)
                 if theirs > changing.number_of(job):
                     turn.is_behind = True
             if not turn.unanswered:

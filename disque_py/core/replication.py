@@ -209,7 +209,7 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
             if sender not in confirmed and (not work.is_quorum or zones.is_local(broker, sender)):
                 work.confirmed = confirmed = confirmed + only
                 if len(confirmed) >= job.terms.replicate and (not work.zones or zones.count(confirmed) >= work.zones):
-                    achieve(broker, job, work)
+                    finish_creation(broker, job, work)
 
 
 def _counts_known(broker: Broker, job: Job, work: Replication, sender: Node, how: Any) -> bool:
@@ -269,7 +269,7 @@ def tell_holders(broker: Broker, job: Job) -> None:
         broker.send(others, HOLDERS, (job.id, broker.sets.pack(job.holders)))
 
 
-def achieve(broker: Broker, job: Job, work: Replication) -> None:
+def finish_creation(broker: Broker, job: Job, work: Replication) -> None:
     """Finish the creation of a job that enough nodes hold: queue or delay it, and answer the producer.
 
     A job that was replicated externally is queued by one of its holders, and forgotten here. A job of a fan-out first
@@ -295,7 +295,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
         producer_waits.answer(broker, work.client, job, work.slot, reply)
         lifecycle.forget(broker, job)
         return
-    lifecycle.achieve(broker, job)
+    lifecycle.make_active(broker, job)
     queue_or_wait(broker, job, work)
     if broker.is_journaling:
         lifecycle.mark_dirty(broker, job)
@@ -344,7 +344,7 @@ def count_again(broker: Broker) -> None:
                     assert isinstance(work, Replication)
                 set_copies(broker, job, copies)
                 if len(work.confirmed) >= copies and (not work.zones or zones.count(work.confirmed) >= work.zones):
-                    achieve(broker, job, work)
+                    finish_creation(broker, job, work)
 
 
 def queue_or_wait(broker: Broker, job: Job, work: Replication) -> None:

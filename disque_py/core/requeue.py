@@ -142,7 +142,7 @@ def _is_held_back(broker: Broker, job: Job) -> bool:
     if part is None:
         return False
     if part.is_errored:
-        lifecycle.rest(broker, job)
+        lifecycle.stop_requeueing(broker, job)
         return True
     if not changing.may_queue(broker, job):
         return True
@@ -177,13 +177,13 @@ def _claim_end(broker: Broker, job: Job, stamp: claim_stamps.Stamp) -> None:
     """
     key, holder = claim_stamps.job_key(job, stamp), broker.exclusive.next_holder(broker.me)
     keep_ms = max(1, job.expire_at_ms - broker.now_ms)  # The voters go on keeping the count.
-    wish = claiming.Wish(key, holder, END_LEASE_MS, keep_ms, first=0)
+    wish = claiming.WantedClaim(key, holder, END_LEASE_MS, keep_ms, first=0)
     until_ms = broker.now_ms + claiming.DECIDE_MS + END_AGAIN_MS
     _postpone(broker, job, until_ms)
     claiming.claim(broker, wish, partial(_end_claimed, broker, job, wish, until_ms))
 
 
-def _end_claimed(broker: Broker, job: Job, wish: claiming.Wish, until_ms: int, result: claiming.Result) -> None:
+def _end_claimed(broker: Broker, job: Job, wish: claiming.WantedClaim, until_ms: int, result: claiming.Result) -> None:
     if result.outcome == GRANTED:
         claiming.release(broker, wish, result.fence, _ignore, gives_back=True)
     if job.state != ACTIVE or job.requeue_at_ms != until_ms or broker.find(job.id) is not job or not _is_spent(job):
@@ -288,7 +288,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             before = job.version
             events.heard(job, item[3])
             if job.attributes is not None or len(item) > NUMBER_OF_LEASED + 1:
-                changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_LEASED))
+                changing.compare_change(broker, sender, job, changing.read_number(item, NUMBER_OF_LEASED))
                 if len(item) > CLAIM_OF_LEASED:
                     claim_stamps.heard(broker, job, item[CLAIM_OF_LEASED:])
                     changing.begin(broker, job)  # The claim's place in the journal is after the part (spec EX6).
@@ -355,7 +355,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
         if later:
             events.heard(job, later[0])
             if job.attributes is not None or len(later) > 2:
-                is_current = changing.hear(broker, sender, job, changing.read_number(later, 1))
+                is_current = changing.compare_change(broker, sender, job, changing.read_number(later, 1))
                 part = job.part
                 if part is not None and (part.is_errored or (part.is_delayed and not is_current)):
                     if _merge(job, attempt, nacks, deliveries):
@@ -420,7 +420,7 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             changing.send_ack(broker, sender, job)
             continue
         if job.attributes is not None or len(item) > NUMBER_OF_WILLQUEUE + 1:
-            is_current = changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_WILLQUEUE))
+            is_current = changing.compare_change(broker, sender, job, changing.read_number(item, NUMBER_OF_WILLQUEUE))
             if job.is_errored:
                 if is_current:
                     changing.tell(broker, sender, job)  # This is the objection: an errored job is not queued.
@@ -483,7 +483,7 @@ def on_timer(broker: Broker, job: Job) -> None:
         del broker.pauses.deferred[job]
     if job.terms.retry_ms and queue is not None and queue.paused & PAUSED_IN and not was_pending:
         if job.is_errored:
-            lifecycle.rest(broker, job)
+            lifecycle.stop_requeueing(broker, job)
             return
         part = job.part
         if part is not None and not changing.may_queue(broker, job):

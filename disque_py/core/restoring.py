@@ -451,7 +451,7 @@ class Restoring:
         job.was_announced = False
         if job.is_errored:
             self.waiting += 1
-            lifecycle.rest(broker, job)
+            lifecycle.stop_requeueing(broker, job)
             return
         if job.is_leased_here and job.attributes is not None:
             exclusive.resume(broker, job)

@@ -117,7 +117,7 @@ def on_gotmany(broker: Broker, sender: Node, items: list[Any]) -> None:
                 broker.producers.fans_due[together.fan] = None
 
 
-def achieve(broker: Broker, work: Replication) -> None:
+def finish_all(broker: Broker, work: Replication) -> None:
     """Queue all jobs that share this Replication, because enough nodes hold them. The caller answers the producer."""
     together = work.together
     assert together is not None
@@ -126,7 +126,7 @@ def achieve(broker: Broker, work: Replication) -> None:
     work.together = None
     is_journaling = broker.is_journaling
     for job in together.jobs:
-        lifecycle.achieve(broker, job)
+        lifecycle.make_active(broker, job)
         replication.queue_or_wait(broker, job, work)
         if is_journaling:
             lifecycle.mark_dirty(broker, job)

@@ -271,7 +271,7 @@ def read_ahead(broker: Broker) -> None:
             if type(missing.body) is Spilled:
                 recall(broker, missing)
             else:
-                lifecycle.go_on(broker, queue)
+                lifecycle.end_stall(broker, queue)
         count = 0
         # For a consumer that skips at-most-once jobs, another job is the head.
         for order in (queue.retried.jobs(), queue.oldest()) if queue.once_length else (queue.oldest(),):
@@ -307,7 +307,7 @@ def attach(broker: Broker, job: Job, body: bytes | None) -> None:
         _put_back(broker, job, body)
     queue = broker.queues.get(job.terms.queue)
     if queue is not None and queue.is_stalled:
-        lifecycle.go_on(broker, queue)
+        lifecycle.end_stall(broker, queue)
 
 
 def rescued(broker: Broker, job: Job, body: bytes) -> None:

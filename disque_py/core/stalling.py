@@ -3,8 +3,8 @@
 While a command waits, no part of its work is done (incremental.py): its client is in `broker.waits.stalled`. The
 conversation that it waits for resumes it, or a moment does. The command then checks whether its wait is over.
 
-`go_on` is for handlers that run before the incremental commands of the same turn. `go_on_now` also makes the next tick
-due immediately.
+`resume_client` is for handlers that run before the incremental commands of the same turn. `resume_client_now` also
+makes the next tick due immediately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def until_ms(
     broker: Broker, client: Client, moment_ms: int, is_over: Callable[[], bool]
 ) -> Generator[None, None, None]:
     """Wait until `is_over`, or until a moment."""
-    broker.schedule.call_at(moment_ms, partial(go_on_now, broker, client))
+    broker.schedule.call_at(moment_ms, partial(resume_client_now, broker, client))
     return until(broker, client, lambda: is_over() or broker.now_ms >= moment_ms)
 
 
@@ -38,12 +38,12 @@ def pause(broker: Broker, client: Client, span_ms: int) -> Generator[None, None,
     return until_ms(broker, client, broker.now_ms + span_ms, lambda: False)
 
 
-def go_on(broker: Broker, client: Client) -> None:
+def resume_client(broker: Broker, client: Client) -> None:
     """Resume a command with the next tick, which is due for another reason."""
     broker.waits.stalled.pop(client, None)
 
 
-def go_on_now(broker: Broker, client: Client) -> None:
+def resume_client_now(broker: Broker, client: Client) -> None:
     """Resume a command with the next tick, and make that tick due."""
     if client in broker.waits.stalled:
         del broker.waits.stalled[client]

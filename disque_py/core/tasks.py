@@ -396,7 +396,7 @@ def _end(broker: Broker, task: Task, state: bytes) -> None:
     client = task.client
     if client is not None:
         task.client = None
-        stalling.go_on(broker, client)
+        stalling.resume_client(broker, client)
 
 
 def node_lost(broker: Broker, node: Node) -> None:

@@ -166,7 +166,7 @@ MUTATIONS = (
     Mutation("a closed batch takes jobs", "disque_py.core.keeping:refuse_closed",
              "batch.is_known and batch.is_closed", "False", "fair", "batcher"),
     Mutation("a client that waits for a batch is not woken", "disque_py.core.keeping:wake",
-             "stalling.go_on(broker, client)", "pass", "fair", "batcher"),
+             "stalling.resume_client(broker, client)", "pass", "fair", "batcher"),
     Mutation("a fan-out does not wait for the copies of all its jobs", "disque_py.core.fanout:_go_on",
              "if not is_waiting:", "if True:", "fair", "publisher"),
     Mutation("a fan-out that fails leaves the jobs that it has made", "disque_py.core.fanout:_end",

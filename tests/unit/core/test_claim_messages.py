@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from brokers import host_of, make_broker
 from disque_py.core import claim_messages, claiming, voting
-from disque_py.core.claiming import Wish
+from disque_py.core.claiming import WantedClaim
 from disque_py.core.grants import GRANTED
 from disque_py.core.voter_list import VoterList
 from disque_py.node import dispatch
@@ -15,7 +15,7 @@ def test_a_single_voter_grants_its_own_claims_within_a_turn():
     broker = make_broker()
     voting.learn(broker, VoterList(1, 60_000, {broker.me.id: voting.memory_id(broker)}, is_first=True), None)
     results = []
-    claiming.claim(broker, Wish(b"k", b"h", 1_000), results.append)
+    claiming.claim(broker, WantedClaim(b"k", b"h", 1_000), results.append)
     assert results == []
     dispatch.settle(broker)
     assert results[0].outcome == GRANTED

@@ -6,7 +6,7 @@ import pytest
 
 from cluster_bus.messages import CLAIM, CLAIM_IS, RELEASED
 from disque_py.core import claiming
-from disque_py.core.claiming import Wish
+from disque_py.core.claiming import WantedClaim
 from disque_py.core.grants import GRANTED, HELD, is_grant_item
 from disque_py.core.voter_list import LEASE_MAX_MS
 from disque_py.node import dispatch
@@ -45,7 +45,7 @@ def release(world, name, wish, fence, **options):
 
 
 def wish(holder=b"one", lease_ms=10_000, **options):
-    return Wish(b"key", holder, lease_ms, **options)
+    return WantedClaim(b"key", holder, lease_ms, **options)
 
 
 def test_the_holders_lease_begins_before_the_claim_was_sent_and_is_shorter():

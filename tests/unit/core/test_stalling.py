@@ -30,10 +30,10 @@ def test_a_command_that_waits_does_no_part():
     )
     dispatch.tick(broker)
     assert (seen, client.waiting) == ([1], WAITS_FOR_PARTS)
-    stalling.go_on(broker, client)
+    stalling.resume_client(broker, client)
     dispatch.tick(broker)
     assert (seen, client.waiting) == ([1, 1], WAITS_FOR_PARTS)
-    stalling.go_on(broker, client)
+    stalling.resume_client(broker, client)
     dispatch.tick(broker)
     assert client.waiting == RUNNING
 
@@ -54,5 +54,5 @@ def test_a_client_that_waits_for_nothing_is_let_be():
     """No tick is made due for it."""
     broker = make_broker()
     due = broker.schedule.next_ms()
-    stalling.go_on_now(broker, make_client(broker))
+    stalling.resume_client_now(broker, make_client(broker))
     assert broker.schedule.next_ms() == due

@@ -61,7 +61,7 @@ def test_a_reserve_that_the_journal_uses_no_longer_exists():
     reserve, disk, _ = make()
     reserve.allocate(lambda: None)
     disk.run()
-    reserve.took()
+    reserve.mark_used()
     assert (reserve.is_used, reserve.is_there, reserve.is_missing) == (True, False, True)
 
 

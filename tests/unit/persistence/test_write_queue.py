@@ -29,9 +29,9 @@ def test_no_block_goes_behind_the_end_of_a_file():
 def test_safe_blocks_are_kept_no_longer():
     write_queue = with_blocks(1, 1, 1)
     write_queue.take(1, 1_000, 1_000)
-    write_queue.safe(20)
+    write_queue.on_synced(20)
     assert (write_queue.kept_bytes, write_queue.oldest_ms(5_000)) == (10, 3_000)
-    write_queue.safe(30)
+    write_queue.on_synced(30)
     assert (write_queue.kept_bytes, write_queue.oldest_ms(5_000), write_queue.has_ages) == (0, 0, False)
 
 

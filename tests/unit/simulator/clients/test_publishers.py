@@ -34,7 +34,7 @@ def test_publications_reach_all_queues():
 
 @pytest.mark.plain
 def test_jobs_that_are_queued_one_by_one_are_found(monkeypatch):
-    def early(broker, job, work, achieve=replication.achieve):
+    def early(broker, job, work, achieve=replication.finish_creation):
         fan = broker.producers.fans.pop(job, None)
         achieve(broker, job, work)
         if fan is not None:
