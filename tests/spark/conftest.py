@@ -36,6 +36,10 @@ def spark(tmp_path_factory):
     own = {
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        # For a few rows, compiling the code of a query takes longer than interpreting its plan. Tests that start Spark
+        # in processes of their own leave this to Spark.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # One test starts a server in this JVM. It takes any free port.
         "spark.connect.grpc.binding.port": "0",
     }
