@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +17,13 @@ from disque_py.gateway.problems import RefusedError
 
 INT_MAX: Final = 2**63 - 1
 MS_MAX: Final = 2**52
+SURROGATES: Final = re.compile(r"[\ud800-\udfff]")
+
+
+def check_encoding(name: str, text: str) -> None:
+    """Refuse a text that was not UTF-8. Raises RefusedError."""
+    if not text.isascii() and SURROGATES.search(text):
+        raise RefusedError("ERR", f"{name} is not UTF-8")
 
 
 class Kind:
@@ -36,10 +44,14 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Text(Kind):
-    """Text with a least and a greatest number of characters."""
+    """Text with a least and a greatest number of characters.
+
+    is_name   whether it is a name, which may have bytes that are not UTF-8. They are surrogates in the value
+    """
 
     shortest: int = 0
     longest: int = 4096
+    is_name: bool = False
 
     def read(self, name: str, value: Any) -> str:
         """Return the text."""
@@ -47,6 +59,8 @@ class Text(Kind):
             raise RefusedError("ERR", f"{name} must be text")
         if not self.shortest <= len(value) <= self.longest:
             raise RefusedError("ERR", f"{name} must have {self.shortest} to {self.longest} characters")
+        if not self.is_name:
+            check_encoding(name, value)
         return value
 
     def schema(self) -> dict[str, Any]:
@@ -216,6 +230,9 @@ def pairs_of(kind: Pairs, name: str, texts: Iterable[str]) -> dict[str, str]:
 
 def merged(kind: Kind, name: str, texts: list[str]) -> Any:
     """Return the value of an argument that occurs in a query, perhaps several times. Raises RefusedError."""
+    if not isinstance(kind, Text):
+        for text in texts:
+            check_encoding(name, text)
     if isinstance(kind, Pairs):
         return kind.read(name, pairs_of(kind, name, texts))
     if isinstance(kind, Texts):

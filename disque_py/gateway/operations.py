@@ -99,7 +99,7 @@ def _query(name: str, kind: Kind, help_: str) -> Argument:
 MS: Final = Whole(0, MS_MAX)
 SPAN: Final = Whole(1, MS_MAX)
 # Any text is a name. A backslash in a name has no special meaning.
-NAME: Final = Text(1, 1024)
+NAME: Final = Text(1, 1024, is_name=True)
 QUEUE: Final = _path("queue", "name of the queue, percent-encoded", NAME)
 JOB: Final = _path("id", "id of the job", Text(1, 64))
 SCHEDULE: Final = _path("name", "name of the schedule, percent-encoded", NAME)

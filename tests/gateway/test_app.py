@@ -500,3 +500,52 @@ def test_a_login_of_the_gateway_that_nodes_refuse_is_an_error_page(make_gateway)
         assert "refuses" not in visitor.get().text
         reply = visitor.get("queues")
     assert (reply.status, "refuse the gateway" in reply.text) == (401, True)
+
+
+LATIN = b"caf\xe9"
+
+
+@pytest.fixture
+def latin(nodes):
+    """The name of a queue that is not UTF-8, with a pending job, in the form of addresses."""
+    with nodes.client() as client:
+        client.add_job(LATIN, "b", ttl=600)
+    return "caf%E9"
+
+
+def test_the_page_of_a_queue_whose_name_is_not_utf_8_is_linked_and_shown(gateway, visitor, latin):
+    """Addresses have its bytes, percent-encoded, as for any other name. Its text on pages has `\\xe9`."""
+    assert until(lambda: f'queue?name={latin}">caf\\xe9</a>' in visitor.get("queues?match=caf*").text)
+    page = visitor.get(f"queue?name={latin}")
+    assert (page.status, "<h1>caf\\xe9</h1>" in page.text) == (200, True)
+    assert f"jobs?queue={latin}" in page.text
+    assert visitor.get(f"jobs?queue={latin}").text.count('type="checkbox"') >= 1
+    assert gateway.get(f"/v1/queues/{latin}").json["pending"] >= 1
+
+
+def test_forms_change_a_queue_whose_name_is_not_utf_8(visitor, nodes, latin):
+    """A form can't have such bytes, so its field is percent-encoded and has another name."""
+    page = visitor.get(f"queue?name={latin}").text
+    assert page.count(f'name="queue%" value="{latin}"') >= 4
+    assert not re.search(r'name="queue" value="caf', page)
+    visitor.do("pause", **{"queue%": latin, "direction": "in"})
+    with nodes.client() as client:
+        assert client.qstat(LATIN, cluster=True).pause == "in"
+    visitor.do("resume", **{"queue%": latin})
+    assert f"Type {latin} to cancel" in page
+    visitor.do("purge_queue", **{"queue%": latin, "confirm%": latin, "status": "pending"})
+    with nodes.client() as client:
+        assert until(lambda: client.qlen(LATIN, cluster=True) == 0)
+
+
+def test_only_names_may_be_other_than_utf_8(gateway, queue):
+    for path in (f"/v1/queues/{queue}/jobs?where=%e9:a", f"/v1/queues/{queue}/jobs?cursor=%e9", "/v1/queues?match=%e9"):
+        reply = gateway.get(path)
+        assert (reply.status, "is not UTF-8" in reply.text) == (400, True)
+
+
+def test_a_queue_with_a_name_of_blanks_has_a_visible_link(visitor, nodes):
+    with nodes.client() as client:
+        client.add_job("  ", "b", ttl=600)
+    assert until(lambda: 'queue?name=++">&#34;\u2423\u2423&#34;</a>' in visitor.get("queues?match=%20%20").text)
+    assert "<h1>&#34;\u2423\u2423&#34;</h1>" in visitor.get("queue?name=++").text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from disque_py.gateway.console import shown
 
 
@@ -37,3 +39,21 @@ def test_a_body_is_shown_in_hexadecimal():
 def test_json_is_indented_and_anything_else_is_not_json():
     assert shown.pretty('{"a":1}') == '{\n  "a": 1\n}'
     assert [shown.pretty(text) for text in ("", "5", "{", "[" * 100_000)] == [""] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("mail", "mail"), ("  ", '"\u2423\u2423"'), ("\n\t", r'"\n\t"'), ("\u200b", r'"\u200b"'), ("\udce9", "\udce9")],
+)
+def test_a_name_has_something_to_see(name, text):
+    assert shown.named(name) == text
+
+
+def test_a_field_with_bytes_that_are_not_utf_8_is_escaped_and_read_again():
+    assert shown.field('a"b', "queue") == 'name="queue" value="a&#34;b"'
+    assert shown.field("a\udce9%", "queue") == 'name="queue%" value="a%E9%25"'
+    assert shown.without_escapes({"queue%": ["a%E9%25"], "to": ["%E9"]}) == {"queue": ["a\udce9%"], "to": ["%E9"]}
+
+
+def test_bytes_that_are_not_utf_8_are_shown_by_their_number():
+    assert shown.encoded("\u00e9 \udce9 \ud800") == "\u00e9 \\xe9 \ufffd".encode()

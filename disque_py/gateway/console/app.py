@@ -75,6 +75,9 @@ class Console:
             "number": shown.number,
             "size": shown.size,
             "short": shown.short,
+            "named": shown.named,
+            "typed": shown.typed,
+            "field": shown.field,
             "points": charts.points,
             "chart_words": charts.words,
         }
@@ -121,6 +124,7 @@ class Console:
             lists = exchange.query
         else:
             raise RefusedError("METHOD", "pages support GET and POST", methods=["GET", "HEAD", "POST"])
+        lists = shown.without_escapes(lists)
         query = {name: values[-1] for name, values in lists.items()}
         if rest == "login":
             return await self._login(exchange, session, query)
@@ -292,7 +296,7 @@ class Console:
             **found,
         }
         text = self._templates.get_template(template).render(context)
-        return Answer(status, text.encode("utf-8", "replace"), HTML, [CSP])
+        return Answer(status, shown.encoded(text), HTML, [CSP])
 
     def _error(self, exchange: Exchange, session: Session, error: RefusedError) -> Answer:
         view = View(self._service, self._stranger, exchange.address, {})

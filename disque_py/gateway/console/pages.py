@@ -83,7 +83,7 @@ class View:
     def link(self, page: str, /, **query: Any) -> str:
         """Return the address of a page."""
         words = {name: value for name, value in query.items() if value not in (None, "")}
-        query_string = urlencode(words, doseq=True, errors="replace")  # A queue of another program may have any bytes.
+        query_string = urlencode(words, doseq=True, errors="surrogateescape")  # A name may have any bytes.
         return f"{self.service.path}/console/{page}" + (f"?{query_string}" if words else "")
 
     def here(self, page: str, /, **changes: Any) -> str:

@@ -7,8 +7,12 @@ programs, so a moment out of range or a text that is not JSON is no error.
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from markupsafe import Markup, escape
 
 HEX_MAX: Final = 4096
 JSON_MAX: Final = 262_144
@@ -61,6 +65,55 @@ def short(text: str, most: int = 80) -> str:
     """Return the beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+# A field whose name ends with this has its value percent-encoded, as in an address. A form can't have bytes that are
+# not UTF-8.
+ESCAPED: Final = "%"
+_SURROGATES: Final = re.compile(r"[\ud800-\udfff]")
+
+
+def named(name: str) -> str:
+    """Return a name with something to see: one of blanks only is in quotation marks, with a sign for each character."""
+    if any(letter.isprintable() and not letter.isspace() for letter in name) or _SURROGATES.search(name):
+        return name
+    return '"' + "".join("\u2423" if letter == " " else repr(letter)[1:-1] for letter in name) + '"'
+
+
+def field(value: Any, name: str) -> Markup:
+    """Return the attributes `name` and `value` of a field of a form."""
+    text = typed(str(value))
+    if text != value and isinstance(value, str):
+        name += ESCAPED
+    return Markup(f'name="{escape(name)}" value="{escape(text)}"')  # both are escaped
+
+
+def typed(name: str) -> str:
+    """Return the text that a user types for a name: the name, or as in an address if it is not UTF-8."""
+    return quote(name, safe="", errors="surrogateescape") if _SURROGATES.search(name) else name
+
+
+def without_escapes(lists: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return the fields of a form, with the values of escaped ones."""
+    found: dict[str, list[str]] = {}
+    for name, values in lists.items():
+        if name.endswith(ESCAPED):
+            values = [unquote(value, errors="surrogateescape") for value in values]
+        found.setdefault(name.removesuffix(ESCAPED), []).extend(values)
+    return found
+
+
+def encoded(page: str) -> bytes:
+    """Return a page as UTF-8. Bytes of names that are not UTF-8 are shown as `\\xe9`."""
+    try:
+        return page.encode()
+    except UnicodeEncodeError:
+        return _SURROGATES.sub(_escape, page).encode()
+
+
+def _escape(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    return f"\\x{number - 0xDC00:02x}" if 0xDC80 <= number <= 0xDCFF else "\ufffd"
 
 
 def hexdump(body: bytes) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.fields import check_encoding
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http.exchange import JSON, Answer, Exchange, json_answer
 from disque_py.gateway.http.routing import decoded
@@ -75,6 +76,7 @@ class Dyno:
         principal = await self._service.login(words, exchange.address, INTERFACE, exchange.certificate)
         body = await exchange.body(self._service.settings.body_max, "body-max")
         message_id = decoded(parts[2]) if len(parts) > 2 else ""
+        check_encoding("the id of the message", message_id)
         check_request(word, message_id, exchange.query)
         visit = Visit(self._service, exchange, principal, queue, message_id, body)
         if word == "pop":

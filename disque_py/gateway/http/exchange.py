@@ -103,7 +103,10 @@ class Exchange:
             if raw:
                 try:
                     text = raw.decode("ascii")
-                    pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_PAIRS_MAX)
+                    # Names are bytes. `fields.py` refuses other values that are not UTF-8.
+                    pairs = parse_qsl(
+                        text, keep_blank_values=True, errors="surrogateescape", max_num_fields=QUERY_PAIRS_MAX
+                    )
                 except ValueError as error:
                     raise RefusedError("ERR", f"the query can't be read: {error}") from None
                 for name, value in pairs:

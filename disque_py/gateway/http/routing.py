@@ -75,10 +75,8 @@ def _pattern(path: str) -> re.Pattern[str]:
 
 
 def decoded(text: str) -> str:
-    """Return a name in a path without its percent-encoding. Raises RefusedError."""
-    if "%" not in text and text.isascii():
-        return text
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        raise RefusedError("ERR", "a name in the path is not UTF-8") from None
+    """Return a name in a path without its percent-encoding.
+
+    Names are bytes. Those that are not UTF-8 become surrogates, as in the client library.
+    """
+    return text if "%" not in text and text.isascii() else unquote(text, errors="surrogateescape")
