@@ -8,7 +8,8 @@ from contextlib import nullcontext
 import pytest
 
 from disque_py.client.flow_commands import JobEnd
-from disque_py.tasks import App, SerializerError, TaskGoneError
+from disque_py.tasks import App, JSONSerializer, SerializerError, TaskGoneError
+from disque_py.tasks.handle import value_of
 from disque_py.tasks.operations import Ends
 
 
@@ -118,7 +119,7 @@ def test_none_is_a_result_if_the_annotation_permits_a_value(app, function, resul
         assert handle.wait() is None
         assert (memory.run(Ends((handle.id,), 1))[0].result is None) == (not is_kept)
     with pytest.raises(TaskGoneError) if is_kept else nullcontext():
-        assert task.handle("D-1")._value(done, None) is None
+        assert value_of(done, None, JSONSerializer(), always_kept=task.keeps_none) is None
 
 
 @pytest.mark.parametrize(("annotation", "is_kept"), [(None, False), (type(None), False), (int, True)])
