@@ -182,7 +182,7 @@ BOUNDS = {
         Admission: _ignored
     """,
     "files of the disk": """
-        Chain: _drops _held _last_part _removing files
+        ClosedSegments: _drops _held _last_part _removing files
         JournalState: live_bytes live_records stale_places
         Recovery: files leftovers missing
         Segment: marks
