@@ -62,5 +62,13 @@ def check_answer(verb: str, path: str, status: int, kind: str, body: bytes) -> N
     if "x-itemSchema" not in content:
         check(json.loads(body), content["schema"])
         return
-    for line in body.splitlines():
-        check(json.loads(line), content["x-itemSchema"])
+    records = messages(body) if "event-stream" in kind else [json.loads(line) for line in body.splitlines()]
+    for record in records:
+        check(record, content["x-itemSchema"])
+
+
+def messages(stream: bytes) -> list[dict[str, str]]:
+    """Return the server-sent events of a whole stream, without comments and the time to wait before another attempt."""
+    blocks = [[line.partition(": ") for line in block.splitlines()] for block in stream.decode().split("\n\n")]
+    found = [{name: text for name, _, text in block if name and name != "retry"} for block in blocks]
+    return [message for message in found if message]

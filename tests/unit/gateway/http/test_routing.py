@@ -41,9 +41,10 @@ def test_an_unknown_path_is_not_found(path):
     assert caught.value.code == "NOTFOUND"
 
 
-def test_a_name_that_is_not_utf_8_is_refused():
-    with pytest.raises(RefusedError, match="UTF-8"):
-        ROUTES.find("GET", "/v1/queues/%ff")
+def test_a_name_that_is_not_utf_8_is_found_with_its_bytes():
+    """As in the client library, such bytes are surrogates in a text."""
+    _, texts = ROUTES.find("GET", "/v1/queues/caf%e9")
+    assert texts["queue"].encode(errors="surrogateescape") == b"caf\xe9"
 
 
 def test_a_path_that_comes_again_is_found_again_and_those_with_ids_are_not_kept():

@@ -34,13 +34,13 @@ def test_publications_reach_all_queues():
 
 @pytest.mark.plain
 def test_jobs_that_are_queued_one_by_one_are_found(monkeypatch):
-    def early(broker, job, work, achieve=replication.finish_creation):
+    def early(broker, job, work, finish=replication.finish_creation):
         fan = broker.producers.fans.pop(job, None)
-        achieve(broker, job, work)
+        finish(broker, job, work)
         if fan is not None:
             broker.producers.fans_due[fan] = None
 
-    monkeypatch.setattr(replication, "achieve", early)
+    monkeypatch.setattr(replication, "finish_creation", early)
     monkeypatch.setattr(Plan, "is_usual", False)  # Jobs of one publication get their copies together.
     with pytest.raises(RuleBrokenError, match=ALL_OR_NOTHING):
         run()
