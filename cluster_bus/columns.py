@@ -24,6 +24,8 @@ the plain one plus PACKED. Spec N9.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, repeat
+from struct import Struct
 from typing import Any, Final
 
 from cluster_bus.messages import (
@@ -54,15 +56,26 @@ FRAME_IDS_MAX: Final = 1 << 16
 
 _ID_BYTES: Final = 40
 _HEAD: Final = 11  # "D-", eight digits of the node, "-".
-_TAIL: Final = 35  # … and behind 24 characters "-" and four digits of the TTL.
+_TAIL: Final = 5  # Behind 24 characters: "-" and four digits of the TTL.
 _CHARS: Final = 24
-_CHARS_AT: Final = 1 + _HEAD + _ID_BYTES - _TAIL
+_CHARS_AT: Final = 1 + _HEAD + _TAIL
 _ALL_SHARE: Final = 0
 _EACH_HAS: Final = 1
 _TIMES_BYTES: Final = 16
 _HEADER_BYTES: Final = 26
 _VERSIONED_BYTES: Final = 30
 _SNAPSHOT_FIELDS: Final = 5
+_COPY_FIELDS: Final = 2
+
+# A run has hundreds of items, so C code goes through them: these, `map`, `zip`, `join` and `count`.
+_ids_in = Struct("40s").iter_unpack
+_chars_in = Struct("24s").iter_unpack
+_chars_of_ids_in = Struct("11x24s5x").iter_unpack
+_times_in = Struct("16s").iter_unpack
+_parts_of_headers = {
+    _TIMES_BYTES + rest: Struct(f"{_TIMES_BYTES}s{rest}s").iter_unpack for rest in (_HEADER_BYTES, _VERSIONED_BYTES)
+}
+_flat = chain.from_iterable
 
 
 class ColumnsError(ValueError):
@@ -74,21 +87,14 @@ class ColumnsError(ValueError):
 
 def pack_ids(ids: Sequence[bytes]) -> bytes | None:
     """Return ids as one byte string; None if one of them has not 40 bytes."""
-    first = ids[0]
-    head, tail = first[:_HEAD], first[_TAIL:]
-    chars = [b"\0", head, tail]
-    for job_id in ids:
-        if len(job_id) != _ID_BYTES:
-            return None
-        if not (job_id.startswith(head) and job_id.endswith(tail)):
-            break
-        chars.append(job_id[_HEAD:_TAIL])
-    else:
-        return b"".join(chars)
-    for job_id in ids:
-        if len(job_id) != _ID_BYTES:
-            return None
-    return b"".join((b"\1", *ids))
+    if len(ids[0]) != _ID_BYTES or _differ(list(map(len, ids))):
+        return None
+    joined = b"".join(ids)
+    head, tail = joined[:_HEAD], joined[-_TAIL:]
+    chars = b"".join(_flat(_chars_of_ids_in(joined)))
+    if _with_ends(head, chars, tail) == joined:
+        return b"".join((b"\0", head, tail, chars))
+    return b"\1" + joined
 
 
 def unpack_ids(data: Any) -> list[bytes]:
@@ -99,13 +105,23 @@ def unpack_ids(data: Any) -> list[bytes]:
     if data[0] == _EACH_HAS:
         if size % _ID_BYTES != 1 or not 1 < size <= 1 + _ID_BYTES * GROUP_IDS_MAX:
             raise ColumnsError("ids that are cut, or too many")
-        return [data[at : at + _ID_BYTES] for at in range(1, size, _ID_BYTES)]
+        return list(_flat(_ids_in(data[1:])))
     if data[0] != _ALL_SHARE:
         raise ColumnsError("ids in no known form")
     if (size - _CHARS_AT) % _CHARS or not _CHARS_AT < size <= _CHARS_AT + _CHARS * GROUP_IDS_MAX:
         raise ColumnsError("ids that are cut, or too many")
     head, tail = data[1 : 1 + _HEAD], data[1 + _HEAD : _CHARS_AT]
-    return [head + data[at : at + _CHARS] + tail for at in range(_CHARS_AT, size, _CHARS)]
+    return list(_flat(_ids_in(_with_ends(head, data[_CHARS_AT:], tail))))
+
+
+def _with_ends(head: bytes, chars: bytes, tail: bytes) -> bytes:
+    """Return the ids that have these characters in the middle, joined."""
+    return head + (tail + head).join(_flat(_chars_in(chars))) + tail
+
+
+def _differ(values: Sequence[Any]) -> bool:
+    """Whether one of the values, of which there are some, differs from the first."""
+    return values.count(values[0]) != len(values)
 
 
 # -- runs ---------------------------------------------------------------------------------------------
@@ -121,8 +137,25 @@ def pack(kind: int, items: Sequence[Any]) -> list[Any] | None:
         return None
     if kind == REPLJOB:
         return _pack_copies(items)
-    groups: list[Any] = []
-    ids: list[bytes] = []
+    packed: list[Any] = []
+    for ids, more in _groups_of(items):
+        joined = pack_ids(ids)
+        if joined is None:
+            return None
+        packed.append((joined, *more))
+    return packed
+
+
+def _groups_of(items: Sequence[Any]) -> list[tuple[Sequence[bytes], Any]]:
+    """Return the ids of consecutive items that agree in all else, and all else."""
+    if not _differ(list(map(type, items))) and not _differ(list(map(len, items))):
+        if type(items[0]) is bytes:
+            return [(items, ())]
+        ids, *others = zip(*items, strict=True)
+        if not any(map(_differ, others)):
+            return [(ids, items[0][1:])]
+    groups: list[tuple[Sequence[bytes], Any]] = []
+    group: list[bytes] = []
     last: Any = None
     for item in items:
         if type(item) is bytes:
@@ -133,16 +166,10 @@ def pack(kind: int, items: Sequence[Any]) -> list[Any] | None:
             more = item[1:]
         if more != last:
             last = more
-            ids = []
-            groups.append((ids, more))
-        ids.append(job_id)
-    packed: list[Any] = []
-    for ids, more in groups:
-        joined = pack_ids(ids)
-        if joined is None:
-            return None
-        packed.append((joined, *more))
-    return packed
+            group = []
+            groups.append((group, more))
+        group.append(job_id)
+    return groups
 
 
 def _pack_copies(items: Sequence[Any]) -> list[Any] | None:
@@ -150,8 +177,11 @@ def _pack_copies(items: Sequence[Any]) -> list[Any] | None:
 
     Copies that replace lost ones have more fields, and are sent in the plain form.
     """
-    if any(len(item) != 2 for item in items):
+    if len(items[0]) != _COPY_FIELDS or _differ(list(map(len, items))):
         return None
+    snapshots, all_flags = zip(*items, strict=True)
+    if not _differ(all_flags):
+        return [(all_flags[0], pack_snapshots(snapshots))]
     parts: list[tuple[int, list[Any]]] = []
     for snapshot, flags in items:
         if not parts or parts[-1][0] != flags:
@@ -165,7 +195,7 @@ def unpack(kind: int, groups: list[Any]) -> list[Any]:
     items: list[Any] = []
     if kind == REPLJOB:
         for flags, snapshots, *_ in groups:
-            items += [[snapshot, flags] for snapshot in unpack_snapshots(snapshots)]
+            items += zip(unpack_snapshots(snapshots), repeat(flags), strict=False)
         return items
     if kind == YOURJOBS:
         return [[item[0], item[1], unpack_snapshots(item[2]), *item[3:]] for item in groups]
@@ -174,8 +204,7 @@ def unpack(kind: int, groups: list[Any]) -> list[Any]:
         if len(group) == 1:
             items += ids
         else:
-            more = group[1:]
-            items += [[job_id, *more] for job_id in ids]
+            items += zip(ids, *map(repeat, group[1:]), strict=False)
         if len(items) > FRAME_IDS_MAX:
             raise ColumnsError("too many ids")
     return items
@@ -186,6 +215,9 @@ def unpack(kind: int, groups: list[Any]) -> list[Any]:
 
 def pack_snapshots(snapshots: Sequence[Any]) -> list[Any]:
     """Return snapshots as groups, with those among them that are None or have later fields as they are."""
+    alike = _one_group(snapshots)
+    if alike is not None:
+        return alike
     packed: list[Any] = []
     group: list[Any] = []
     times: list[bytes] = []
@@ -209,6 +241,24 @@ def pack_snapshots(snapshots: Sequence[Any]) -> list[Any]:
     if group:
         packed += _group(group, times, numbers)
     return packed
+
+
+def _one_group(snapshots: Sequence[Any]) -> list[Any] | None:
+    """Return snapshots without later fields as one group; None if they need several."""
+    if not snapshots or None in snapshots:
+        return None
+    lengths = list(map(len, snapshots))
+    if lengths[0] != _SNAPSHOT_FIELDS or _differ(lengths):
+        return None
+    ids, headers, queues, bodies, holders = zip(*snapshots, strict=True)
+    parts_of = _parts_of_headers.get(len(headers[0]))
+    if parts_of is None or _differ(list(map(len, headers))) or _differ(queues) or _differ(holders):
+        return None
+    times, numbers = zip(*parts_of(b"".join(headers)), strict=True)
+    joined = None if _differ(numbers) else pack_ids(ids)
+    if joined is None:
+        return None
+    return [(joined, b"".join(times), numbers[0].rstrip(b"\0"), queues[0], holders[0], bodies)]
 
 
 def _group(snapshots: list[Any], times: list[bytes], numbers: bytes) -> list[Any]:
@@ -236,11 +286,8 @@ def unpack_snapshots(packed: list[Any]) -> list[Any]:
         if len(times) != _TIMES_BYTES * count or type(bodies) is not list or len(bodies) != count:
             raise ColumnsError("columns of different lengths")
         rest: bytes = numbers.ljust(_HEADER_BYTES if len(numbers) <= _HEADER_BYTES else _VERSIONED_BYTES, b"\0")
-        at = 0
-        for number in range(count):
-            header: bytes = times[at : at + _TIMES_BYTES] + rest
-            snapshots.append([ids[number], header, queue, bodies[number], holders])
-            at += _TIMES_BYTES
+        headers = [each + rest for each in _flat(_times_in(times))]
+        snapshots += zip(ids, headers, repeat(queue), bodies, repeat(holders), strict=False)
         if len(snapshots) > FRAME_IDS_MAX:
             raise ColumnsError("too many jobs")
     return snapshots

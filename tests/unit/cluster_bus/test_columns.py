@@ -29,11 +29,10 @@ def listed(value: object) -> object:
 
 
 def travel(kind: int, items: list[object]) -> list[object]:
-    """Return the items as the other end of a link decodes them."""
+    """Return the items as the other end of a link decodes them, with lists for tuples."""
     runs = encode_runs(kind, items, COLUMNS_VERSION)
-    return [
-        item for [run] in Decoder().feed(b"".join(frame(COLUMNS_VERSION, [one]) for one in runs)) for item in run[1:]
-    ]
+    frames = b"".join(frame(COLUMNS_VERSION, [one]) for one in runs)
+    return listed([item for [run] in Decoder().feed(frames) for item in run[1:]])
 
 
 def test_the_bytes_of_a_frame_with_a_packed_run_are_fixed():
@@ -130,7 +129,7 @@ def test_positions_behind_the_known_ones_are_kept_or_ignored():
     jobs = [snapshot(1), snapshot(2), snapshot(3)]
     [group] = pack(YOURJOBS, [(1, 0, jobs)])
     [packed] = group[2]
-    assert unpack(YOURJOBS, [[1, 0, [[*listed(packed), "news"]], "news"]]) == [[1, 0, listed(jobs), "news"]]
+    assert listed(unpack(YOURJOBS, [[1, 0, [[*listed(packed), "news"]], "news"]])) == [[1, 0, listed(jobs), "news"]]
 
 
 GROUP = listed(pack(YOURJOBS, [(1, 0, [snapshot(1), snapshot(2), snapshot(3)])]))[0][2][0]
