@@ -24,7 +24,7 @@ the plain one plus PACKED. Spec N9.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, repeat
+from itertools import repeat
 from struct import Struct
 from typing import Any, Final
 
@@ -67,19 +67,45 @@ _VERSIONED_BYTES: Final = 30
 _SNAPSHOT_FIELDS: Final = 5
 _COPY_FIELDS: Final = 2
 
-# A run has hundreds of items, so C code goes through them: these, `map`, `zip`, `join` and `count`.
-_ids_in = Struct("40s").iter_unpack
-_chars_in = Struct("24s").iter_unpack
-_chars_of_ids_in = Struct("11x24s5x").iter_unpack
-_times_in = Struct("16s").iter_unpack
-_parts_of_headers = {
-    _TIMES_BYTES + rest: Struct(f"{_TIMES_BYTES}s{rest}s").iter_unpack for rest in (_HEADER_BYTES, _VERSIONED_BYTES)
-}
-_flat = chain.from_iterable
+# Pieces that are cut at a time (`_Cutter`).
+_CUT_AT_A_TIME: Final = (256, 64, 16, 4, 1)
 
 
 class ColumnsError(ValueError):
     """A packed run that no node of this version sends."""
+
+
+class _Cutter:
+    """Cuts bytes into pieces of equal size, many with one call, because a run has hundreds of items.
+
+    piece   the pieces' layout, as in the module `struct`
+    """
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, piece: str) -> None:
+        structs = [Struct(piece * count) for count in _CUT_AT_A_TIME]
+        self._steps = [(struct.size, struct.unpack_from) for struct in structs]
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """Return the pieces of some bytes, whose number must be a multiple of a piece's."""
+        pieces: list[bytes] = []
+        at = 0
+        left = len(data)
+        for size, unpack_from in self._steps:
+            while left >= size:
+                pieces += unpack_from(data, at)
+                at += size
+                left -= size
+        return pieces
+
+
+_IDS: Final = _Cutter(f"{_ID_BYTES}s")
+_MIDDLES: Final = _Cutter(f"{_CHARS}s")
+_MIDDLES_OF_IDS: Final = _Cutter(f"{_HEAD}x{_CHARS}s{_TAIL}x")
+_TIMES: Final = _Cutter(f"{_TIMES_BYTES}s")
+_TIMES_OF_HEADERS: Final = _Cutter(f"{_TIMES_BYTES}s{_HEADER_BYTES}x")
+_NUMBERS: Final = _Cutter(f"{_TIMES_BYTES}x{_HEADER_BYTES}s")
 
 
 # -- ids ----------------------------------------------------------------------------------------------
@@ -91,9 +117,9 @@ def pack_ids(ids: Sequence[bytes]) -> bytes | None:
         return None
     joined = b"".join(ids)
     head, tail = joined[:_HEAD], joined[-_TAIL:]
-    chars = b"".join(_flat(_chars_of_ids_in(joined)))
-    if _with_ends(head, chars, tail) == joined:
-        return b"".join((b"\0", head, tail, chars))
+    middles = _MIDDLES_OF_IDS.cut(joined)
+    if _with_ends(head, middles, tail) == joined:
+        return b"".join((b"\0", head, tail, *middles))
     return b"\1" + joined
 
 
@@ -105,18 +131,18 @@ def unpack_ids(data: Any) -> list[bytes]:
     if data[0] == _EACH_HAS:
         if size % _ID_BYTES != 1 or not 1 < size <= 1 + _ID_BYTES * GROUP_IDS_MAX:
             raise ColumnsError("ids that are cut, or too many")
-        return list(_flat(_ids_in(data[1:])))
+        return _IDS.cut(data[1:])
     if data[0] != _ALL_SHARE:
         raise ColumnsError("ids in no known form")
     if (size - _CHARS_AT) % _CHARS or not _CHARS_AT < size <= _CHARS_AT + _CHARS * GROUP_IDS_MAX:
         raise ColumnsError("ids that are cut, or too many")
     head, tail = data[1 : 1 + _HEAD], data[1 + _HEAD : _CHARS_AT]
-    return list(_flat(_ids_in(_with_ends(head, data[_CHARS_AT:], tail))))
+    return _IDS.cut(_with_ends(head, _MIDDLES.cut(data[_CHARS_AT:]), tail))
 
 
-def _with_ends(head: bytes, chars: bytes, tail: bytes) -> bytes:
+def _with_ends(head: bytes, middles: list[bytes], tail: bytes) -> bytes:
     """Return the ids that have these characters in the middle, joined."""
-    return head + (tail + head).join(_flat(_chars_in(chars))) + tail
+    return head + (tail + head).join(middles) + tail
 
 
 def _differ(values: Sequence[Any]) -> bool:
@@ -251,14 +277,16 @@ def _one_group(snapshots: Sequence[Any]) -> list[Any] | None:
     if lengths[0] != _SNAPSHOT_FIELDS or _differ(lengths):
         return None
     ids, headers, queues, bodies, holders = zip(*snapshots, strict=True)
-    parts_of = _parts_of_headers.get(len(headers[0]))
-    if parts_of is None or _differ(list(map(len, headers))) or _differ(queues) or _differ(holders):
+    if len(headers[0]) != _TIMES_BYTES + _HEADER_BYTES or _differ(list(map(len, headers))):
         return None
-    times, numbers = zip(*parts_of(b"".join(headers)), strict=True)
-    joined = None if _differ(numbers) else pack_ids(ids)
+    numbers = _NUMBERS.cut(b"".join(headers))
+    if _differ(numbers) or _differ(queues) or _differ(holders):
+        return None
+    joined = pack_ids(ids)
     if joined is None:
         return None
-    return [(joined, b"".join(times), numbers[0].rstrip(b"\0"), queues[0], holders[0], bodies)]
+    times = b"".join(_TIMES_OF_HEADERS.cut(b"".join(headers)))
+    return [(joined, times, numbers[0].rstrip(b"\0"), queues[0], holders[0], bodies)]
 
 
 def _group(snapshots: list[Any], times: list[bytes], numbers: bytes) -> list[Any]:
@@ -286,7 +314,7 @@ def unpack_snapshots(packed: list[Any]) -> list[Any]:
         if len(times) != _TIMES_BYTES * count or type(bodies) is not list or len(bodies) != count:
             raise ColumnsError("columns of different lengths")
         rest: bytes = numbers.ljust(_HEADER_BYTES if len(numbers) <= _HEADER_BYTES else _VERSIONED_BYTES, b"\0")
-        headers = [each + rest for each in _flat(_times_in(times))]
+        headers = [each + rest for each in _TIMES.cut(times)]
         snapshots += zip(ids, headers, repeat(queue), bodies, repeat(holders), strict=False)
         if len(snapshots) > FRAME_IDS_MAX:
             raise ColumnsError("too many jobs")

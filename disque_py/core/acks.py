@@ -144,8 +144,8 @@ def try_collect(broker: Broker, job: Job) -> None:
     if not isinstance(work, Collection):
         return
     assert job.state == ACKED
-    if isinstance(work, Cancellation) and work.is_over:
-        _end(broker, job)
+    if type(work) is Cancellation and work.is_over:
+        _end_canceled(broker, job, work)
         return
     missing = _missing(broker, job, work)
     if not missing:
@@ -154,7 +154,7 @@ def try_collect(broker: Broker, job: Job) -> None:
     asked = _linked(broker, missing)
     if asked:
         holders = job.holders
-        result = changing.send_result(broker, asked, job)
+        result = broker.results.by_id and changing.send_result(broker, asked, job)
         item = (job.id, broker.sets.pack(holders), job.version if holders else UNTOLD)
         if type(work) is not Collection:
             broker.send(asked, SETACK, (*item, changing.canceled_outcome(job)))
@@ -216,6 +216,15 @@ def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
     sets = broker.sets
     confirmed = work.confirmed
     others = sets.others(job.holders or sets.of(broker.members()))
+    if job.era == broker.era and not broker.cluster.has_forgotten:
+        # Nearly always, and then mostly nobody or everybody has confirmed.
+        if not confirmed:
+            return others
+        for node in others:
+            if node not in confirmed:
+                break
+        else:
+            return ()
     if job.era != broker.era and job.holders and job.terms.replicate > 1:
         others = sets.others(sets.union(job.holders, sets.of(broker.cluster.linked)))
         holders, passed = job.holders, work.passed
@@ -244,7 +253,10 @@ def finish(broker: Broker, job: Job) -> None:
         broker.tombstones.add(job.id, broker.now_ms, sets.unpack(packed))
     elif not job.holders:
         broker.tombstones.add(job.id, broker.now_ms)
-    _end(broker, job)
+    if type(job.work) is Cancellation:
+        _end_canceled(broker, job, job.work)
+    else:
+        lifecycle.forget(broker, job)
 
 
 def _waits_for_keeper(broker: Broker, job: Job) -> bool:
@@ -264,10 +276,9 @@ def _waits_for_keeper(broker: Broker, job: Job) -> bool:
     return True
 
 
-def _end(broker: Broker, job: Job) -> None:
-    """Forget a job whose collection is over. A canceled job stays until its lease here would have ended."""
-    work = job.work
-    if isinstance(work, Cancellation) and work.kept_until_ms > broker.now_ms:
+def _end_canceled(broker: Broker, job: Job, work: Cancellation) -> None:
+    """Forget a canceled job whose collection is over. It stays until its lease here would have ended."""
+    if work.kept_until_ms > broker.now_ms:
         work.is_over = True
         job.requeue_at_ms = work.kept_until_ms
         lifecycle.arm(broker, job)
@@ -287,13 +298,17 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
     only = sets.only(sender)
     shards = broker.shards
     theirs, named, last = EMPTY, False, _NOTHING
+    is_pair = False  # Whether the sender and we are the only holders that the sender knows.
+    answers: list[Any] = []
     for item in items:
         job_id: bytes = item[0]
         packed = item[1]
         if packed != last:  # Jobs with equal holders come in a row.
             theirs = sets.unpack(packed)
             named = me in theirs
+            is_pair = named and len(theirs) == 2 and sender in theirs
             last = packed
+        field_count = len(item)
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:
             ahead = broker.acks.ahead.pop(job_id, None)
@@ -302,7 +317,9 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 # A DELJOB was lost, or crossed this message.
                 broker.send(only, DELJOB, (job_id, sets.pack(ended)))
             elif named:
-                version = UNTOLD if len(item) > ITEMS_MIN and item[ITEMS_MIN] == UNTOLD else event_format.VERSION_FIRST
+                version = (
+                    UNTOLD if field_count > ITEMS_MIN and item[ITEMS_MIN] == UNTOLD else event_format.VERSION_FIRST
+                )
                 _hold_ack(broker, job_id, theirs, ahead, version, is_canceled=_is_canceled(item))
                 broker.send(only, GOTACK, (job_id, packed, 1))
             elif job_id in broker.tombstones:
@@ -313,19 +330,22 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         was_acked = job.state == ACKED
         ours = job.holders
-        if len(item) > 2:
+        if field_count > ITEMS_MIN:
             events.heard(job, item[2])
-        if not was_acked:
-            is_news = len(item) > 2 and item[2] == UNTOLD
+        if was_acked:
+            if type(job.work) is Cancellation and field_count > ITEMS_MIN and not _is_canceled(item):
+                if item[2] == UNTOLD and ours:
+                    events.acked(broker, job)
+                _complete(broker, job)
+        elif field_count == OUTCOME_AT:
+            acknowledge(broker, job, is_news=item[2] == UNTOLD)  # Nearly all of them.
+        else:
+            is_news = field_count > ITEMS_MIN and item[2] == UNTOLD
             acknowledge(broker, job, is_news=is_news, is_canceled=_is_canceled(item))
-            if len(item) == ITEMS_MIN or (len(item) > OUTCOME_AT and item[OUTCOME_AT] == OUTCOME_DOUBTED):
+            if field_count == ITEMS_MIN or item[OUTCOME_AT] == OUTCOME_DOUBTED:
                 _doubt(job)
-            if len(item) > OUTCOME_AT and item[OUTCOME_AT] == OUTCOME_REPLACED and not windows.is_replaced(job):
+            elif item[OUTCOME_AT] == OUTCOME_REPLACED and not windows.is_replaced(job):
                 changing.begin(broker, job).error = windows.REPLACED_BY + b"another job"
-        elif type(job.work) is Cancellation and len(item) > 2 and not _is_canceled(item):
-            if item[2] == UNTOLD and ours:
-                events.acked(broker, job)
-            _complete(broker, job)
         if was_acked and not ours and not theirs:
             broker.send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (spec Q10).
             continue
@@ -334,9 +354,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             mark_holders_dirty(broker, job)
         if job.holders is theirs:
             if (
-                named
-                and len(theirs) == 2
-                and sender in theirs
+                is_pair
                 and type(job.work) is Collection
                 and job.era == broker.era
                 and job not in broker.repairs.named
@@ -345,13 +363,14 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 # The sender and we are the only holders, and both know the ack: the collection is over (spec A13).
                 finish(broker, job)
                 continue
-            broker.send(only, GOTACK, (job_id, packed, int(named)))
+            answers.append((job_id, packed, int(named)))
             if not was_acked:
                 # The sender collects. If it does not finish, we collect.
                 _look_later(broker, job, broker.acks.heard)
         else:
             broker.send(only, GOTACK, (job_id, sets.pack(job.holders), int(named)))
             _collect_too(broker, job, theirs)
+    broker.send_all(only, GOTACK, answers)
 
 
 def _ended_here(broker: Broker, sender: Node, job_id: bytes, theirs: NodeSet) -> NodeSet | None:
@@ -545,7 +564,10 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if job.holders is theirs or job.holders <= theirs:
             done.add(job_id, now_ms, theirs or None)
-            _end(broker, job)
+            if type(job.work) is Cancellation:
+                _end_canceled(broker, job, job.work)
+            else:
+                lifecycle.forget(broker, job)
         else:
             # The sender never heard of some holder of ours, so it ended too early. We continue with the union.
             job.holders = sets.union(job.holders, theirs)

@@ -46,6 +46,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     shards = broker.shards
     done, done_before = broker.tombstones.generations()
     not_held = broker.acks.not_held
+    has_not_held = bool(not_held)
     high_memory = broker.memory.limits[1]
     is_choosy = broker.is_leaving or broker.pauses.paused_count > 0 or broker.journal.disk_level > 0
     taken: list[bytes] = []
@@ -54,7 +55,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         job_id = job.id
         shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
         wants_answer = item[1] != NO_ANSWER
-        if job_id in shard or job_id in done or job_id in done_before or (not_held and job_id in not_held):
+        if job_id in shard or job_id in done or job_id in done_before or (has_not_held and job_id in not_held):
             _on_known(broker, sender, job, shard.get(job_id), item[0], wants_answer)
             continue
         if job.attributes is not None and item[1] == NEW_KEY:

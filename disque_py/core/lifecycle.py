@@ -653,21 +653,34 @@ def forget(broker: Broker, job: Job) -> None:
     """Remove every trace of the job from this node. The caller has already answered waiting producers."""
     state = job.state
     assert state != GONE
+    job_id = job.id
+    status = job.status  # How the job ended, if it did: see ends.py.
     if broker.caps.running:
         broker.caps.ended(job)
-    if state == QUEUED:
-        queue = broker.queues.get(job.terms.queue)
-        if queue is not None:
-            _left(broker, queue, job)
-    elif state == ACKED:
+    if state == ACKED:
         broker.memory.acked_count -= 1
         assert broker.memory.acked_count >= 0
-    elif state == WAIT_REPL:
-        del broker.copies.waiting_repl[job]
-    if job.is_delivered and job.terms.retry_ms == 0 and state != ACKED:
-        broker.memory.once_delivered_count -= 1
-        assert broker.memory.once_delivered_count >= 0
-    job_id = job.id
+        work = job.work
+        if not job.holders:
+            status = 0  # An ack of a job that no node held.
+        elif type(work) is Cancellation:
+            status = CANCELED
+        else:
+            status = COMPLETED
+            if type(work) is Collection and work.is_doubted:  # Only a completed job has a result.
+                broker.ends.doubts[job_id] = None
+    else:
+        if state == QUEUED:
+            queue = broker.queues.get(job.terms.queue)
+            if queue is not None:
+                _left(broker, queue, job)
+        elif state == WAIT_REPL:
+            del broker.copies.waiting_repl[job]
+        if job.is_delivered and job.terms.retry_ms == 0:
+            broker.memory.once_delivered_count -= 1
+            assert broker.memory.once_delivered_count >= 0
+        if status < COMPLETED and job.expire_at_ms <= broker.now_ms:
+            status = EXPIRED
     del broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id]
     broker.job_count -= 1
     body = job.body
@@ -690,7 +703,13 @@ def forget(broker: Broker, job: Job) -> None:
         broker.pauses.deferred.pop(job, None)
     if broker.tokens.by_job:
         broker.tokens.drop(job)
-    _note_end(broker, job)
+    if status >= COMPLETED and status != ERRORED:
+        broker.ends.recent[job_id] = status
+    if broker.ends.watched:
+        broker.ends.note(job_id)
+    # A result for which clients wait is kept until they are told.
+    if broker.results.by_id and (not status or job_id not in broker.ends.noted):
+        broker.results.job_is_over(job_id)
     job.state = GONE
     job.work = None
     if job.place >= broker.journal.first_place:
@@ -703,30 +722,6 @@ def forget(broker: Broker, job: Job) -> None:
             journal.gone_place = job.place
         journal.gone_bytes += BASE_BYTES + len(job.terms.queue) + size
         journal.gone_records += 1
-
-
-def _note_end(broker: Broker, job: Job) -> None:
-    """Remember how a job ended, if it did, before it is forgotten (ends.py)."""
-    status = job.status
-    ends = broker.ends
-    if job.state == ACKED:
-        status = CANCELED if isinstance(job.work, Cancellation) else COMPLETED
-        if not job.holders:
-            status = 0  # An ack of a job that no node held.
-    elif job.expire_at_ms <= broker.now_ms and status < COMPLETED:
-        status = EXPIRED
-    if status >= COMPLETED and status != ERRORED:
-        ends.recent[job.id] = status
-        work = job.work
-        if work is not None and type(work) is Collection and work.is_doubted:  # Only a completed job has a result.
-            ends.doubts[job.id] = None
-    if ends.watched:
-        ends.note(job.id)
-    # A result for which clients wait is kept until they are told.
-    if broker.results.by_id and (not status or job.id not in ends.noted):
-        broker.results.job_is_over(job.id)
-    if broker.progress.by_job:
-        broker.progress.drop(job)
 
 
 def arm(broker: Broker, job: Job) -> None:

@@ -204,21 +204,24 @@ class Line:
     do not wake the process.
     """
 
-    __slots__ = ("_last_at_ms", "_parts", "_tail", "span_ms")
+    __slots__ = ("_last_at_ms", "_last_now_ms", "_parts", "_tail", "span_ms")
 
     def __init__(self, span_ms: int) -> None:
         self.span_ms = span_ms
         self._parts: deque[tuple[int, list[bytes]]] = deque()
         self._tail: list[bytes] = []
         self._last_at_ms = 0
+        self._last_now_ms = -1
 
     def add(self, job_id: bytes, now_ms: int) -> None:
         """Have this job checked in `span_ms`."""
-        at_ms = (now_ms + self.span_ms | LINE_GRAIN_MS - 1) + 1
-        if at_ms != self._last_at_ms:
-            self._last_at_ms = at_ms
-            self._tail = []
-            self._parts.append((at_ms, self._tail))
+        if now_ms != self._last_now_ms:
+            self._last_now_ms = now_ms
+            at_ms = (now_ms + self.span_ms | LINE_GRAIN_MS - 1) + 1
+            if at_ms != self._last_at_ms:
+                self._last_at_ms = at_ms
+                self._tail = []
+                self._parts.append((at_ms, self._tail))
         self._tail.append(job_id)
 
     def due(self, now_ms: int, count_max: int) -> list[bytes]:
@@ -233,7 +236,7 @@ class Line:
             if not ids:
                 parts.popleft()
         if not parts:
-            self._last_at_ms = 0
+            self._forget_last()
         return found
 
     def ids(self) -> Iterator[bytes]:
@@ -247,7 +250,11 @@ class Line:
     def clear(self) -> None:
         """Forget all entries."""
         self._parts.clear()
+        self._forget_last()
+
+    def _forget_last(self) -> None:
         self._last_at_ms = 0
+        self._last_now_ms = -1
 
 
 class Schedule(Timetable[Job]):

@@ -74,6 +74,7 @@ def on_replmany(broker: Broker, sender: Node, items: list[Any]) -> None:
     only = broker.sets.only(sender)
     shards = broker.shards
     not_held = broker.acks.not_held
+    has_not_held = bool(not_held)
     for item in items:
         jobs = jobs_of(broker, item)
         done, done_before = broker.tombstones.generations()
@@ -87,7 +88,7 @@ def on_replmany(broker: Broker, sender: Node, items: list[Any]) -> None:
         for job in jobs:
             job_id = job.id
             shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
-            if job_id in shard or job_id in done or job_id in done_before or (not_held and job_id in not_held):
+            if job_id in shard or job_id in done or job_id in done_before or (has_not_held and job_id in not_held):
                 continue
             shard[job_id] = job
             holding.take_in(broker, job, wait_ms)
