@@ -85,7 +85,7 @@ class _Cutter:
 
     def __init__(self, piece: str) -> None:
         structs = [Struct(piece * count) for count in _CUT_AT_A_TIME]
-        self._steps = [(struct.size, struct.unpack_from) for struct in structs]
+        self._steps = tuple([(struct.size, struct.unpack_from) for struct in structs])
 
     def cut(self, data: bytes) -> list[bytes]:
         """Return the pieces of some bytes, whose number must be a multiple of a piece's."""

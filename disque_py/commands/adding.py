@@ -137,8 +137,7 @@ def addjob(
     is_async = False
     more: Adding | None = None
     rules: QueueSettings | None = None
-    is_check = plans is not None and topic is None  # The name is a topic's, and no queue's.
-    if broker.queue_settings.in_force and not is_check:
+    if broker.queue_settings.in_force and (plans is None or topic is not None):
         rules = broker.queue_settings.in_force.get(argv[1])
         if rules is not None:
             ttl_ms = delay_ms = -1
@@ -147,6 +146,12 @@ def addjob(
     while at < end:
         option = argv[at]
         option = b"replicate" if option == b"REPLICATE" else option.lower()  # Nearly all clients write it in capitals.
+        if option == b"replicate" and at + 1 < end:
+            word = argv[at + 1]
+            is_quorum = len(word) == 6 and word.lower() == b"quorum"
+            replicate = 0 if is_quorum else between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
+            at += 2
+            continue
         if option == b"async":
             is_async = True
             at += 1
@@ -160,10 +165,7 @@ def addjob(
         if at + 1 >= end:
             raise CommandError(SYNTAX)
         word = argv[at + 1]
-        if option == b"replicate":
-            is_quorum = len(word) == 6 and word.lower() == b"quorum"
-            replicate = 0 if is_quorum else between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
-        elif option == b"retry":
+        if option == b"retry":
             retry_ms = 1000 * between(word, 0, SECONDS_MAX, RETRY_ERROR)
         elif option == b"delay":
             delay_ms = 1000 * between(word, 0, SECONDS_MAX, DELAY_ERROR)
@@ -210,12 +212,13 @@ def addjob(
                 more = Adding(broker)
             if more.limit < 0:
                 more.limit = rules.attempts
-    if more is not None and (more.limit > 0 or more.backoff):
-        if more.limit > 1 and not retry_ms:
-            raise CommandError(ATTEMPTS_NEED_RETRY)
-        versions.refuse_older(broker)
-    if more is not None and (more.window_ms >= 0 or more.is_replacing):
-        more.check_window(broker, delay_ms)
+    if more is not None:
+        if more.limit > 0 or more.backoff:
+            if more.limit > 1 and not retry_ms:
+                raise CommandError(ATTEMPTS_NEED_RETRY)
+            versions.refuse_older(broker)
+        if more.window_ms >= 0 or more.is_replacing:
+            more.check_window(broker, delay_ms)
     if not retry_ms:
         if is_quorum:
             raise CommandError(QUORUM_AND_RETRY)
@@ -242,16 +245,19 @@ def addjob(
             replicate = 1
         else:
             replicate = replication.default_copies(broker, is_external=is_external)
-    if zone_count > replicate:
-        raise CommandError(ZONES_ERROR)
-    if zone_count == 1:
-        zone_count = 0  # Any copy is in a zone.
+    if zone_count:
+        if zone_count > replicate:
+            raise CommandError(ZONES_ERROR)
+        if zone_count == 1:
+            zone_count = 0  # Any copy is in a zone.
     name = argv[1]
     queue = broker.queues.get(name)
-    if (more is None or not more.key) and not is_check:
+    # With plans and without a topic, the name is a topic's, and no queue's.
+    if (more is None or not more.key) and (plans is None or topic is not None):
         if rules is not None:
             _refuse_by_settings(broker, name, rules, len(argv[2]), more.meta if more is not None else NO_META)
-        _refuse(broker, queue, replicate, is_external, maxlen, zone_count, is_quorum)
+        if replicate > 1 or is_external or (queue is not None and (maxlen or queue.paused)):
+            _refuse(broker, queue, replicate, is_external, maxlen, zone_count, is_quorum)
     if queue is not None:
         name = queue.name  # One object for all its jobs.
     if plans is not None and is_external and not retry_ms:

@@ -16,9 +16,9 @@ from disque_py.core import asking, client_acks, events, exclusive, fencing, incr
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, SYNTAX, CommandError
-from disque_py.core.ids import is_valid_id
+from disque_py.core.ids import ID_BYTES, is_valid_id
 from disque_py.core.incremental import PART
-from disque_py.core.job import QUEUED
+from disque_py.core.job import QUEUED, Job
 from disque_py.resp.replies import integer
 
 # Options behind the ids.
@@ -31,11 +31,16 @@ RESULT_TOO_LONG: Final = "ERR RESULT is longer than result-max-bytes"
 def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """ACKJOB [id ...] → number of jobs that were known here and not acknowledged yet."""
     if len(argv) == 2:
-        if not is_valid_id(argv[1]):
+        job_id = argv[1]
+        job: Job | None = None
+        if len(job_id) == ID_BYTES:
+            job = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
+        if job is None and not is_valid_id(job_id):
             raise CommandError(BAD_ID)
         if broker.exclusive.running:
-            exclusive.end(broker, argv[1])
-        return b":1\r\n" if client_acks.ack_here(broker, argv[1]) else b":0\r\n"
+            exclusive.end(broker, job_id)
+        count = client_acks.ack_unknown(broker, job_id) if job is None else client_acks.ack_known(broker, job)
+        return b":1\r\n" if count else b":0\r\n"
     first = options_at(argv, ACKJOB_WORDS)
     if first == len(argv):
         return count_done(broker, client, argv, ack_one)

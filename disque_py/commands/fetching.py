@@ -136,8 +136,8 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         options = fetch_options(shows, lease_ms, token, where)
         if lease_ms and not is_match and not broker.queue_settings.exclusive.keys().isdisjoint(names):
             exclusive.refuse_long(broker, lease_ms)
-    if token and (held := broker.tokens.held(token)):
-        return incremental.begin(broker, client, _getjob_again(broker, client, held, shows))
+        if token and (held := broker.tokens.held(token)):
+            return incremental.begin(broker, client, _getjob_again(broker, client, held, shows))
     if is_match:
         return getjob_matching(broker, client, names, count, options, nohang, timeout_ms)
     if where is not None and not all(filters.is_indexed(broker, name, where) for name in names):

@@ -217,7 +217,7 @@ def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
     confirmed = work.confirmed
     others = sets.others(job.holders or sets.of(broker.members()))
     if job.era == broker.era and not broker.cluster.has_forgotten:
-        # Nearly always, and then mostly nobody or everybody has confirmed.
+        # This is the usual case. Mostly either none of the nodes or each of them has confirmed.
         if not confirmed:
             return others
         for node in others:
@@ -330,21 +330,22 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         was_acked = job.state == ACKED
         ours = job.holders
-        if field_count > ITEMS_MIN:
+        if field_count > ITEMS_MIN and item[2] != job.version:
             events.heard(job, item[2])
         if was_acked:
             if type(job.work) is Cancellation and field_count > ITEMS_MIN and not _is_canceled(item):
                 if item[2] == UNTOLD and ours:
                     events.acked(broker, job)
                 _complete(broker, job)
-        elif field_count == OUTCOME_AT:
-            acknowledge(broker, job, is_news=item[2] == UNTOLD)  # Nearly all of them.
+        elif field_count == OUTCOME_AT and job.work is None and item[2] != UNTOLD:
+            lifecycle.acknowledge(broker, job)  # Nearly all of them.
         else:
             is_news = field_count > ITEMS_MIN and item[2] == UNTOLD
             acknowledge(broker, job, is_news=is_news, is_canceled=_is_canceled(item))
-            if field_count == ITEMS_MIN or item[OUTCOME_AT] == OUTCOME_DOUBTED:
+            outcome = item[OUTCOME_AT] if field_count > OUTCOME_AT else 0
+            if field_count == ITEMS_MIN or outcome == OUTCOME_DOUBTED:
                 _doubt(job)
-            elif item[OUTCOME_AT] == OUTCOME_REPLACED and not windows.is_replaced(job):
+            elif outcome == OUTCOME_REPLACED and not windows.is_replaced(job):
                 changing.begin(broker, job).error = windows.REPLACED_BY + b"another job"
         if was_acked and not ours and not theirs:
             broker.send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (spec Q10).

@@ -184,15 +184,23 @@ def on_ackattempt(broker: Broker, sender: Node, items: list[Any]) -> None:
 def ack_here(broker: Broker, job_id: bytes) -> int:
     """Handle ACKJOB of one id. Return 1 if the job was known here and not acknowledged yet, else 0."""
     job = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
-    if job is None:
-        if broker.cluster.size > 1 and job_id not in broker.tombstones:
-            if is_retried_id(job_id) and not broker.is_leaving and may_remember(broker):
-                try_collect(broker, dummy_ack(broker, job_id))
-            elif broker.cluster.linked:
-                # We keep no dummy ack if we leave, if there is no room, or if the job is delivered at most once. But a
-                # node that has the job should not have to keep it until its TTL ends.
-                broker.send(broker.cluster.linked, SETACK, (job_id, b"", UNTOLD))
-        return 0
+    return ack_unknown(broker, job_id) if job is None else ack_known(broker, job)
+
+
+def ack_unknown(broker: Broker, job_id: bytes) -> int:
+    """Handle ACKJOB of a job that is not known here. Return 0."""
+    if broker.cluster.size > 1 and job_id not in broker.tombstones:
+        if is_retried_id(job_id) and not broker.is_leaving and may_remember(broker):
+            try_collect(broker, dummy_ack(broker, job_id))
+        elif broker.cluster.linked:
+            # We keep no dummy ack if we leave, if there is no room, or if the job is delivered at most once. But a node
+            # that has the job should not have to keep it until its TTL ends.
+            broker.send(broker.cluster.linked, SETACK, (job_id, b"", UNTOLD))
+    return 0
+
+
+def ack_known(broker: Broker, job: Job) -> int:
+    """Handle ACKJOB of a job that is known here. Return 1 if it was not acknowledged yet, else 0."""
     if job.state == ACKED:
         try_collect(broker, job)
         return 0

@@ -46,7 +46,7 @@ class CommandEntry:
     access          the command's units, for permissions
     handler         called with (broker, client, argv)
     arity           number of words, including the name; negative: the least number; 0: any number
-    words_max       the most words that a request may have
+    words_min, words_max   the least and the most words that a request may have
     is_denyoom      whether it is refused at 100 % of maxmemory
     is_for_loading  whether it is allowed while the journal is loaded
     awaits_loading  whether it waits, after a start, until the journal is loaded. PING does not wait, because it asks
@@ -79,6 +79,7 @@ class CommandEntry:
         "nanoseconds",
         "overlaps",
         "words_max",
+        "words_min",
     )
 
     def __init__(self, name: str, handler: Handler, arity: int, flags: tuple[str, ...], access: Access) -> None:
@@ -86,7 +87,8 @@ class CommandEntry:
         self.access = access
         self.handler = handler
         self.arity = arity
-        self.words_max = 1 << 60 if name in WITH_LISTS else WORDS_MAX
+        self.words_min = abs(arity)
+        self.words_max = arity if arity > 0 else 1 << 60 if name in WITH_LISTS else WORDS_MAX
         self.is_denyoom = "denyoom" in flags
         self.is_write = "write" in flags or name in ("pause", "cluster", "debug")
         self.disk_level = _disk_level(name, flags)

@@ -105,7 +105,7 @@ def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> by
     lifecycle.lease(broker, job)
     if now_ms - queue.served_ms >= SERVED_MS:
         ordering.note_served(broker, queue)
-    if options is not PLAIN and options.is_picky:
+    if options.is_picky:
         if options.lease_ms:
             lifecycle.extend(broker, job, options.lease_ms)
         if options.token:

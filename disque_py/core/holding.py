@@ -28,7 +28,7 @@ from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import changing, events, lifecycle, windows
 from disque_py.core.broker import Broker
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, NAME_BYTES_FREE, Cancellation, Job
+from disque_py.core.job import ACKED, ACTIVE, CHANGED, JOB_BYTES, Cancellation, Job
 from disque_py.core.job_snapshot import SPAN_BITS, job_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
@@ -83,9 +83,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
 def take_in(broker: Broker, job: Job, wait_ms: int) -> None:
     """Account for a new copy that the index has already. Its timer fires after `wait_ms`."""
     broker.job_count += 1
-    broker.used_memory += JOB_BYTES + len(job.body)
-    if len(job.terms.queue) > NAME_BYTES_FREE:
-        broker.used_memory += len(job.terms.queue)
+    broker.used_memory += JOB_BYTES + len(job.body) + job.terms.name_bytes
     if job.attributes is not None:
         lifecycle.attributes_in(broker, job, job.attributes)
     if broker.memory.is_spilling:
@@ -101,7 +99,9 @@ def take_in(broker: Broker, job: Job, wait_ms: int) -> None:
             lifecycle.arm(broker, job)
     if job.expire_at_ms <= horizon_ms:
         lifecycle.arm(broker, job)
-    lifecycle.mark_dirty(broker, job)
+    if broker.is_journaling and not job.dirt:
+        job.dirt = CHANGED
+        broker.dirty.append(job)
 
 
 def _timer_of(span_ms: Any) -> int:

@@ -48,11 +48,14 @@ CTIMES_PER_MS: Final = 1_000_000
 # The highest values of attempts and of the best-effort counters. Their fields store signed numbers around the middle.
 ATTEMPT_MAX: Final = 2**32 - 1
 _ATTEMPT_MIDDLE: Final = 2**31
+_NO_ATTEMPT: Final = -_ATTEMPT_MIDDLE
+_LAST_ATTEMPT: Final = ATTEMPT_MAX - _ATTEMPT_MIDDLE
 COUNTER_MAX: Final = 65_535
+_COUNTER_MIDDLE: Final = 32_768
+_NOT_COUNTED: Final = -_COUNTER_MIDDLE
 # How a job changed in this turn: its state, timer or counters; its holders, too.
 CHANGED: Final = 1
 NEW_HOLDERS: Final = 2
-_COUNTER_MIDDLE: Final = 32_768
 
 # The bits of a hand-over's moment that a job keeps.
 IMPORT_BITS: Final = (1 << 31) - 1
@@ -227,9 +230,10 @@ class JobTerms:
     retry_ms, delay_ms   RETRY and DELAY; a RETRY of 0 means at most once
     replicate        number of copies that the job should have
     topic            the topic that the job was published to; None: it was added to its queue
+    name_bytes       what each job's memory counts for the name: its length if that is above NAME_BYTES_FREE, else 0
     """
 
-    __slots__ = ("delay_ms", "queue", "replicate", "retry_ms", "topic")
+    __slots__ = ("delay_ms", "name_bytes", "queue", "replicate", "retry_ms", "topic")
 
     def __init__(self, queue: bytes, retry_ms: int, delay_ms: int, replicate: int, topic: bytes | None = None) -> None:
         self.queue = queue
@@ -237,6 +241,7 @@ class JobTerms:
         self.delay_ms = delay_ms
         self.replicate = replicate
         self.topic = topic
+        self.name_bytes = len(queue) if len(queue) > NAME_BYTES_FREE else 0
 
     def of_queue(self, known: dict[bytes, JobTerms], name: bytes) -> JobTerms:
         """Return the same terms in another queue."""
@@ -358,13 +363,13 @@ class Job:
         self.requeue_at_ms = 0
         self.awake_at_ms = 0
         self.since_ms = 0
-        self._attempt: i32 = -_ATTEMPT_MIDDLE
+        self._attempt: i32 = _NO_ATTEMPT
         self.place: i32 = 0
         self.era: i32 = 0
         self.version: i32 = 1
         self.imported_at: i32 = 0
-        self._nacks: i16 = -_COUNTER_MIDDLE
-        self._deliveries: i16 = -_COUNTER_MIDDLE
+        self._nacks: i16 = _NOT_COUNTED
+        self._deliveries: i16 = _NOT_COUNTED
         self.state: u8 = ACTIVE
         self.status: u8 = 0
         self.dirt: u8 = 0
@@ -414,6 +419,20 @@ class Job:
     @attempt.setter
     def attempt(self, count: int) -> None:
         self._attempt = (count if count < ATTEMPT_MAX else ATTEMPT_MAX) - _ATTEMPT_MIDDLE
+
+    @property
+    def counters(self) -> tuple[int, int, int]:
+        """`nacks`, `deliveries` and `attempt`."""
+        return (
+            int(self._nacks) + _COUNTER_MIDDLE,
+            int(self._deliveries) + _COUNTER_MIDDLE,
+            int(self._attempt) + _ATTEMPT_MIDDLE,
+        )
+
+    def count_attempt(self) -> None:
+        """Count one more delivery."""
+        if self._attempt < _LAST_ATTEMPT:
+            self._attempt += 1
 
     @property
     def nacks(self) -> int:
@@ -483,7 +502,5 @@ class Job:
 
 def memory_of(job: Job) -> int:
     """Return the bytes that the job counts for in `used_memory`."""
-    size = JOB_BYTES + len(job.body)
-    if len(job.terms.queue) > NAME_BYTES_FREE:
-        size += len(job.terms.queue)
+    size = JOB_BYTES + len(job.body) + job.terms.name_bytes
     return size if job.attributes is None else size + job.attributes.size

@@ -27,7 +27,6 @@ from disque_py.core.job import (
     CHANGED,
     GONE,
     JOB_BYTES,
-    NAME_BYTES_FREE,
     QUEUED,
     WAIT_REPL,
     Cancellation,
@@ -74,9 +73,7 @@ def register(broker: Broker, job: Job) -> None:
     shard[job_id] = job
     broker.job_count += 1
     job.era = broker.era
-    broker.used_memory += JOB_BYTES + len(job.body)
-    if len(job.terms.queue) > NAME_BYTES_FREE:
-        broker.used_memory += len(job.terms.queue)
+    broker.used_memory += JOB_BYTES + len(job.body) + job.terms.name_bytes
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
     if broker.ends.watched:
@@ -95,9 +92,7 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     job.era = broker.era
-    broker.used_memory += JOB_BYTES + len(job.body)
-    if len(job.terms.queue) > NAME_BYTES_FREE:
-        broker.used_memory += len(job.terms.queue)
+    broker.used_memory += JOB_BYTES + len(job.body) + job.terms.name_bytes
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
         if job.attributes.extras is not None:
@@ -142,9 +137,7 @@ def register_waiting(broker: Broker, job: Job) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     job.era = broker.era
-    broker.used_memory += JOB_BYTES + len(job.body)
-    if len(job.terms.queue) > NAME_BYTES_FREE:
-        broker.used_memory += len(job.terms.queue)
+    broker.used_memory += JOB_BYTES + len(job.body) + job.terms.name_bytes
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
     job.state = WAIT_REPL
@@ -493,7 +486,7 @@ def lease(broker: Broker, job: Job) -> None:
     """Start the lease of a job that goes to a consumer of this node (spec L1, Q9)."""
     assert job.state == ACTIVE
     assert job.work is None
-    job.attempt += 1
+    job.count_attempt()
     job.version += 1
     events = broker.events
     if events is not None:
@@ -510,8 +503,10 @@ def lease(broker: Broker, job: Job) -> None:
         job.is_delivered = True
         job.is_leased_here = True
         job.was_announced = False
-        job.requeue_at_ms = broker.now_ms + retry_ms
-        arm(broker, job)
+        job.requeue_at_ms = requeue_at_ms = broker.now_ms + retry_ms
+        horizon_ms = broker.schedule.horizon_ms
+        if job.awake_at_ms or job.expire_at_ms <= horizon_ms or requeue_at_ms - WILLQUEUE_LEAD_MS <= horizon_ms:
+            arm(broker, job)
     else:
         if not job.is_delivered:
             job.is_delivered = True
@@ -587,13 +582,11 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
     left = broker.queues.get(old)
     if left is not None and left.is_stalled:
         end_stall(broker, left)  # The queue may be stalled by this job, whose body now returns to the other queue.
-    if len(old) > NAME_BYTES_FREE:
-        broker.used_memory -= len(old)
-    if len(name) > NAME_BYTES_FREE:
-        broker.used_memory += len(name)
     if job.place >= broker.journal.first_place:
         broker.journal.live_bytes[job.place] += len(name) - len(old)
+    broker.used_memory -= job.terms.name_bytes
     job.terms = job.terms.of_queue(broker.terms, name)
+    broker.used_memory += job.terms.name_bytes
 
 
 def set_priority(broker: Broker, job: Job, attributes: JobAttributes, priority: int | None) -> None:
@@ -613,14 +606,15 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
 
     work   the Cancellation, if the job was canceled
     """
-    assert job.state == QUEUED or job.state == ACTIVE
+    state = job.state
+    assert state in (QUEUED, ACTIVE)
     if broker.caps.running:
         broker.caps.ended(job)
-    if job.state == QUEUED:
+    if state == QUEUED:
         queue = broker.queues.get(job.terms.queue)
         if queue is not None:
             _left(broker, queue, job)
-    if job.terms.retry_ms == 0 and job.is_delivered:
+    if job.is_delivered and job.terms.retry_ms == 0:
         broker.memory.once_delivered_count -= 1
         assert broker.memory.once_delivered_count >= 0
     # The record of an ack needs only the id and the holders. The body is freed, because one unreachable holder would
@@ -646,7 +640,9 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
         broker.tokens.drop(job)
     if broker.ends.watched:
         broker.ends.note(job.id)
-    mark_dirty(broker, job)
+    if broker.is_journaling and not job.dirt:
+        job.dirt = CHANGED
+        broker.dirty.append(job)
 
 
 def forget(broker: Broker, job: Job) -> None:
@@ -685,9 +681,7 @@ def forget(broker: Broker, job: Job) -> None:
     broker.job_count -= 1
     body = job.body
     size = len(body)
-    broker.used_memory -= JOB_BYTES + size
-    if len(job.terms.queue) > NAME_BYTES_FREE:
-        broker.used_memory -= len(job.terms.queue)
+    broker.used_memory -= JOB_BYTES + size + job.terms.name_bytes
     assert broker.used_memory >= 0
     if job.attributes is not None:
         attributes_out(broker, job, job.attributes)
@@ -710,6 +704,8 @@ def forget(broker: Broker, job: Job) -> None:
     # A result for which clients wait is kept until they are told.
     if broker.results.by_id and (not status or job_id not in broker.ends.noted):
         broker.results.job_is_over(job_id)
+    if broker.progress.by_job:
+        broker.progress.drop(job)
     job.state = GONE
     job.work = None
     if job.place >= broker.journal.first_place:

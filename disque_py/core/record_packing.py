@@ -284,9 +284,7 @@ def header_of(job: Job, now_ms: int) -> bytes:
         job.terms.retry_ms,
         job.terms.delay_ms,
         job.terms.replicate,
-        job.nacks,
-        job.deliveries,
-        job.attempt,
+        *job.counters,
     )
     return header if job.version == 1 else header + VERSION.pack(job.version)
 

@@ -31,7 +31,7 @@ from disque_py.core import claim_stamps, events, exclusive, lifecycle, pausing, 
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
 from disque_py.core.id_sets import ENTRY_BYTES
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job, terms_of
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, Cancellation, Job, terms_of
 from disque_py.core.job_attributes import BATCH as BATCH_EXTRA
 from disque_py.core.job_attributes import JobAttributes, topic_bytes
 from disque_py.core.job_attributes import unpack as unpack_attributes
@@ -197,9 +197,7 @@ class Restoring:
                 attributes.is_open = attributes.is_keyed  # The outcome may be unknown here, so the creator is asked.
             if len(later) > 1 and later[1] is not None:
                 self._set_part(job, later[1], elapsed_ms)
-            used += len(body)
-            if len(queue) > NAME_BYTES_FREE:
-                used += len(queue)
+            used += len(body) + job.terms.name_bytes
             size += len(queue) + len(body)
             count += 1
             if state == QUEUED_BASE and retry_ms:
@@ -256,9 +254,9 @@ class Restoring:
         name = field[QUEUE_AT]
         if name != job.terms.queue:
             broker.journal.live_bytes[job.place] += len(name) - len(job.terms.queue)
-            broker.used_memory += max(0, len(name) - NAME_BYTES_FREE) and len(name)
-            broker.used_memory -= max(0, len(job.terms.queue) - NAME_BYTES_FREE) and len(job.terms.queue)
+            broker.used_memory -= job.terms.name_bytes
             job.terms = job.terms.of_queue(broker.terms, name)
+            broker.used_memory += job.terms.name_bytes
 
     def _apply(self, job: Job, flags: int, due_ms: int, elapsed_ms: int) -> None:
         """Apply the recorded state. `was_announced` means "was in its queue" until `finish`."""
@@ -365,9 +363,7 @@ class Restoring:
         job_id = job.id
         del broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id]
         broker.job_count -= 1
-        broker.used_memory -= JOB_BYTES
-        if len(job.terms.queue) > NAME_BYTES_FREE:
-            broker.used_memory -= len(job.terms.queue)
+        broker.used_memory -= JOB_BYTES + job.terms.name_bytes
         self._drop_body(job)
         broker.journal.live_bytes[job.place] -= base_bytes(job)
         broker.journal.live_records[job.place] -= 1

@@ -267,7 +267,7 @@ def execute(
     executed = 0
     # Consecutive calls of one command are counted together: from `since_ns` on, `entry` was called `calls` times.
     entry: CommandEntry | None = None
-    calls = 0
+    words_min = words_max = calls = 0
     change: auditing.Change | None = None
     since_ns = before_ns = stopwatch_ns()
     while at < end:
@@ -276,7 +276,7 @@ def execute(
         found = commands.get(word)
         if found is None:
             found = commands.get(word.lower())
-        if client.waiting and (found is None or not found.overlaps or not _may_overlap(client, argv)):
+        if client.waiting and (found is None or not found.overlaps or not _may_overlap(client, found, argv)):
             break
         at += 1
         if found is not entry:
@@ -286,6 +286,8 @@ def execute(
                 entry.calls += calls
                 entry.nanoseconds += before_ns - since_ns
             entry = found
+            if entry is not None:
+                words_min, words_max = entry.words_min, entry.words_max
             executed += calls
             calls = 0
             since_ns = before_ns
@@ -294,7 +296,7 @@ def execute(
         if entry is None:
             reply = _unknown(client, argv)
             needs_checks = client.user is not None or client.is_in_multi or _needs_checks(broker)
-        elif len(argv) != entry.arity and (entry.arity > 0 or len(argv) < -entry.arity or len(argv) > entry.words_max):
+        elif not words_min <= len(argv) <= words_max:
             reply = _wrong_count(entry, len(argv))
         elif needs_checks and (refusal := _refuse(broker, client, entry, argv)) is not None:
             if refusal is LOADING_REPLY and entry.awaits_loading and broker.now_ms < broker.waits.loading_until_ms:
@@ -486,7 +488,7 @@ def _unknown(client: Client, argv: list[bytes]) -> bytes:
     return error(text)
 
 
-def _may_overlap(client: Client, argv: list[bytes]) -> bool:
+def _may_overlap(client: Client, entry: CommandEntry, argv: list[bytes]) -> bool:
     """Return whether a request may start while an earlier ADDJOB or TOPIC PUBLISH of the client waits for copies.
 
     Further ones may, since only the order of replies matters. One with MAXLEN may not: its answer depends on whether
@@ -496,7 +498,7 @@ def _may_overlap(client: Client, argv: list[bytes]) -> bool:
         return False
     if len(argv) > WORDS_MAX:
         return False  # It is refused after the ADDJOB before it.
-    if argv[0].lower() == b"topic" and (len(argv) < 2 or argv[1].lower() != b"publish"):
+    if entry.name == "topic" and (len(argv) < 2 or argv[1].lower() != b"publish"):
         return False
     for at in range(4, len(argv)):
         word = argv[at]

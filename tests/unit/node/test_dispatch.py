@@ -81,6 +81,16 @@ def test_a_renamed_command_has_only_its_new_name():
     assert ask(broker, client, "SONAR", "a", "b") == b"-ERR wrong number of arguments for 'ping' command\r\n"
 
 
+@pytest.mark.parametrize("name", ["TOPIC", "Subject"])
+def test_of_topic_only_publish_overtakes_a_wait_for_copies(name):
+    """A renamed TOPIC is no exception."""
+    broker, client = start(rename_command=(("topic", "Subject"),) if name == "Subject" else ())
+    add_node(broker)
+    assert run(broker, client, "ADDJOB q body 0 REPLICATE 2", f"{name} LIST") == 1
+    assert client.waiting == WAITS_FOR_COPIES
+    assert run(broker, client, f"{name} PUBLISH none body 0") == 1
+
+
 # -- the order of checks ------------------------------------------------------------------------------------
 
 
