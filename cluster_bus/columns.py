@@ -24,8 +24,6 @@ the plain one plus PACKED. Spec N9.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
-from struct import Struct
 from typing import Any, Final
 
 from cluster_bus.messages import (
@@ -56,9 +54,9 @@ FRAME_IDS_MAX: Final = 1 << 16
 
 _ID_BYTES: Final = 40
 _HEAD: Final = 11  # "D-", eight digits of the node, "-".
-_TAIL: Final = 5  # Behind 24 characters: "-" and four digits of the TTL.
+_TAIL: Final = 35  # … and behind 24 characters "-" and four digits of the TTL.
 _CHARS: Final = 24
-_CHARS_AT: Final = 1 + _HEAD + _TAIL
+_CHARS_AT: Final = 1 + _HEAD + _ID_BYTES - _TAIL
 _ALL_SHARE: Final = 0
 _EACH_HAS: Final = 1
 _TIMES_BYTES: Final = 16
@@ -67,45 +65,9 @@ _VERSIONED_BYTES: Final = 30
 _SNAPSHOT_FIELDS: Final = 5
 _COPY_FIELDS: Final = 2
 
-# Pieces that are cut at a time (`_Cutter`).
-_CUT_AT_A_TIME: Final = (256, 64, 16, 4, 1)
-
 
 class ColumnsError(ValueError):
     """A packed run that no node of this version sends."""
-
-
-class _Cutter:
-    """Cuts bytes into pieces of equal size, many with one call, because a run has hundreds of items.
-
-    piece   the pieces' layout, as in the module `struct`
-    """
-
-    __slots__ = ("_steps",)
-
-    def __init__(self, piece: str) -> None:
-        structs = [Struct(piece * count) for count in _CUT_AT_A_TIME]
-        self._steps = tuple([(struct.size, struct.unpack_from) for struct in structs])
-
-    def cut(self, data: bytes) -> list[bytes]:
-        """Return the pieces of some bytes, whose number must be a multiple of a piece's."""
-        pieces: list[bytes] = []
-        at = 0
-        left = len(data)
-        for size, unpack_from in self._steps:
-            while left >= size:
-                pieces += unpack_from(data, at)
-                at += size
-                left -= size
-        return pieces
-
-
-_IDS: Final = _Cutter(f"{_ID_BYTES}s")
-_MIDDLES: Final = _Cutter(f"{_CHARS}s")
-_MIDDLES_OF_IDS: Final = _Cutter(f"{_HEAD}x{_CHARS}s{_TAIL}x")
-_TIMES: Final = _Cutter(f"{_TIMES_BYTES}s")
-_TIMES_OF_HEADERS: Final = _Cutter(f"{_TIMES_BYTES}s{_HEADER_BYTES}x")
-_NUMBERS: Final = _Cutter(f"{_TIMES_BYTES}x{_HEADER_BYTES}s")
 
 
 # -- ids ----------------------------------------------------------------------------------------------
@@ -113,13 +75,16 @@ _NUMBERS: Final = _Cutter(f"{_TIMES_BYTES}x{_HEADER_BYTES}s")
 
 def pack_ids(ids: Sequence[bytes]) -> bytes | None:
     """Return ids as one byte string; None if one of them has not 40 bytes."""
-    if len(ids[0]) != _ID_BYTES or _differ(list(map(len, ids))):
-        return None
+    chars: list[bytes] = []
+    for job_id in ids:
+        if len(job_id) != _ID_BYTES:
+            return None
+        chars.append(job_id[_HEAD:_TAIL])
+    first = ids[0]
+    head, tail = first[:_HEAD], first[_TAIL:]
     joined = b"".join(ids)
-    head, tail = joined[:_HEAD], joined[-_TAIL:]
-    middles = _MIDDLES_OF_IDS.cut(joined)
-    if _with_ends(head, middles, tail) == joined:
-        return b"".join((b"\0", head, tail, *middles))
+    if head + (tail + head).join(chars) + tail == joined:
+        return b"".join((b"\0", head, tail, *chars))
     return b"\1" + joined
 
 
@@ -131,23 +96,13 @@ def unpack_ids(data: Any) -> list[bytes]:
     if data[0] == _EACH_HAS:
         if size % _ID_BYTES != 1 or not 1 < size <= 1 + _ID_BYTES * GROUP_IDS_MAX:
             raise ColumnsError("ids that are cut, or too many")
-        return _IDS.cut(data[1:])
+        return [data[at : at + _ID_BYTES] for at in range(1, size, _ID_BYTES)]
     if data[0] != _ALL_SHARE:
         raise ColumnsError("ids in no known form")
     if (size - _CHARS_AT) % _CHARS or not _CHARS_AT < size <= _CHARS_AT + _CHARS * GROUP_IDS_MAX:
         raise ColumnsError("ids that are cut, or too many")
     head, tail = data[1 : 1 + _HEAD], data[1 + _HEAD : _CHARS_AT]
-    return _IDS.cut(_with_ends(head, _MIDDLES.cut(data[_CHARS_AT:]), tail))
-
-
-def _with_ends(head: bytes, middles: list[bytes], tail: bytes) -> bytes:
-    """Return the ids that have these characters in the middle, joined."""
-    return head + (tail + head).join(middles) + tail
-
-
-def _differ(values: Sequence[Any]) -> bool:
-    """Whether one of the values, of which there are some, differs from the first."""
-    return values.count(values[0]) != len(values)
+    return [head + data[at : at + _CHARS] + tail for at in range(_CHARS_AT, size, _CHARS)]
 
 
 # -- runs ---------------------------------------------------------------------------------------------
@@ -163,25 +118,8 @@ def pack(kind: int, items: Sequence[Any]) -> list[Any] | None:
         return None
     if kind == REPLJOB:
         return _pack_copies(items)
-    packed: list[Any] = []
-    for ids, more in _groups_of(items):
-        joined = pack_ids(ids)
-        if joined is None:
-            return None
-        packed.append((joined, *more))
-    return packed
-
-
-def _groups_of(items: Sequence[Any]) -> list[tuple[Sequence[bytes], Any]]:
-    """Return the ids of consecutive items that agree in all else, and all else."""
-    if not _differ(list(map(type, items))) and not _differ(list(map(len, items))):
-        if type(items[0]) is bytes:
-            return [(items, ())]
-        ids, *others = zip(*items, strict=True)
-        if not any(map(_differ, others)):
-            return [(ids, items[0][1:])]
-    groups: list[tuple[Sequence[bytes], Any]] = []
-    group: list[bytes] = []
+    groups: list[Any] = []
+    ids: list[bytes] = []
     last: Any = None
     for item in items:
         if type(item) is bytes:
@@ -192,10 +130,16 @@ def _groups_of(items: Sequence[Any]) -> list[tuple[Sequence[bytes], Any]]:
             more = item[1:]
         if more != last:
             last = more
-            group = []
-            groups.append((group, more))
-        group.append(job_id)
-    return groups
+            ids = []
+            groups.append((ids, more))
+        ids.append(job_id)
+    packed: list[Any] = []
+    for ids, more in groups:
+        joined = pack_ids(ids)
+        if joined is None:
+            return None
+        packed.append((joined, *more))
+    return packed
 
 
 def _pack_copies(items: Sequence[Any]) -> list[Any] | None:
@@ -203,16 +147,17 @@ def _pack_copies(items: Sequence[Any]) -> list[Any] | None:
 
     Copies that replace lost ones have more fields, and are sent in the plain form.
     """
-    if len(items[0]) != _COPY_FIELDS or _differ(list(map(len, items))):
-        return None
-    snapshots, all_flags = zip(*items, strict=True)
-    if not _differ(all_flags):
-        return [(all_flags[0], pack_snapshots(snapshots))]
     parts: list[tuple[int, list[Any]]] = []
-    for snapshot, flags in items:
-        if not parts or parts[-1][0] != flags:
-            parts.append((flags, []))
-        parts[-1][1].append(snapshot)
+    snapshots: list[Any] = []
+    last: Any = None
+    for item in items:
+        if len(item) != _COPY_FIELDS:
+            return None
+        if item[1] != last:
+            last = item[1]
+            snapshots = []
+            parts.append((last, snapshots))
+        snapshots.append(item[0])
     return [(flags, pack_snapshots(snapshots)) for flags, snapshots in parts]
 
 
@@ -221,7 +166,7 @@ def unpack(kind: int, groups: list[Any]) -> list[Any]:
     items: list[Any] = []
     if kind == REPLJOB:
         for flags, snapshots, *_ in groups:
-            items += zip(unpack_snapshots(snapshots), repeat(flags), strict=False)
+            items += [[snapshot, flags] for snapshot in unpack_snapshots(snapshots)]
         return items
     if kind == YOURJOBS:
         return [[item[0], item[1], unpack_snapshots(item[2]), *item[3:]] for item in groups]
@@ -230,7 +175,8 @@ def unpack(kind: int, groups: list[Any]) -> list[Any]:
         if len(group) == 1:
             items += ids
         else:
-            items += zip(ids, *map(repeat, group[1:]), strict=False)
+            more = group[1:]
+            items += [[job_id, *more] for job_id in ids]
         if len(items) > FRAME_IDS_MAX:
             raise ColumnsError("too many ids")
     return items
@@ -241,9 +187,6 @@ def unpack(kind: int, groups: list[Any]) -> list[Any]:
 
 def pack_snapshots(snapshots: Sequence[Any]) -> list[Any]:
     """Return snapshots as groups, with those among them that are None or have later fields as they are."""
-    alike = _one_group(snapshots)
-    if alike is not None:
-        return alike
     packed: list[Any] = []
     group: list[Any] = []
     times: list[bytes] = []
@@ -267,26 +210,6 @@ def pack_snapshots(snapshots: Sequence[Any]) -> list[Any]:
     if group:
         packed += _group(group, times, numbers)
     return packed
-
-
-def _one_group(snapshots: Sequence[Any]) -> list[Any] | None:
-    """Return snapshots without later fields as one group; None if they need several."""
-    if not snapshots or None in snapshots:
-        return None
-    lengths = list(map(len, snapshots))
-    if lengths[0] != _SNAPSHOT_FIELDS or _differ(lengths):
-        return None
-    ids, headers, queues, bodies, holders = zip(*snapshots, strict=True)
-    if len(headers[0]) != _TIMES_BYTES + _HEADER_BYTES or _differ(list(map(len, headers))):
-        return None
-    numbers = _NUMBERS.cut(b"".join(headers))
-    if _differ(numbers) or _differ(queues) or _differ(holders):
-        return None
-    joined = pack_ids(ids)
-    if joined is None:
-        return None
-    times = b"".join(_TIMES_OF_HEADERS.cut(b"".join(headers)))
-    return [(joined, times, numbers[0].rstrip(b"\0"), queues[0], holders[0], bodies)]
 
 
 def _group(snapshots: list[Any], times: list[bytes], numbers: bytes) -> list[Any]:
@@ -314,8 +237,11 @@ def unpack_snapshots(packed: list[Any]) -> list[Any]:
         if len(times) != _TIMES_BYTES * count or type(bodies) is not list or len(bodies) != count:
             raise ColumnsError("columns of different lengths")
         rest: bytes = numbers.ljust(_HEADER_BYTES if len(numbers) <= _HEADER_BYTES else _VERSIONED_BYTES, b"\0")
-        headers = [each + rest for each in _TIMES.cut(times)]
-        snapshots += zip(ids, headers, repeat(queue), bodies, repeat(holders), strict=False)
+        at = 0
+        for number in range(count):
+            header: bytes = times[at : at + _TIMES_BYTES] + rest
+            snapshots.append([ids[number], header, queue, bodies[number], holders])
+            at += _TIMES_BYTES
         if len(snapshots) > FRAME_IDS_MAX:
             raise ColumnsError("too many jobs")
     return snapshots

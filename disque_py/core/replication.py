@@ -296,7 +296,10 @@ def finish_creation(broker: Broker, job: Job, work: Replication) -> None:
         lifecycle.forget(broker, job)
         return
     lifecycle.make_active(broker, job)
-    queue_or_wait(broker, job, work)
+    if work.leased is None:
+        queue_or_delay(broker, job)
+    else:
+        queue_or_wait(broker, job, work)
     if broker.is_journaling:
         lifecycle.mark_dirty(broker, job)
     broker.stats.jobs_added += 1
