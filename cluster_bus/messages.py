@@ -99,7 +99,7 @@ ASKCHANGED: Final = 57  # job id: tell its changeable part
 ACKATTEMPT: Final = 58  # job id, attempt: a client acknowledged this delivery
 ASKJOBS: Final = 59  # number, [job id, …]: what do you have of these jobs?
 JOBSARE: Final = 60  # number of the question, one byte per job (core/asking.py)
-DOJOBS: Final = 61  # number, deed, [job id, …], [word, …]: a client wants this done to jobs that you hold
+DOJOBS: Final = 61  # number, action, [job id, …], [word, …]: a client wants this done to jobs that you hold
 DIDJOBS: Final = 62  # number of the request, one byte per job: 1 done, 0 not
 
 # Lost copies (disque_py/core/repair_turns.py; TAKETURN: repair.py).

@@ -17,12 +17,12 @@ from disque_py.core.ids import is_valid_id
 from disque_py.core.incremental import PART
 from disque_py.resp.replies import integer
 
-Deed = Callable[[Broker, bytes], int]
+Action = Callable[[Broker, bytes], int]
 Check = Callable[[Broker, list[bytes]], None]
 
 
 def count_done(
-    broker: Broker, client: Client, argv: list[bytes], deed: Deed, check: Check | None = None
+    broker: Broker, client: Client, argv: list[bytes], action: Action, check: Check | None = None
 ) -> bytes | None:
     """Do something to each named job, and reply to how many it was done. Long lists are done in parts.
 
@@ -32,8 +32,8 @@ def count_done(
         ids = read_ids(argv)
         if check is not None:
             check(broker, ids)
-        return integer(sum([deed(broker, job_id) for job_id in ids]))
-    return incremental.begin(broker, client, _count_in_parts(broker, argv, deed, check))
+        return integer(sum([action(broker, job_id) for job_id in ids]))
+    return incremental.begin(broker, client, _count_in_parts(broker, argv, action, check))
 
 
 def check_in_parts(argv: list[bytes]) -> Iterator[None]:
@@ -45,7 +45,7 @@ def check_in_parts(argv: list[bytes]) -> Iterator[None]:
             raise CommandError(BAD_ID)
 
 
-def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check | None) -> incremental.Steps:
+def _count_in_parts(broker: Broker, argv: list[bytes], action: Action, check: Check | None) -> incremental.Steps:
     yield from check_in_parts(argv)
     yield
     if check is not None:
@@ -54,7 +54,7 @@ def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check 
             yield
     total = 0
     for at in range(1, len(argv), PART):
-        total += sum([deed(broker, job_id) for job_id in argv[at : at + PART]])
+        total += sum([action(broker, job_id) for job_id in argv[at : at + PART]])
         yield
     return integer(total)
 

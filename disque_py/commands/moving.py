@@ -52,8 +52,8 @@ def movejob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return incremental.begin(broker, client, _changed(broker, client, ids, asking.MOVE, [name]))
 
 
-def _changed(broker: Broker, client: Client, argv: list[bytes], deed: int, words: list[bytes]) -> incremental.Steps:
-    """Do a deed to many jobs, some at a time.
+def _changed(broker: Broker, client: Client, argv: list[bytes], action: int, words: list[bytes]) -> incremental.Steps:
+    """Act on many jobs, some at a time.
 
     argv   the name of the command and the ids
     """
@@ -63,7 +63,7 @@ def _changed(broker: Broker, client: Client, argv: list[bytes], deed: int, words
         if at > 1:
             yield
         ids = list(dict.fromkeys(argv[at : at + PART]))
-        done = yield from _done(broker, client, ids, deed, words, is_sure=total > 0)
+        done = yield from _done(broker, client, ids, action, words, is_sure=total > 0)
         total += done
     return integer(total)
 
@@ -99,13 +99,13 @@ def _rescheduled(
 
 
 def _done(
-    broker: Broker, client: Client, ids: list[bytes], deed: int, words: list[bytes], *, is_sure: bool
+    broker: Broker, client: Client, ids: list[bytes], action: int, words: list[bytes], *, is_sure: bool
 ) -> asking.Count:
-    """Have a deed done to jobs, here or elsewhere; return to how many it was done. CommandError if none is reachable.
+    """Act on jobs, here or elsewhere, and return how many have changed. CommandError if none is reachable.
 
-    is_sure   it was done to other jobs of the command, so the command is not refused any more
+    is_sure   other jobs of the command have changed, so the command is not refused any more
     """
-    do = asking.DEEDS[deed]
+    do = asking.ACTIONS[action]
     total = 0
     copies: dict[bytes, int] = {}
     unknown: list[bytes] = []
@@ -117,7 +117,7 @@ def _done(
             copies[job_id] = has
         elif has == asking.NOTHING:
             unknown.append(job_id)
-    answers = yield from asking.ask(broker, client, [*copies, *unknown], deed, words, copies)
+    answers = yield from asking.ask(broker, client, [*copies, *unknown], action, words, copies)
     for job_id in copies:
         if job_id in answers.done:
             total += answers.done[job_id]

@@ -19,7 +19,7 @@ from disque_py.core.incremental import PART
 from disque_py.core.job import Job
 from disque_py.resp.replies import integer
 
-Deed = Callable[[Broker, Job], int]
+Action = Callable[[Broker, Job], int]
 
 EXTEND_ERROR: Final = LEASE_ERROR.replace("LEASE", "EXTENDTOKEN")
 
@@ -63,7 +63,7 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
 
 
 def _extend_all(
-    broker: Broker, client: Client, names: list[bytes], extend: Deed, claimed: list[Job], lease_ms: int
+    broker: Broker, client: Client, names: list[bytes], extend: Action, claimed: list[Job], lease_ms: int
 ) -> incremental.Steps:
     """Extend the leases of a token's jobs. Those under a claim follow when a majority renewed it. Spec EX5."""
     running = broker.exclusive.running
@@ -102,12 +102,12 @@ def _extend(broker: Broker, job: Job, lease_ms: int) -> None:
     requeue.tell_leased(broker, job)
 
 
-def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Steps:
+def _to_all(broker: Broker, names: list[bytes], action: Action) -> incremental.Steps:
     """Do something to each job that is leased under one of the tokens; reply to how many it was done."""
-    return integer((yield from _counted(broker, names, deed)))
+    return integer((yield from _counted(broker, names, action)))
 
 
-def _counted(broker: Broker, names: list[bytes], deed: Deed) -> Generator[None, None, int]:
+def _counted(broker: Broker, names: list[bytes], action: Action) -> Generator[None, None, int]:
     """Do something to each job that is leased under one of the tokens, PART at a time; return to how many."""
     tokens = broker.tokens
     total = done = 0
@@ -128,7 +128,7 @@ def _counted(broker: Broker, names: list[bytes], deed: Deed) -> Generator[None, 
             for job in part:
                 # Other commands ran since the last part. Jobs that left the token then are skipped.
                 if tokens.by_job.get(job) is token and tokens.is_held(job, token.jobs[job]):
-                    total += deed(broker, job)
+                    total += action(broker, job)
     return total
 
 

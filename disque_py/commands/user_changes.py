@@ -156,19 +156,19 @@ def drop_users(broker: Broker, client: Client, names: list[bytes]) -> bytes | No
     return _change(broker, client, drop_all, integer(len(known)))
 
 
-def _as_actor(broker: Broker, client: Client, deed: Callable[[], None]) -> bool:
-    """Do `deed` for a client. Return whether it removed the client's own user."""
+def _as_actor(broker: Broker, client: Client, action: Callable[[], None]) -> bool:
+    """Do `action` for a client. Return whether it removed the client's own user."""
     broker.users.actor = client
     broker.users.is_actor_gone = False
     try:
-        deed()
+        action()
     finally:
         broker.users.actor = None
     return broker.users.is_actor_gone
 
 
-def _change(broker: Broker, client: Client, deed: Callable[[], None], reply: bytes) -> bytes | None:
-    is_gone = _as_actor(broker, client, deed)
+def _change(broker: Broker, client: Client, action: Callable[[], None], reply: bytes) -> bytes | None:
+    is_gone = _as_actor(broker, client, action)
     if not broker.settings.aclfile:
         client.close_asked |= is_gone
         return reply

@@ -11,9 +11,9 @@ to act (DOJOBS) and waits for its answer (DIDJOBS). It chooses the holder in thi
 Both steps together take at most ASK_MS, and the first step at most half of that. So a node that does not respond leaves
 enough time for the holder that acts.
 
-`ask` is the whole conversation, as steps of a long command (incremental.py). An action on a job is a *deed*: a number,
-and a function in DEEDS, which gets the same words on every node. A deed must be safe to repeat, because its answer may
-be lost. Spec Y10.
+`ask` is the whole conversation, as steps of a long command (incremental.py). An action is a number, and a function in
+ACTIONS that changes one job. It gets the same words on every node. An action must be safe to repeat, because its answer
+may be lost. Spec Y10.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from disque_py.core.job_snapshot import SPAN_BITS
 ASK_MS: Final = 1_000
 # The time for the first step.
 FIRST_MS: Final = ASK_MS // 2
-# The most jobs of one question, and the most words of a deed.
+# The most jobs of one question, and the most words of an action.
 IDS_MAX: Final = 1_000
 WORDS_MAX: Final = 16
 NUMBER_BYTES_MAX: Final = 20
@@ -60,7 +60,7 @@ MOVE: Final = 4
 
 NO_COPIES: Final[dict[bytes, int]] = {}
 
-Deed = Callable[[Broker, bytes, list[bytes]], int]
+Action = Callable[[Broker, bytes, list[bytes]], int]
 # Steps of a long command that end with a number of jobs.
 Count = Generator[None, None, int]
 
@@ -76,7 +76,7 @@ def _promote(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
 
 
 def reschedule_words(delay_ms: int, priority: int | None) -> list[bytes]:
-    """Return the words of the deed RESCHEDULE. Spec MV2."""
+    """Return the words of the action RESCHEDULE. Spec MV2."""
     return [b"%d" % delay_ms, b"" if priority is None else b"%d" % priority]
 
 
@@ -99,8 +99,8 @@ def _move(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
     return int(job is not None and moving.move(broker, job, words[0]))
 
 
-# A deed's function acts on a job that this node holds. It returns a number from 0 to 255 for the node that asked.
-DEEDS: Final[dict[int, Deed]] = {CANCEL: _cancel, PROMOTE: _promote, RESCHEDULE: _reschedule, MOVE: _move}
+# An action changes a job that this node holds. It returns a number from 0 to 255 for the node that asked.
+ACTIONS: Final[dict[int, Action]] = {CANCEL: _cancel, PROMOTE: _promote, RESCHEDULE: _reschedule, MOVE: _move}
 
 
 def _rank(what: int) -> int:
@@ -123,10 +123,10 @@ class Question:
 class Answers:
     """The results of `ask`, by id.
 
-    done     the result of the deed; no entry: no holder was asked to act, or it has not answered
+    done     the result of the action; no entry: no holder was asked to act, or it has not answered
     known    the knowledge of the node with the highest rank; no entry: no node knows the job
     over     True if a node knows that the job is done; else no entry
-    silent   a linked node did not answer: it may have jobs that are not in `known`, or has not done its deed
+    silent   a linked node did not answer: it may have jobs that are not in `known`, or has not done its action
     """
 
     __slots__ = ("done", "known", "over", "silent")
@@ -142,11 +142,11 @@ def ask(
     broker: Broker,
     client: Client,
     ids: list[bytes],
-    deed: int,
+    action: int,
     words: list[bytes],
     has_here: Mapping[bytes, int] = NO_COPIES,
 ) -> Generator[None, None, Answers]:
-    """Ask other nodes to do a deed to at most IDS_MAX jobs.
+    """Ask other nodes to act on at most IDS_MAX jobs.
 
     has_here   this node's knowledge of the jobs that it knows; another node acts only if its knowledge ranks higher
     """
@@ -176,7 +176,7 @@ def ask(
         (
             node,
             asked,
-            _begin(broker, client, broker.sets.only(node), len(asked), deadline_ms, DOJOBS, (deed, asked, words)),
+            _begin(broker, client, broker.sets.only(node), len(asked), deadline_ms, DOJOBS, (action, asked, words)),
         )
         for node, asked in chosen.items()
     ]
@@ -192,8 +192,8 @@ def ask(
 def refuse_unreachable(broker: Broker, ids: list[bytes], answers: Answers) -> None:
     """Raise CommandError if the outcome for a job is unknown while a known node can't be asked or is silent. Spec Y10.
 
-    A silent node may be reading its journal, and have the job. Only for deeds that leave no record. CANCELJOB does not
-    need this, because a cancellation is remembered.
+    A silent node may be reading its journal, and have the job. Only actions that leave no record need this check.
+    CANCELJOB does not, because a cancellation is remembered.
     """
     if answers.silent or len(broker.cluster.linked) < broker.cluster.size - 1:
         if any(job_id not in answers.done and job_id not in answers.over for job_id in ids):
@@ -255,14 +255,14 @@ def what_of(broker: Broker, job_id: bytes) -> int:
 
 
 def on_dojobs(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Do a deed, for a client of another node, to those of its jobs that we hold."""
-    for number, deed, ids, words, *_ in items:
+    """Act, for a client of another node, on those of its jobs that this node holds."""
+    for number, action, ids, words, *_ in items:
         _check(number, ids)
         if type(words) not in (list, tuple) or len(words) > WORDS_MAX or not all(type(word) is bytes for word in words):
-            raise ValueError("invalid words of a deed")
-        do = DEEDS.get(deed)
+            raise ValueError("invalid words of an action")
+        do = ACTIONS.get(action)
         if do is None:
-            broker.stats.ignored("a deed that only newer nodes know")
+            broker.stats.ignored("an action that only newer nodes know")
             continue
         done = bytes([do(broker, job_id, list(words)) if broker.find(job_id) is not None else 0 for job_id in ids])
         broker.send(broker.sets.only(sender), DIDJOBS, (number, done))

@@ -19,7 +19,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.grants import FENCE_MAX
 from disque_py.core.job import ACKED
 
-# Result of a deed whose fence is below a known fence. Nodes send it to each other.
+# Result of an action whose fence is below a known fence. Nodes send it to each other.
 IS_FENCED: Final = 2
 DIGITS_MAX: Final = 20
 
@@ -56,7 +56,7 @@ def cancel(broker: Broker, job_id: bytes, fence: int) -> int:
 
 
 def read_fence(words: list[bytes]) -> int:
-    """Return the fence from the words of a deed. Raise ValueError."""
+    """Return the fence from the words of an action. Raise ValueError."""
     fence = int(words[0]) if len(words[0]) <= DIGITS_MAX else 0
     if not 0 < fence <= FENCE_MAX:
         raise ValueError("an invalid fence")

@@ -19,10 +19,10 @@ class FileWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="file-writer")
         self._is_closed = False
 
-    def write(self, deed: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Run `deed` on the thread, then `done` on the loop, with the OSError if there was one.
+    def write(self, work: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
+        """Run `work` on the thread, then `done` on the loop, with the OSError if there was one.
 
-        Any other exception is our own mistake and goes to the loop's exception handler. After `close`, `deed` is not
+        Any other exception is our own mistake and goes to the loop's exception handler. After `close`, `work` is not
         run and `done` not called: the process ends, and has written its files.
         """
         if self._is_closed:
@@ -36,7 +36,7 @@ class FileWriter:
                 raise error
             done(error)
 
-        asyncio.get_running_loop().run_in_executor(self._thread, deed).add_done_callback(on_end)
+        asyncio.get_running_loop().run_in_executor(self._thread, work).add_done_callback(on_end)
 
     def close(self) -> None:
         """Take no more files. All files that were requested are written when this returns."""
