@@ -290,7 +290,7 @@ def _nack_one(broker: Broker, job_id: bytes, how: NackWords | None) -> int:
 
 
 def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
-    """Note a delivery that a client names, before the node that made it does. Return how many were not heard of.
+    """Note a delivery that a client names. Return how many deliveries up to it this node had not heard of.
 
     A number that is far too high must not use up the numbers of later deliveries, so few are learned at a time.
     """
@@ -303,12 +303,12 @@ def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
 
 
 def _is_unheard(job: Job, part: Changeable | None, *, is_kept: bool) -> bool:
-    """Whether a NACK gives back a delivery of another node of which this node has not heard.
+    """Whether a NACK is taken as proof of a delivery by another node, of which this node has not heard. Spec Y4, Y6.
 
-    For a job with a limit it may, because otherwise one attempt too many is allowed. It may also if the job is not
-    queued at once (`is_kept`), because of a delay or a pause, or because its attempts end. Otherwise the node that made
-    the delivery would take the change for the NACK of an earlier one, and keep its lease. The history of a dead letter
-    would lack the attempt.
+    This is so for a job with a limit, because otherwise one attempt too many would be allowed. It is also so if the job
+    is not queued at once (`is_kept`), because of a delay or a pause, or because its attempts end. Otherwise the node
+    that made the delivery would take the change for the NACK of an earlier one, and keep its lease. The history of a
+    dead letter would lack the attempt.
     """
     if part is not None and part.limit:
         return part.ended >= job.attempt
@@ -316,9 +316,9 @@ def _is_unheard(job: Job, part: Changeable | None, *, is_kept: bool) -> bool:
 
 
 def _may_be_elsewhere(broker: Broker, job: Job, part: Changeable | None) -> bool:
-    """Whether another node may have delivered the job, also if this node has not heard of it yet.
+    """Whether another node may have delivered the job without this node having heard of the delivery.
 
-    It can't while the job is delayed, or waits here for the end of a pause, or if no other node holds it.
+    It can't have done so while the job is delayed, or waits here for the end of a pause, or if no other node holds it.
     """
     if job.is_leased_here or not job.was_queued or job.holders is broker.sets.mine:
         return False
@@ -362,7 +362,7 @@ def _give_back(broker: Broker, job: Job, how: NackWords, *, is_paused: bool) -> 
         part = changing.begin(broker, job)
         part.error = how.reason
         part.ended = max(part.ended, job.attempt)
-        # The news of a delay ends the lease. The end of the pause ends the delay.
+        # The message about a delay ends the lease on other nodes. The end of the pause ends the delay.
         is_held = is_told and not delay_ms
         told_ms = job.terms.retry_ms if is_held else delay_ms
         if told_ms:

@@ -38,7 +38,7 @@ WALKED: Final[dict[bytes, census.Predicate]] = {
     b"errored": census.is_errored,
 }
 
-# Bytes of a job in QPEEK besides queue name and body; so no share has more than this many jobs.
+# Bytes of a job in QPEEK besides queue name and body. They limit the number of jobs in a share.
 ENTRY_BYTES: Final = 70
 JOBS_MAX: Final = REPLY_BYTES_MAX // ENTRY_BYTES + 1
 # Values in a share of QPEEK: a frame with far more is refused (decode_limit.py). A job has its array and five values in

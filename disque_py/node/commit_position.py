@@ -1,4 +1,4 @@
-"""Commit position: how far journal and event log are, as one number.
+"""Commit position: the progress of journal and event log, as one number.
 
 Replies and messages wait for a position (node/output_commit.py). A node with both logs has two positions per turn, and
 the logs advance at different speeds. A CommitPosition numbers the turns instead. It remembers where both logs stood at
@@ -42,7 +42,7 @@ class CommitPosition:
         if journal_at == self._journal_noted and events_at == self._events_noted:
             if journal is None or self._turns or self._ready != self.position or journal.ready_position() >= journal_at:
                 return
-            # With `everysec` and a late disk, earlier records are safe no longer. So the replies of this turn wait.
+            # With `everysec` and a slow disk, the records before this turn have become unsafe again, so its replies wait.
         assert journal_at >= self._journal_noted
         assert self._ready <= self.position
         self._journal_noted = journal_at
@@ -58,7 +58,7 @@ class CommitPosition:
         self._turns.append((self.position, journal_at, events_at))
 
     def ready_position(self) -> int:
-        """Return the last turn up to which all are safe."""
+        """Return the last turn that is safe together with all turns before it."""
         if self._ready == self.position:
             return self._ready
         journal, events = self.journal, self.events

@@ -350,7 +350,7 @@ def execute(
                 out.append(reply)
                 room -= len(reply)
         else:
-            client.is_silenced = mode != REPLY_ON  # The present mode decides about the reply, whenever it comes.
+            client.is_silenced = mode != REPLY_ON  # The mode of this moment also applies to a reply that comes later.
             if mode == REPLY_SKIP and client.reply_mode == REPLY_SKIP:
                 client.reply_mode = REPLY_ON
             elif client.reply_mode == REPLY_SKIP_AGAIN:
@@ -491,13 +491,13 @@ def _unknown(client: Client, argv: list[bytes]) -> bytes:
 def _may_overlap(client: Client, entry: CommandEntry, argv: list[bytes]) -> bool:
     """Return whether a request may start while an earlier ADDJOB or TOPIC PUBLISH of the client waits for copies.
 
-    Further ones may, since only the order of replies matters. One with MAXLEN may not: its answer depends on whether
-    the job before it was queued.
+    An ADDJOB or a TOPIC PUBLISH may, since only the order of replies matters. One with MAXLEN may not: its answer
+    depends on whether the job before it was queued.
     """
     if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
         return False
     if len(argv) > WORDS_MAX:
-        return False  # It is refused after the ADDJOB before it.
+        return False  # It will be refused, but its error must follow the reply to the ADDJOB before it.
     if entry.name == "topic" and (len(argv) < 2 or argv[1].lower() != b"publish"):
         return False
     for at in range(4, len(argv)):
@@ -680,7 +680,7 @@ def settle(broker: Broker) -> None:
         filter_interest.tell_changes(broker)
     interest.tell_changes(broker)
     if consumers.hint_due and may_give:
-        interest.send_hints(broker)  # Or the jobs themselves, for a standing pull.
+        interest.send_hints(broker)  # For a standing pull it sends the jobs themselves.
     if consumers.filter_hints and may_give:
         filter_interest.send_hints(broker)
     if broker.claims.is_due:
@@ -698,7 +698,7 @@ def _settle_caps(broker: Broker) -> None:
     """Ask for slots, and serve clients whose jobs got some.
 
     Each round may find jobs of other values, so a turn has a bounded number of rounds. The last round reports the slots
-    that were taken, and the next turn goes on from there.
+    that were taken, and the next turn continues from there.
     """
     for _ in range(CAP_ROUNDS_PER_TURN):
         capping.settle(broker)
@@ -711,4 +711,4 @@ def _settle_caps(broker: Broker) -> None:
 
 
 def _go_on() -> None:
-    """Do nothing: the end of this turn goes on with what the one before left."""
+    """Do nothing but open a turn. The end of that turn continues the work that this turn has left."""

@@ -198,7 +198,8 @@ class OutputCommit:
             held = client.held
             wrote = client.wrote
             if is_in_trouble and wrote == WROTE_IN_TROUBLE and not held:
-                wrote = WROTE_NOTHING  # It waits for nothing, but behind other replies for its own record, too.
+                # The reply need not wait for its record. It does wait for it if it is behind other replies.
+                wrote = WROTE_NOTHING
             if out and (held or (wrote and position > ready)):
                 replies = out[0] if len(out) == 1 else b"".join(out)
                 if held and (not wrote or held[-1][0] >= position):
