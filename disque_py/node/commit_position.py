@@ -42,7 +42,7 @@ class CommitPosition:
         if journal_at == self._journal_noted and events_at == self._events_noted:
             if journal is None or self._turns or self._ready != self.position or journal.ready_position() >= journal_at:
                 return
-            # With `everysec` and a slow disk, earlier records have become unsafe again. So the replies of this turn wait.
+            # With `everysec` and a slow disk, earlier records are unsafe again. So the replies of this turn wait.
         assert journal_at >= self._journal_noted
         assert self._ready <= self.position
         self._journal_noted = journal_at
