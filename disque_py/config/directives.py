@@ -355,7 +355,7 @@ _MEMORY: Final = Section(
             "maxmemory",
             Memory(),
             GB,
-            "Memory for jobs; 0: no limit. Above 75% other nodes are asked to keep the copies. Above 95% jobs that"
+            "Memory for jobs; 0: no limit. Above 75% new jobs go to other nodes that have room. Above 95% jobs that"
             " are safe to forget are evicted. At 100% ADDJOB is refused with -OOM.",
             is_live=True,
         ),
@@ -372,7 +372,8 @@ _MEMORY: Final = Section(
             "maxmemory-policy",
             Choice("acks", "noeviction"),
             "acks",
-            "Entries that may be evicted: acks (kept only to spread acknowledgements), or none (noeviction).",
+            "Jobs that may be evicted: acks (acknowledged jobs, and at-most-once jobs that were delivered), or none"
+            " (noeviction).",
             is_live=True,
         ),
     ),

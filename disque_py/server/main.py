@@ -35,12 +35,16 @@ Usage: disque-server [<config file> | -] [--<directive> <value> ...]
        disque-server -h | --help
        disque-server -v | --version
 
-Runs a node of disque-py. `-` reads the configuration from standard input. The environment overrides the
-file, and the command line overrides both: DISQUE_TCP_BACKLOG=100 is --tcp-backlog 100. conf/disque.conf
-explains all directives. --test-config may stand anywhere, and starts no node. It prints the errors that a start
-would end with and exits with status 1, or says that there are none and exits with status 0. --completion
-prints a script for TAB completion: eval "$(disque-server --completion bash)".
+Run a node of disque-py. conf/disque.conf explains all directives. Without a file, the defaults are used.
+The environment overrides the file, and the command line overrides both: DISQUE_TCP_BACKLOG=100 in the
+environment means --tcp-backlog 100.
 
+  -                       Read the configuration from standard input.
+  --test-config           Start no node. Print the errors with which a start would fail, and exit with status 1,
+                          or exit with status 0 if there are none. The option may be anywhere.
+  --completion <shell>    Print a script for TAB completion: eval "$(disque-server --completion bash)"
+
+Examples
   disque-server                               all defaults: port 7711, nodes.conf in this directory
   disque-server /etc/disque/disque.conf
   disque-server disque.conf --port 7712 --bind 10.0.0.1 127.0.0.1
