@@ -121,8 +121,8 @@ class Admission:
         self._links.dial(node)
         return node
 
-    def comes_back(self, hello: Hello) -> bool:
-        """Whether a stranger that takes us for a member is right, and we have lost our table (a power cut, a backup).
+    def may_rejoin(self, hello: Hello) -> bool:
+        """Whether a stranger may bring us back into its cluster: we have lost our table (a power cut, a backup).
 
         It dialed us by our id, so we have been members. We believe it if our table is empty and no operator emptied it.
         """

@@ -15,7 +15,7 @@ suspicion. An answer may be lost with a link, so an unanswered PING is repeated;
 
 A kill undoes nothing that other nodes were told: changed members are in the nodes file before a message leaves. A node
 that we have met gets MEETs until it has answered, also from our next process. It answers when its own file has us. So a
-PING from a stranger means one of two things: we have forgotten it, or we have lost our file (`Admission.comes_back`).
+PING from a stranger means one of two things: we have forgotten it, or we have lost our file (`Admission.may_rejoin`).
 
 Pure. The driver sets the table's `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls methods, and
 empties the tray at the end (tray.py). Messages are in `outgoing`. A Wire dials and hangs up when told. It reports
@@ -342,7 +342,7 @@ class Membership:
             header, entries = heartbeat.read(item)
             if node is None:
                 if hello.id == self.table.me.id or (
-                    kind != MEET and not (kind == PING and self.admission.comes_back(hello))
+                    kind != MEET and not (kind == PING and self.admission.may_rejoin(hello))
                 ):
                     self.ignored["stranger"] += 1
                     if kind == PING and hello.id != self.table.me.id:

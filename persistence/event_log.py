@@ -290,12 +290,12 @@ class EventLog:
             self._prepare(file, self._pages, 0)
 
     def _is_full(self, file: Segment) -> bool:
-        if file.end >= self._limit():
+        if file.end >= self._segment_limit():
             return True
         has_events = self.written_seq > file.first_seq
         return has_events and bool(self.age_ms_max) and self.wall_ms - file.first_ms > self.age_ms_max // SEGMENTS_MIN
 
-    def _limit(self) -> int:
+    def _segment_limit(self) -> int:
         """Bytes of a segment."""
         return min(self._segment_bytes, self.bytes_max // SEGMENTS_MIN) if self.bytes_max else self._segment_bytes
 
@@ -304,7 +304,7 @@ class EventLog:
         header = encode_header(self.log_id, first_seq, self.node, self.wall_ms)
         segment = Segment(first_seq, self.wall_ms, len(header))
         name = segment.name
-        size = 0 if self.syncs_each else self._limit()
+        size = 0 if self.syncs_each else self._segment_limit()
         wanted = self._pages.wanted if self._pages is not None else READY_BYTES_MIN
         self._pages = None
         began_ms = self.now_ms

@@ -199,7 +199,7 @@ class Journal:
         if position - self._segment_start >= self._segment_bytes:
             self._next_segment()
         if self.level:
-            self._judge()
+            self._set_level()
         self._pump()
         if self.policy == EVERYSEC and self.written - self.synced >= SYNC_BYTES and self._is_sync_due:
             self._sync_aside(may_leave=True)
@@ -414,7 +414,7 @@ class Journal:
             self._was_late = is_late
         elif self._chain.is_dropping:
             self.hurry()
-        self._judge()
+        self._set_level()
 
     @property
     def _is_sync_due(self) -> bool:
@@ -473,10 +473,10 @@ class Journal:
     # -- refusals ----------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        self._judge()
+        self._set_level()
         self._on_change()
 
-    def _judge(self) -> None:
+    def _set_level(self) -> None:
         """Set the level: which commands are refused now."""
         if self._is_failed:
             level = NO_ACKS if self.policy == ALWAYS else NO_ADDS
@@ -519,14 +519,14 @@ class Journal:
             self._open()
         elif self._closing is not None:
             self._finish(self._file)
-        elif self._pages is not None and not self._is_syncing_all and self._pages.is_short(self._at(self._file)):
+        elif self._pages is not None and not self._is_syncing_all and self._pages.is_short(self._offset(self._file)):
             self._prepare(self._file, self._pages, 0)
 
     def _is_between_files(self) -> bool:
         queue = self._write_queue.queue
         return self._file is None or bool(queue and queue[0].number != self._file.number)
 
-    def _at(self, file: _File) -> int:
+    def _offset(self, file: _File) -> int:
         """Return the offset in the file of the next block."""
         queue = self._write_queue.queue
         return file.header_bytes + (queue[0].start if queue else self.position) - file.start
@@ -562,14 +562,14 @@ class Journal:
         pages = self._pages
         block = self._write_queue.queue[0]
         size = block.end - block.start
-        if pages is None or self._is_syncing_all or self._at(file) + size > pages.window.size:
+        if pages is None or self._is_syncing_all or self._offset(file) + size > pages.window.size:
             self._write(file)
         else:
             self._prepare(file, pages, size)
 
     def _prepare(self, file: _File, pages: Pages, size: int) -> None:
         """Have more of the window made ready, at least `size` bytes."""
-        start, end = pages.to_prepare(self._at(file), size, self.now_ms)
+        start, end = pages.to_prepare(self._offset(file), size, self.now_ms)
         name = file.name
         window = pages.window
         began_ms = self.now_ms
@@ -581,7 +581,7 @@ class Journal:
             if isinstance(outcome, OSError):
                 self._pages = None  # If the disk has no room, the next write finds out.
             elif pages is self._pages:
-                pages.prepared(self._at(file), start, end, began_ms)
+                pages.prepared(self._offset(file), start, end, began_ms)
             self._pump()
             self._changed()
 
@@ -629,7 +629,7 @@ class Journal:
         self.written = end
         if is_synced:
             self.syncs += 1
-            self._safe(end)
+            self._note_safe(end)
         elif self.policy == NO:
             self._write_queue.forget_ages(end)  # The blocks stay until the segment is closed: its fsync may fail.
         if self.error and not self._reserve.is_used and not self._write_queue.queue:
@@ -652,13 +652,13 @@ class Journal:
             if self._file is not file:
                 return
             if outcome is None:
-                self._safe(end)
+                self._note_safe(end)
             self._fail(error)
 
         self._is_busy = self._is_writing = self._is_sealing = True
         self._disk.start(WRITING, lambda folder: folder.truncate(file.name, size), saved)
 
-    def _safe(self, end: int) -> None:
+    def _note_safe(self, end: int) -> None:
         """Note that all up to `end` is on disk."""
         assert end <= self.written <= self.position
         if end > self.synced:
@@ -722,7 +722,7 @@ class Journal:
                 self._fail(outcome)
             else:
                 self.syncs += 1
-                self._safe(end)
+                self._note_safe(end)
         self._pump()
         self._changed()
 
@@ -806,7 +806,7 @@ class Journal:
             return
         if closed is not None:
             self._chain.files.append(closed)
-            self._safe(closed.end)
+            self._note_safe(closed.end)
         self._file = file
         self._pages = pages
         self._is_longer = pages is not None or file.is_reserve
@@ -887,7 +887,7 @@ class Journal:
             if isinstance(outcome, OSError):
                 self._fail(outcome)
                 return
-            self._safe(end)
+            self._note_safe(end)
             if leaves_mark and end < self.position:
                 self._take_mark_back()
                 return

@@ -238,10 +238,10 @@ def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         exclusive.refuse_fenced(broker.find(job_id), how.fence)
     versions.refuse_older(broker, versions.FLOWS if how.fence else versions.ATTEMPTS)
 
-    def nack_so(broker: Broker, job_id: bytes) -> int:
+    def nack_job(broker: Broker, job_id: bytes) -> int:
         return nack_one(broker, job_id, how)
 
-    return count_done(broker, client, argv[:first], nack_so)
+    return count_done(broker, client, argv[:first], nack_job)
 
 
 def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int:

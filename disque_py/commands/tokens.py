@@ -37,11 +37,11 @@ def nacktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None
     how = read_nack_words(argv, first, NACKTOKEN_WORDS)
     versions.refuse_older(broker)
 
-    def nack_so(broker: Broker, job: Job) -> int:
+    def nack_job(broker: Broker, job: Job) -> int:
         broker.tokens.drop(job)
         return nack_one(broker, job.id, how)
 
-    return incremental.begin(broker, client, _to_all(broker, argv[1:first], nack_so))
+    return incremental.begin(broker, client, _to_all(broker, argv[1:first], nack_job))
 
 
 def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
