@@ -133,7 +133,7 @@ class Disque(BlockingCommands):
         they leave the parent's jobs alone.
         """
         for stream in list(self._streams):
-            with suppress(ValueError):  # Another thread runs it, and is about to meet the closed client.
+            with suppress(ValueError):  # Another thread runs it, and gets ClientClosedError soon.
                 stream.close()
         for client in self._lock_clients.end():
             client.close()
@@ -170,7 +170,7 @@ class Disque(BlockingCommands):
             if connection is None:
                 patience = patience or self._patience(request)
                 connection = pool.take(request, patience)
-            try:  # With nearly all that happens to the connection: an interrupt must give it back.
+            try:  # It covers nearly every use of the connection, because an interrupt must give it back.
                 if request.wait_word is None:
                     payload, limit_s = request.payload(), request.limit_s(self.options.timeout)
                 else:
@@ -214,8 +214,8 @@ class Disque(BlockingCommands):
     def _slice(self, request: Request[Any], until: float | None) -> tuple[bytes, float, float]:
         """Return the bytes of a waiting command's next slice, and two times.
 
-        The first is the number of seconds of silence that mean a dead node. The second is the moment from which an
-        answer counts as that of the end of the slice.
+        The first is the number of seconds of silence that mean a dead node. An answer after the second, a moment, is
+        taken for the end of the slice.
         """
         now = time.monotonic()
         left_ms = SLICE_MS if until is None else max(1, math.ceil((until - now) * 1000))

@@ -54,8 +54,9 @@ PREFIX_LENGTH: Final = 8
 class Place:
     """A client's view of a node.
 
-    retry_at, full_until   moments of the shell's clock; 0: it was neither
-    refuses_login          whether it refused the login in the last attempt to connect
+    retry_at        the moment when the pause after its last failure ends; 0: it did not fail
+    full_until      the moment until which it counts as full; 0: it was not full
+    refuses_login   whether it refused the login in the last attempt to connect
     """
 
     address: Address

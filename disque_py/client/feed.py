@@ -17,10 +17,10 @@ from typing import Final
 WINDOW_JOBS: Final = 200
 MAJORITY: Final = 0.8
 
-REST_S_MIN: Final = 15.0
-REST_S_MAX: Final = 1_800.0
-# After this many rests without a reason to move, the rest is short again: the producers have settled.
-SETTLED_RESTS: Final = 4
+PAUSE_S_MIN: Final = 15.0
+PAUSE_S_MAX: Final = 1_800.0
+# After a time of this many pauses without a move, the next pause is short again: the producers have settled.
+SETTLED_PAUSES: Final = 4
 
 PREFIX: Final = slice(2, 10)
 
@@ -32,12 +32,12 @@ class FeedWatch:
     count.
     """
 
-    __slots__ = ("_counts", "_moved_at", "_rest_s", "_total")
+    __slots__ = ("_counts", "_moved_at", "_pause_s", "_total")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._total = 0
-        self._rest_s = 0.0
+        self._pause_s = 0.0
         self._moved_at = 0.0
 
     def count_jobs(self, ids: Iterable[str], here: str, now: float) -> str:
@@ -57,14 +57,14 @@ class FeedWatch:
         share = counts[maker] / self._total
         self._counts = {}
         self._total = 0
-        if maker == here or share < MAJORITY or now - self._moved_at < self._rest_s:
+        if maker == here or share < MAJORITY or now - self._moved_at < self._pause_s:
             return ""
         return maker
 
     def moved(self, now: float) -> None:
         """Note that the consumer moves. The next move has to wait, longer if this one came soon after the last."""
-        calm = self._rest_s == 0.0 or now - self._moved_at > SETTLED_RESTS * self._rest_s
-        self._rest_s = REST_S_MIN if calm else min(REST_S_MAX, 2 * self._rest_s)
+        calm = self._pause_s == 0.0 or now - self._moved_at > SETTLED_PAUSES * self._pause_s
+        self._pause_s = PAUSE_S_MIN if calm else min(PAUSE_S_MAX, 2 * self._pause_s)
         self._moved_at = now
         self._counts = {}
         self._total = 0

@@ -322,8 +322,9 @@ class Pool:
             now, address = time.monotonic(), connection.address
             is_used = address in (self.cluster.home, self.cluster.feeder) or self.cluster.is_due(address, now)
             if owed and not self._is_closed and is_used:
-                # Once per change of node. Other threads that lose their connections find another home already, or a
-                # node in its pause. A node that delivered jobs gets their acks, although it is no home.
+                # Only the first of the threads that lose their connections to this node notes its failure. The others
+                # find that the home has changed, or that the node is in its pause already. `is_due`: a node that
+                # delivered jobs gets their acks, even if it is neither home nor feeder.
                 self.cluster.note_failure(address, now)
                 dead, connection.shelf[:] = connection.shelf[:], []
         for idle in dead:

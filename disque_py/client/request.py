@@ -84,17 +84,17 @@ class Request(Generic[T]):
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether its answer has jobs with leases. If the caller is gone, other consumers wait for their end."""
+        """Whether its answer has jobs. If the caller is gone, no consumer gets them until their leases end."""
         return self.argv[:1] == (b"GETJOB",)
 
     @property
     def puts_back(self) -> bool:
-        """Whether its jobs are put back if it is cancelled. Those of a token may be in use by its repetition."""
+        """Whether its jobs are put back if it is cancelled. With a token, a repetition may have them already."""
         return self.takes_jobs and not self.has_token
 
     @property
     def may_move(self) -> bool:
-        """Whether any other node does as well, if a node is full: it makes or takes jobs, and is not about one."""
+        """Whether another node may execute it if a node is full: it adds or fetches jobs, and names no node."""
         return self.node is None and (self.lane is Lane.ADDS or self.takes_jobs)
 
     def payload(self) -> bytes:

@@ -440,7 +440,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         while not self._is_ended:
             job = await self._jobs.get()
-            self._end_rest(job)  # The job came again although it rested here, so that delivery is over.
+            self._end_rest(job)  # If the job rested here, that delivery is over: this is a new one.
             self._running[delivery_of(job)] = job
             if self._heartbeat is not None and self._heartbeat_s is not None:
                 self._heartbeat.started(job, loop.time())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from disque_py.client.feed import REST_S_MAX, REST_S_MIN, WINDOW_JOBS, FeedWatch
+from disque_py.client.feed import PAUSE_S_MAX, PAUSE_S_MIN, WINDOW_JOBS, FeedWatch
 
 HERE, THERE = "aaaaaaaa", "bbbbbbbb"
 
@@ -37,16 +37,16 @@ def test_old_traffic_does_not_count():
     assert watch.count_jobs(ids(THERE), HERE, 0.0) == THERE
 
 
-def test_a_move_is_followed_by_a_rest():
+def test_a_move_is_followed_by_a_pause():
     """The next window causes no move, whatever its jobs."""
     watch = FeedWatch()
     watch.moved(100.0)
-    assert watch.count_jobs(ids(HERE), THERE, 100.0 + REST_S_MIN / 2) == ""
-    assert watch.count_jobs(ids(HERE), THERE, 100.0 + REST_S_MIN) == HERE
+    assert watch.count_jobs(ids(HERE), THERE, 100.0 + PAUSE_S_MIN / 2) == ""
+    assert watch.count_jobs(ids(HERE), THERE, 100.0 + PAUSE_S_MIN) == HERE
 
 
 def test_alternating_producers_stop_attracting_consumers():
-    """Each move soon after the last one doubles the rest, up to a limit."""
+    """Each move soon after the last one doubles the pause, up to a limit."""
     watch = FeedWatch()
     now, moves = 0.0, 0
     here, there = HERE, THERE
@@ -57,13 +57,13 @@ def test_alternating_producers_stop_attracting_consumers():
             moves += 1
         now += 1.0
     assert moves < 12
-    assert watch.count_jobs(ids(there), here, now + REST_S_MAX) == there
+    assert watch.count_jobs(ids(there), here, now + PAUSE_S_MAX) == there
 
 
-def test_settled_producers_make_the_rest_short_again():
-    """After a time without a move, the rest has its minimum again."""
+def test_settled_producers_make_the_pause_short_again():
+    """After a time without a move, the next pause has its minimum again."""
     watch = FeedWatch()
     watch.moved(0.0)
-    watch.moved(REST_S_MIN)
+    watch.moved(PAUSE_S_MIN)
     watch.moved(10_000.0)
-    assert watch.count_jobs(ids(THERE), HERE, 10_000.0 + REST_S_MIN) == THERE
+    assert watch.count_jobs(ids(THERE), HERE, 10_000.0 + PAUSE_S_MIN) == THERE
