@@ -15,7 +15,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from disque_py.event_format import LIVE_SQL
+from disque_py.spark.index_lock import write_lock
+from disque_py.spark.options import OptionError
 from disque_py.spark.pipelines.history import Plan, columns_of, open_history, plan_of, rows_of, save
+from disque_py.spark.store import Store
 
 BUCKET_S: Final = 60
 DAY_S: Final = 86_400
@@ -65,27 +68,36 @@ def run(
     bucket_s       length of a span in seconds; by default 60
     since, until   first and last day (YYYY-MM-DD, included); by default empty: no bound
 
-    Raises OptionError for a key that can't be quoted, TableError when there is no index.
+    Raises OptionError for a key that can't be quoted or a bucket below 1, and TableError when there is no index or
+    another machine has changed the table meanwhile.
     """
     select, names = columns_of(by)
-    plan = plan_of(spark, path, "depth", "at", {"by": list(by), "bucket": int(bucket_s)}, since, until)
-    if plan.is_done:
-        return plan.kept
-    if DAY_S % int(bucket_s):
-        plan = plan.whole()  # A span may begin on one day and end on the next.
-    events = open_history(spark, path, plan)
-    if plan.first is not None and not plan.is_trimmed:
-        is_new = {name: plan.bound(name) for name in ("at", "ts")}
-        was_new = plan.bound("coalesce(least(since, at), at)")
-        if spark.sql(BACKWARD_SQL.format(events=events, live=LIVE_SQL, was_new=was_new, **is_new)).toArrow().num_rows:
+    if int(bucket_s) < 1:
+        raise OptionError(f"depth: bucket_s must be a number of seconds from 1 on, not {bucket_s}")
+    with write_lock(Store(path).under("depth")):
+        plan = plan_of(spark, path, "depth", "at", {"by": list(by), "bucket": int(bucket_s)}, since, until)
+        if plan.is_done:
+            return plan.kept
+        if DAY_S % int(bucket_s):
+            plan = plan.whole()  # A span may begin on one day and end on the next.
+        events = open_history(spark, path, plan)
+        if plan.first is not None and not plan.is_trimmed and _reaches_back(spark, events, plan):
             plan = plan.whole()
             events = open_history(spark, path, plan)
-    sql = SQL.format(
-        events=events, select=select, names=names, live=LIVE_SQL, bucket=int(bucket_s), bound=plan.bound("at")
-    )
-    rows = rows_of(spark, sql, by)
-    series = [name for name in rows.column_names if name not in ("at", "jobs")]
-    return save(_on_top(rows, plan, series), path, "depth", plan)
+        sql = SQL.format(
+            events=events, select=select, names=names, live=LIVE_SQL, bucket=int(bucket_s), bound=plan.bound("at")
+        )
+        rows = rows_of(spark, sql, by)
+        series = [name for name in rows.column_names if name not in ("at", "jobs")]
+        return save(_on_top(rows, plan, series), path, "depth", plan)
+
+
+def _reaches_back(spark: Any, events: str, plan: Plan) -> bool:
+    """Return whether new events change rows that the plan keeps."""
+    is_new = {name: plan.bound(name) for name in ("at", "ts")}
+    was_new = plan.bound("coalesce(least(since, at), at)")
+    query = BACKWARD_SQL.format(events=events, live=LIVE_SQL, was_new=was_new, **is_new)
+    return bool(spark.sql(query).toArrow().num_rows)
 
 
 def _on_top(rows: pa.Table, plan: Plan, series: list[str]) -> pa.Table:

@@ -9,6 +9,10 @@ dead-lettered spent the time before in the queue that it left.
 The metadata of a result's commit records the options, and how many events each day of `history` had. The next run
 computes all days from the first changed one on, and keeps the rows before. From earlier days it reads only the events
 of jobs that also have later events, because those depend on them.
+
+A run replaces the whole table, so it holds the lock of the table from its plan to its commit (index_lock.py). A second
+run on this machine waits, and then computes only the events that came meanwhile. A run on another machine doesn't see
+the lock. Then the commit of one of the two fails, and the other's table stays.
 """
 
 from __future__ import annotations
@@ -24,9 +28,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from disque_py.event_format import FINAL_RANK_SQL, TRANSITION_SQL
-from disque_py.spark.delta_store import Store, delete_files, read_column
+from disque_py.spark.delta_store import Store, TableError, delete_files, read_column
+from disque_py.spark.index_lock import write_lock
 from disque_py.spark.index_reading import files_of, read_rows
 from disque_py.spark.index_schema import DAY, HISTORY, arrow_schema, open_existing
 from disque_py.spark.meta_keys import column_of, distinct, with_keys
@@ -221,33 +227,41 @@ def hourly(spark: Any, path: str, name: str, sql: str, by: Sequence[str], since:
     name   of the table
     sql    the query, with placeholders: {events}; {select} and {names} for the columns of `by`; {bound} for new rows
 
-    Raises OptionError for a key that can't be quoted, TableError when there is no index.
+    Raises OptionError for a key that can't be quoted, TableError when there is no index, or as `save`.
     """
     select, names = columns_of(by)
-    plan = plan_of(spark, path, name, "hour", {"by": list(by)}, since, until)
-    if plan.is_done:
-        return plan.kept
-    query = sql.format(events=open_history(spark, path, plan), select=select, names=names, bound=plan.bound("ts"))
-    return save(rows_of(spark, query, by), path, name, plan)
+    with write_lock(Store(path).under(name)):
+        plan = plan_of(spark, path, name, "hour", {"by": list(by)}, since, until)
+        if plan.is_done:
+            return plan.kept
+        query = sql.format(events=open_history(spark, path, plan), select=select, names=names, bound=plan.bound("ts"))
+        return save(rows_of(spark, query, by), path, name, plan)
 
 
 def save(rows: pa.Table, path: str, name: str, plan: Plan) -> pa.Table:
     """Replace the table `name` of the index by the kept rows and these rows, and return all of them.
 
-    Also remove the files of earlier runs that left the table an hour ago.
+    Also remove the files of earlier runs that left the table an hour ago. Call it with the lock of the table. Raises
+    TableError when another machine has changed the table since the plan was made.
     """
     if plan.kept is not None:
         rows = pa.concat_tables([plan.kept.cast(rows.schema), rows])
     store = Store(path).under(name)
     note = json.dumps({"options": plan.options, "days": plan.noted | plan.days})
-    write_deltalake(
-        store.path,
-        rows,
-        mode="overwrite",
-        schema_mode="overwrite",
-        storage_options=store.options or None,
-        commit_properties=CommitProperties(custom_metadata={NOTE: note}),
-    )
+    try:
+        write_deltalake(
+            store.path,
+            rows,
+            mode="overwrite",
+            schema_mode="overwrite",
+            storage_options=store.options or None,
+            commit_properties=CommitProperties(custom_metadata={NOTE: note}),
+        )
+    except CommitFailedError as error:
+        raise TableError(
+            f"another program changed {store.path} while this run computed it ({str(error).splitlines()[0]}); the "
+            "table is as that program has left it: start this one again when the other has ended"
+        ) from error
     # The next run looks for the note in the newest commit, and a vacuum that removes files itself makes two commits.
     old = store.table().vacuum(VACUUM_HOURS, dry_run=True, enforce_retention_duration=False, full=True)
     delete_files(store, old)

@@ -33,6 +33,7 @@ from deltalake.exceptions import CommitFailedError
 
 from disque_py.spark.delta_store import Store, TableError, paths_of
 from disque_py.spark.index_lock import write_lock
+from disque_py.spark.options import OptionError
 from disque_py.spark.pipelines.history import check_keys
 from disque_py.spark.pipelines.index import LIMITS
 from disque_py.spark.pipelines.recent_list import RecentList, changed, filled
@@ -110,7 +111,11 @@ def run_on(stream: Any, path: str, *, limit: int = LIMIT, trigger: str | None = 
     limit        members per key; by default 100
     trigger      time between batches; by default None: read everything that exists now, then end
     checkpoint   folder or URI of the checkpoint; by default `_checkpoint_recency` below `path`
+
+    Raises OptionError for a limit below 1.
     """
+    if limit < 1:
+        raise OptionError(f"recency: limit must be a number of members from 1 on, not {limit}")
 
     def batch(frame: Any, number: int) -> None:
         # Spark reduces the batch first, so the driver gets only the newest change of each link and member.
@@ -259,8 +264,17 @@ def bucket_of(key: str) -> int:
 def latest(path: str, key: str, count: int) -> list[tuple[str, int]]:
     """Return the `count` most recent members of a key with their times in Unix ms, newest first. Needs no Spark.
 
-    The list is empty for an unknown key, and when there are no tables under `path`.
+    path    folder or URI of the tables
+    key     the owner of the list
+    count   the most members to return, from 0 on
+
+    The list is empty for an unknown key, and when there are no tables under `path`. Raises OptionError for a negative
+    count.
+
+    Example: `latest("/data/recency", "user-7", 20)` returns `[("photo-9", 1770000000000), …]`.
     """
+    if count < 0:
+        raise OptionError(f"recency: count must be 0 or more, not {count}")
     store = Store(path).under("recency")
     if not store.exists():
         return []

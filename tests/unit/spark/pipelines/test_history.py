@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,10 @@ pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not insta
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_py.spark.delta_store import Store
+from disque_py.spark.delta_store import Store, TableError
+from disque_py.spark.index_lock import write_lock
 from disque_py.spark.options import OptionError
-from disque_py.spark.pipelines import history
+from disque_py.spark.pipelines import depth, errors, history, latency
 from disque_py.spark.pipelines.history import CTIMES_PER_MS, Plan, columns_of, events_before, plan_of, save
 from index_events import TS, batch, event, index
 
@@ -36,14 +38,14 @@ DAY_MS = 86_400_000
 MIDNIGHT = datetime(2023, 11, 16, tzinfo=UTC)
 
 
-def made_of(path, **options: Any) -> Plan:
+def made_of(path, name: str = "errors", moment: str = "hour", **options: Any) -> Plan:
     """As a pipeline does it: rows of every day, kept with what they were made of."""
-    plan = plan_of(CONF, str(path), "errors", "hour", options)
+    plan = plan_of(CONF, str(path), name, moment, options)
     moments = [datetime.fromisoformat(f"{day}T12:00:00+00:00") for day in plan.days]
-    rows = pa.table({"hour": pa.array(moments, pa.timestamp("us", "UTC"))})
+    rows = pa.table({moment: pa.array(moments, pa.timestamp("us", "UTC"))})
     first = pa.scalar(plan.first, pa.timestamp("us", "UTC"))
-    save(rows.filter(pc.greater_equal(rows["hour"], first)) if plan.first else rows, str(path), "errors", plan)
-    return plan_of(CONF, str(path), "errors", "hour", options)
+    save(rows.filter(pc.greater_equal(rows[moment], first)) if plan.first else rows, str(path), name, plan)
+    return plan_of(CONF, str(path), name, moment, options)
 
 
 def test_only_days_from_the_first_changed_one_are_computed_again(tmp_path):
@@ -64,6 +66,43 @@ def test_the_files_of_earlier_runs_are_removed_and_the_next_run_finds_the_note(t
         index(tmp_path, batch(event(number, "a", number)))
         assert made_of(tmp_path).is_done
     assert len(list((tmp_path / "errors").glob("*.parquet"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "moment", "options"),
+    [(depth, "at", {"by": [], "bucket": 60}), (latency, "hour", {"by": []}), (errors, "hour", {"by": []})],
+)
+def test_a_second_run_waits_for_the_first_and_then_has_nothing_to_compute(tmp_path, pipeline, moment, options):
+    index(tmp_path, batch(event(1, "a")))
+    name = pipeline.__name__.rpartition(".")[2]
+    found: list[Any] = []
+    second = threading.Thread(target=lambda: found.append(pipeline.run(CONF, str(tmp_path))))
+    with write_lock(Store(str(tmp_path)).under(name)):
+        second.start()
+        second.join(0.1)
+        assert second.is_alive()
+        made_of(tmp_path, name, moment, **options)
+    second.join()
+    assert [len(rows) for rows in found] == [1]
+
+
+def test_a_run_that_another_machine_overtook_ends_with_one_sentence(tmp_path, monkeypatch):
+    """The lock works on one machine only."""
+    index(tmp_path, batch(event(1, "a")))
+    made_of(tmp_path)
+    before = Store(str(tmp_path)).under("errors").table()
+    made_of(tmp_path, by=["k"])
+    write = history.write_deltalake
+    monkeypatch.setattr(history, "write_deltalake", lambda _, *rows, **given: write(before, *rows, **given))
+    with pytest.raises(TableError, match=r"^another program changed [^\n]*errors while[^\n]*has ended$"):
+        made_of(tmp_path, by=["l"])
+    assert plan_of(CONF, str(tmp_path), "errors", "hour", {"by": ["k"]}).is_done
+
+
+def test_a_bucket_of_no_seconds_is_refused(tmp_path):
+    index(tmp_path, batch(event(1, "a")))
+    with pytest.raises(OptionError, match="bucket_s must be a number of seconds from 1 on, not 0"):
+        depth.run(CONF, str(tmp_path), bucket_s=0)
 
 
 def test_a_table_made_with_other_options_is_made_anew(tmp_path):

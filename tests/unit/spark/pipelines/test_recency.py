@@ -13,8 +13,9 @@ pytest.importorskip("duckdb", reason="the extra disque-py[spark] is not installe
 import pyarrow as pa
 
 from disque_py.spark.delta_store import Store, TableError
+from disque_py.spark.options import OptionError
 from disque_py.spark.pipelines import recency
-from disque_py.spark.pipelines.recency import apply, bucket_of, latest
+from disque_py.spark.pipelines.recency import apply, bucket_of, latest, run_on
 
 SCHEMA = pa.schema([("key", pa.string()), ("member", pa.string()), ("at_ms", pa.int64()), ("op", pa.string())])
 
@@ -40,6 +41,17 @@ def test_adds_removes_and_uploads_move_members(tmp_path):
     apply(path, changes(("remove", "u", "a", 10)), 10)
     assert latest(path, "u", 5) == [("b", 2)]
     assert latest(path, "nobody", 5) == []
+
+
+def test_numbers_of_members_that_mean_nothing_are_refused(tmp_path):
+    path = str(tmp_path)
+    apply(path, changes(("add", "u", "a", 1)), 10)
+    assert latest(path, "u", 0) == []
+    for key in ("u", "nobody"):
+        with pytest.raises(OptionError, match="count must be 0 or more, not -1"):
+            latest(path, key, -1)
+    with pytest.raises(OptionError, match="limit must be a number of members from 1 on, not 0"):
+        run_on(None, path, limit=0)
 
 
 @pytest.mark.parametrize("name", ["ü 1", "key=v", "member=v", "at_ms=0"])
