@@ -139,7 +139,8 @@ class IndexCommit:
             if mark is not None and found.first > mark + 1:
                 raise GapError(
                     f"disque-index: {self._store.path} has the events of node {node}, log {log} up to {mark}, but the "
-                    f"next that came is {found.first}; read from {mark + 1} on (startingOffsets), or set gaps=allow"
+                    f"next that came is {found.first}; read from {mark + 1} on (startingOffsets), or, if the node no "
+                    "longer has these events, set gaps=allow"
                 )
             if found.count < found.last - found.first + 1:
                 raise GapError(

@@ -4,6 +4,9 @@ Events that the table already has are dropped by their number. For each node and
 number that was ever committed, as a `txn` action in the same commit as the rows. So a batch that Spark repeats adds
 nothing. Nor does a whole log that is read again because the checkpoint was lost. The remaining events are sorted by
 job and written twice: all of them for `history`, and the newest event of each job for the merge into `current`.
+
+A log that was cut is read again under another name (docs/events.md). Its later events have numbers that the table knows
+under the old name. So events under the old name are refused: they would be dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_py.spark.delta_store import NewFile, Store, write_file, write_staged
+from disque_py.spark.delta_store import NewFile, Store, TableError, write_file, write_staged
+from disque_py.spark.event_log import name_after_cut
 from disque_py.spark.index_newest import newest, with_final
 from disque_py.spark.index_schema import FINAL, HISTORY, STAGING, IndexSchemaError
 from disque_py.spark.index_sorting import sort_by_job
@@ -89,7 +93,11 @@ class IndexTask:
         self._waiting_bytes = 0
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """Write all rows of the task. There may be none. Raises IndexSchemaError for a row without a position."""
+        """Write all rows of the task. There may be none.
+
+        Raises IndexSchemaError for a row without a position, and TableError for a log under the name that it had
+        before it was cut.
+        """
         for batch in batches:
             self._waiting.append(batch)
             self._waiting_rows += len(batch)
@@ -147,12 +155,28 @@ class IndexTask:
         return _distinct(events) if repeats else events
 
     def _mark(self, node: str, log: str) -> int:
-        """Return the highest number of this log that the table has; -1 for none."""
+        """Return the highest number of this log that the table has; -1 for none. Raises TableError for an old name."""
         mark = self._marks.get((node, log))
         if mark is None:
-            found = None if self._table is None else self._table.transaction_version(mark_name(node, log))
-            mark = self._marks[node, log] = -1 if found is None else found
+            self._check_name(node, log)
+            mark = self._marks[node, log] = self._committed(node, log)
         return mark
+
+    def _check_name(self, node: str, log: str) -> None:
+        newest, mark = log, -1
+        while (after := self._committed(node, name_after_cut(newest))) >= 0:
+            newest, mark = name_after_cut(newest), after
+        if newest != log:
+            raise TableError(
+                f"disque-index: log {log} of node {node} was cut, and {self._store.path} has its events from then on "
+                f"as log {newest}, up to {mark}; the query uses the old name, because its checkpoint was lost or is "
+                f'older: remove the checkpoint, and start with startingOffsets={{"{node}": {{"log": "{newest}", '
+                f'"next": {mark + 1}}}}} and -2 for every other node'
+            )
+
+    def _committed(self, node: str, log: str) -> int:
+        found = None if self._table is None else self._table.transaction_version(mark_name(node, log))
+        return -1 if found is None else found
 
 
 def _check(events: pa.Table) -> None:

@@ -32,6 +32,8 @@ SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
 PASSWORD: Final = "DISQUECLI_AUTH"  # The same variable as for disque-cli.
 WAIT_S: Final = 10
 INTERRUPTED: Final = 130  # A shell's exit status after Ctrl-C.
+# The system's words for ENOSPC in the errors of Java, Arrow and delta-rs.
+DISK_FULL: Final = "No space left on device"
 ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossError", "GapError", "SchemaError",
     "IndexSchemaError", "NoLogError", "RefusedError",
 )  # fmt: skip
@@ -185,7 +187,18 @@ def index_command(sink: dict[str, str], **words: Any) -> None:
         if _checks_here():
             merge_waiting(options.path, sink, has_ended=has_ended)
 
-    _stream("index", options, check, start, between)
+    try:
+        _stream("index", options, check, start, between)
+    except Exception as error:  # Spark's errors have no common type.
+        sentence = sentence_of(error)
+        if sentence is None or not _checks_here():
+            raise
+        from disque_py.spark.index import writer_options
+        from disque_py.spark.pipelines.index import checkpoint_of, place_in_index
+
+        store, _, _ = writer_options({"path": options.path, **sink})
+        more = place_in_index(store, sentence, checkpoint_of(options.path, options.checkpoint))
+        raise FailureError(PROGRAM, sentence + more) from error
 
 
 def merge_waiting(path: str, sink: dict[str, str], *, has_ended: bool) -> None:
@@ -352,6 +365,12 @@ def sentence_of(error: BaseException) -> str | None:
         name, colon, text = line.strip().partition(": ")
         if colon and name.rpartition(".")[2] in ISSUE_WORDS and name.startswith("disque_py."):
             return text
+    if DISK_FULL in str(error):
+        return (
+            "a disk is full (no space left on device): free space below --path, below --checkpoint, and in Spark's "
+            "folder for temporary files, and start again; a batch that failed is repeated, and no event is lost or "
+            "written twice"
+        )
     return None
 
 

@@ -6,15 +6,21 @@ the checkpoint is lost, the logs are read again from the beginning, and events t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from disque_py.spark.index_tables import HISTORY
+from disque_py.spark.index_writing import mark_name
 from disque_py.spark.options import Options
+from disque_py.spark.store import Store, TableError
 
 TRIGGER: Final = "2 seconds"
 # The limits of a batch. The driver merges a million new jobs in about a gigabyte. Without limits, the first batch would
 # have all events of all logs, and a batch that needs too much memory is planned again after each start.
 LIMITS: Final = {"maxOffsetsPerTrigger": "1000000", "maxBytesPerTrigger": str(256 << 20)}
+# The part of an error about lost events (events_planning.py, events_reading.py) that names node, events and log.
+LOSS: Final = re.compile(r"node (\w+): (?:events \d+ to (\d+) )?.*?\blog ([\w.]+)")
 
 
 def run(
@@ -44,7 +50,7 @@ def run(
     for name, value in (LIMITS | dict(source or {})).items():
         reader = reader.option(name, value)
     writer = reader.load().writeStream.format("disque-index").option("path", path).queryName("index")
-    writer = writer.option("checkpointLocation", checkpoint or f"{path.rstrip('/')}/_checkpoint")
+    writer = writer.option("checkpointLocation", checkpoint_of(path, checkpoint))
     # Events that the source skips look like gaps to the sink, so the sink must allow gaps.
     given = source or {}
     if not Options("disque-events", given, given).flag("failOnDataLoss", default=True):
@@ -53,3 +59,34 @@ def run(
         writer = writer.option(name, value)
     writer = writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=trigger)
     return writer.start()
+
+
+def checkpoint_of(path: str, checkpoint: str) -> str:
+    """Return the folder or URI of the query's checkpoint, which is `checkpoint` if that is not empty."""
+    return checkpoint or f"{path.rstrip('/')}/_checkpoint"
+
+
+def place_in_index(store: Store, sentence: str, checkpoint: str) -> str:
+    """Return how far the index has the log in which events were lost, for the end of the error's sentence.
+
+    store        path of the index
+    sentence     the error of the source `disque-events`
+    checkpoint   folder or URI of the checkpoint, which may be older than the index
+
+    The text is empty if the sentence is about something else, or if the index can't be read.
+    """
+    found = LOSS.search(sentence)
+    try:
+        if found is None or not store.under(HISTORY).exists():
+            return ""
+        mark = store.under(HISTORY).table().transaction_version(mark_name(found[1], found[3]))
+    except TableError:
+        return ""
+    if mark is None:
+        return f". The index has no event of log {found[3]}"
+    if found[2] is None or mark < int(found[2]):
+        return f". The index has log {found[3]} up to event {mark}"
+    return (
+        f". The index has log {found[3]} up to event {mark}, so it lacks none of these events: the checkpoint is older "
+        f"than the index. Remove {checkpoint} and start again; events that the index has are left out"
+    )

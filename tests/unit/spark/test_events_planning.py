@@ -258,6 +258,19 @@ def test_a_log_that_was_cut_twice_gets_a_third_name():
         assert (found, end["nodes"][node.id]["log"]) == (all_of(node), "log1a.2")
 
 
+def test_a_query_may_start_in_a_log_that_was_cut():
+    """An index refuses the old name of such a log, and its error gives this option."""
+    with StubCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.events(5)
+        first, second = cluster.nodes
+        start = {first.id: {"log": f"{first.log}.1", "next": 3}, second.id: -2}
+        plan = planner(cluster, startingOffsets=json.dumps(start))
+        found, end = drain(plan, plan.initial())
+        assert sorted(found) == sorted([(first.id, 3), (first.id, 4), *all_of(second)])
+        assert end["nodes"][first.id] == {"log": f"{first.log}.1", "next": 5}
+
+
 def test_available_now_and_the_lag_know_a_log_that_was_cut():
     with StubCluster() as cluster:
         node = cluster.nodes[0]

@@ -9,7 +9,7 @@ pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not insta
 import pyarrow as pa
 
 from disque_py.spark import index_writing
-from disque_py.spark.delta_store import Store, read_file
+from disque_py.spark.delta_store import Store, TableError, read_file
 from disque_py.spark.index_schema import IndexSchemaError
 from disque_py.spark.index_writing import IndexTask, Seen
 from index_events import TS, batch, event, index
@@ -50,6 +50,16 @@ def test_events_that_the_table_has_are_dropped_and_still_counted_as_seen(tmp_pat
     index(tmp_path, batch(event(1, "a"), event(2, "b")))
     written = write(tmp_path, batch(event(1, "a"), event(2, "b"), event(3, "c")))
     assert (written.rows, written.dropped, written.seen) == (1, 2, {("n1", "l1"): Seen(1, 3, 3, mark=2)})
+
+
+def test_a_log_that_was_cut_is_refused_under_its_old_name(tmp_path):
+    """A query whose checkpoint was lost reads it under that name. Events after the cut have numbers from before it."""
+    for log in ("l1", "l1.1", "l1.2"):
+        index(tmp_path, batch(*(event(seq, "a", seq) for seq in (1, 2, 3)), log=log))
+    for log in ("l1", "l1.1"):
+        with pytest.raises(TableError, match=r'startingOffsets=\{"n1": \{"log": "l1.2", "next": 4\}\} and -2 for'):
+            write(tmp_path, batch(event(1, "a", 9), log=log))
+    assert write(tmp_path, batch(event(4, "a", 9), log="l1.2")).rows == 1
 
 
 def test_a_large_task_writes_in_parts(tmp_path, monkeypatch):

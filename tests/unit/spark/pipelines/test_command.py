@@ -111,6 +111,19 @@ def test_an_error_is_found_inside_the_error_of_spark():
     assert sentence_of(RuntimeError("boom")) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OSError: [Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device",
+        "java.io.IOException: No space left on device",
+    ],
+)
+def test_a_full_disk_is_one_sentence(text):
+    """Java, Arrow and delta-rs have different errors, deep inside the error of Spark."""
+    sentence = sentence_of(RuntimeError(f"[STREAM_FAILED] Query failed\n{text}\n\tat org.apache.spark"))
+    assert sentence.startswith("a disk is full (no space left on device): free space below --path")
+
+
 def test_a_missing_package_is_reported_with_the_extra_that_installs_it():
     missing = ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
     assert sentence_of(missing) == "No module named 'pyarrow'; install it with: pip install 'disque-py[spark]'"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+
+from disque_py.spark.delta_store import Store
 from disque_py.spark.pipelines import index
+from index_events import batch, event
+from index_events import index as write
 
 
 class Session:
@@ -46,3 +52,25 @@ def test_a_batch_has_a_limit_unless_another_one_is_given(source, limit):
     index.run(session, "127.0.0.1:7711", "/data/index", source=source)
     given = {name.lower(): value for name, value in session.options.items()}  # As Spark does.
     assert (given["maxoffsetspertrigger"], given["maxbytespertrigger"]) == (limit, str(256 << 20))
+
+
+TRIMMED = "disque-events: node n1: events {} of log {} were trimmed before they were read; raise events-max-bytes"
+GONE = "disque-events: node n1: events {} of the planned batch are gone, because log {} was trimmed; raise"
+CUT = "disque-events: node n1: log l1 ends before 2, but event 9 comes next; either the node runs on an older copy"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "text"),
+    [
+        (TRIMMED.format("2 to 3", "l1"), "up to event 3, so it lacks none of these events: .* Remove /cp and start"),
+        (GONE.format("2 to 3", "l1"), "up to event 3, so it lacks none of these events: .* Remove /cp and start"),
+        (TRIMMED.format("2 to 4", "l1"), "The index has log l1 up to event 3$"),
+        (CUT, "The index has log l1 up to event 3$"),
+        (TRIMMED.format("2 to 3", "l1.1"), "The index has no event of log l1.1$"),
+        ("disque-events: node n1 has no event log", "^$"),
+    ],
+)
+def test_an_error_about_lost_events_says_how_far_the_index_has_the_log(tmp_path, sentence, text):
+    assert index.place_in_index(Store(str(tmp_path)), sentence, "/cp") == ""
+    write(tmp_path, batch(event(1, "a"), event(2, "b"), event(3, "c")))
+    assert re.search(text, index.place_in_index(Store(str(tmp_path)), sentence, "/cp"))
