@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Final
 
 import pyarrow as pa
@@ -26,8 +27,9 @@ from disque_py.spark.index_sorting import sort_by_job
 
 # The columns that name an event.
 POSITION: Final = ("node", "log", "seq")
-# The day of rows without a time.
-EPOCH: Final = pa.scalar(0, pa.int32()).cast(pa.date32())
+# The day of rows without a time. It is no scalar of Arrow: to make one, Arrow imports pandas, which takes a third of a
+# second of each of the many processes that Spark starts for a query.
+EPOCH: Final = date(1970, 1, 1)
 # A task holds this many rows in memory before it writes files, or this many bytes. An Arrow array of text has 2 GiB at
 # most, and rows may have long metadata and bodies.
 FLUSH_ROWS: Final = 400_000

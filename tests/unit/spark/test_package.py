@@ -18,6 +18,14 @@ def test_the_package_itself_needs_nothing_of_the_extra():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["jobs", "events", "index"])
+def test_the_sources_load_without_pandas(name):
+    """Spark starts half a dozen processes for a query, and each of them loads the source."""
+    pytest.importorskip("pyspark", reason="the extra disque-py[spark] is not installed")
+    code = f"import sys, disque_py.spark.{name}; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_a_missing_extra_is_one_sentence_that_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "disque_py.spark.events", None)
     with pytest.raises(ImportError, match=r"pip install 'disque-py\[spark\]'"):
