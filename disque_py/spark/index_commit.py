@@ -100,10 +100,13 @@ class IndexCommit:
                 ),
             )
         except CommitFailedError as error:
-            raise TableError(
-                f"disque-index: another query changed {self._store.path} while this batch was committed ({error}); "
-                "stop the other query, or wait for its end, and start this one again"
-            ) from error
+            raise self._overtaken(error) from error
+
+    def _overtaken(self, error: CommitFailedError) -> TableError:
+        return TableError(
+            f"disque-index: another query changed {self._store.path} while this batch was committed "
+            f"({str(error).splitlines()[0]}); stop the other query, or wait for its end, and start this one again"
+        )
 
     def abort(self, parts: Iterable[Written]) -> None:
         """Remove the files of a batch that failed before its commit point.
@@ -150,7 +153,7 @@ class IndexCommit:
         return marks
 
     def _merge(self, current: DeltaTable, parts: list[Written]) -> int:
-        """Merge the newest events into `current`, and return the number of jobs."""
+        """Merge the newest events into `current`, and return the number of jobs. Raises TableError, as `_add`."""
         staging = self._store.under(STAGING)
         try:
             staged = [read_staged(staging, file.path) for part in parts for file in part.staged]
@@ -159,7 +162,10 @@ class IndexCommit:
                 f"disque-index: {staging.path} lacks a file that an executor wrote ({error}); the option path must "
                 "name storage that the driver and all executors reach"
             ) from None
-        return CurrentMerge(self._store, current, self._merge_every_s).merge(staged) if staged else 0
+        try:
+            return CurrentMerge(self._store, current, self._merge_every_s).merge(staged) if staged else 0
+        except CommitFailedError as error:
+            raise self._overtaken(error) from error
 
 
 def _is_committed(history: DeltaTable, parts: Iterable[Written]) -> bool:

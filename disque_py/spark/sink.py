@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -22,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from disque_py.spark.adding import FAIL, ROUTE, SKIP, Adder
 from disque_py.spark.delta_store import NewFile, Store, write_file
+from disque_py.spark.index_changes import COMMIT_TRIES
 from disque_py.spark.index_schema import arrow_schema, plain
 from disque_py.spark.job_columns import ADD_OPTIONS, AddWords, SchemaError, add_words, canonical, check_columns
 from disque_py.spark.nodes import Nodes
@@ -169,19 +171,14 @@ def finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
     files = [file for message in done for file in message.routed]
     if files and options.errors is not None:
         schema = next(message.schema for message in done if message.routed)
-        table = DeltaTable.create(
-            options.errors.path, schema, mode="ignore", storage_options=options.errors.options or None
-        )
-        new = check_refused(table, schema)
-        if new:
-            table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
-            table.update_incremental()
-        table.create_write_transaction(
-            [file.add_action() for file in files],
-            mode="append",
-            schema=table.schema(),
-            commit_properties=CommitProperties(max_commit_retries=5),
-        )
+        for left in reversed(range(COMMIT_TRIES)):
+            try:
+                _append(options.errors, files, schema)
+                break
+            except CommitFailedError:
+                # Another query has added columns to the table meanwhile.
+                if not left:
+                    raise
     if refused:
         counts = ", ".join(f"{code} {count}" for code, count in sorted(refused.items()))
         where = f"; they are in {options.errors.path}" if options.errors is not None else "; they were skipped"
@@ -189,6 +186,24 @@ def finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
         print(
             f"{FORMAT}: {what}: {sum(refused.values())} of {rows} rows were refused ({counts}){where}", file=sys.stderr
         )
+
+
+def _append(store: Store, files: list[NewFile], schema: pa.Schema) -> None:
+    """Add files to a table of refused rows, which is made or gets new columns.
+
+    Raises CommitFailedError when another query changes its columns meanwhile, and SchemaError.
+    """
+    table = DeltaTable.create(store.path, schema, mode="ignore", storage_options=store.options or None)
+    new = check_refused(table, schema)
+    if new:
+        table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+        table.update_incremental()
+    table.create_write_transaction(
+        [file.add_action() for file in files],
+        mode="append",
+        schema=table.schema(),
+        commit_properties=CommitProperties(max_commit_retries=COMMIT_TRIES),
+    )
 
 
 class JobWriter(DataSourceArrowWriter):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -143,6 +144,14 @@ def test_refused_rows_may_have_more_columns_than_those_before_and_none_of_anothe
         refused(store, body=b"\xff")
     rows = store.table().to_pyarrow_table().to_pylist()
     assert sorted((row["body"], row["delay"]) for row in rows) == [("a", None), ("b", 1), ("c", None)]
+
+
+def test_queries_that_share_a_table_of_refused_rows_may_add_columns_at_the_same_time(tmp_path):
+    store = Store(str(tmp_path))
+    refused(store, body="a")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: refused(store, body=name, **{name: 1}), "stuv"))
+    assert sorted(row["body"] for row in store.table().to_pyarrow_table().to_pylist()) == list("astuv")
 
 
 def test_refused_rows_are_written_before_they_fill_the_memory(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not insta
 
 import pyarrow as pa
 
+from disque_py.spark import index_commit
 from disque_py.spark.delta_store import Store, TableError
 from disque_py.spark.index_commit import GapError, IndexCommit
 from disque_py.spark.index_compaction import compact
@@ -182,6 +183,24 @@ def test_a_batch_that_another_query_committed_meanwhile_is_refused(tmp_path):
     with pytest.raises(TableError, match="up to 2 from another query"):
         IndexCommit(store, events.schema, may_gap=False).commit([late])
     assert [row["seq"] for row in rows(tmp_path, "history")] == [1, 2]
+
+
+def test_a_merge_that_another_machine_overtook_ends_with_one_sentence(tmp_path, monkeypatch):
+    """The lock of an index works on one machine only."""
+    index(tmp_path, batch(event(1, "a"), event(2, "b")))
+    real = index_commit.read_staged
+    others = iter([batch(event(1, "a", 3), node="n2")])
+
+    def late(store, path):
+        for other in others:
+            index(tmp_path, other)
+        return real(store, path)
+
+    monkeypatch.setattr(index_commit, "read_staged", late)
+    with pytest.raises(TableError, match=r"^disque-index: another query changed [^\n]*start this one again$"):
+        index(tmp_path, batch(event(3, "a", 2)))
+    index(tmp_path, batch(event(3, "a", 2)))
+    assert [(row["job_id"], row["version"]) for row in rows(tmp_path, "current")] == [("a", 3), ("b", 1)]
 
 
 def test_a_batch_that_another_query_commits_at_the_same_time_is_refused(tmp_path, monkeypatch):
