@@ -18,6 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from disque_py.spark.delta_store import NewFile, Store, TableError, write_file, write_staged
 from disque_py.spark.event_log import name_after_cut
@@ -165,9 +166,7 @@ class IndexTask:
         return mark
 
     def _check_name(self, node: str, log: str) -> None:
-        newest, mark = log, -1
-        while (after := self._committed(node, name_after_cut(newest))) >= 0:
-            newest, mark = name_after_cut(newest), after
+        newest, mark = (log, -1) if self._table is None else newest_mark(self._table, node, log)
         if newest != log:
             raise TableError(
                 f"disque-index: log {log} of node {node} was cut, and {self._store.path} has its events from then on "
@@ -177,8 +176,21 @@ class IndexTask:
             )
 
     def _committed(self, node: str, log: str) -> int:
-        found = None if self._table is None else self._table.transaction_version(mark_name(node, log))
-        return -1 if found is None else found
+        return -1 if self._table is None else committed(self._table, node, log)
+
+
+def committed(history: DeltaTable, node: str, log: str) -> int:
+    """Return the highest number of a log that the table has; -1 for none."""
+    found = history.transaction_version(mark_name(node, log))
+    return -1 if found is None else found
+
+
+def newest_mark(history: DeltaTable, node: str, log: str) -> tuple[str, int]:
+    """Return the name that the table has for this log since it was cut last, and the highest number under that name."""
+    newest, mark = log, committed(history, node, log)
+    while (after := committed(history, node, name_after_cut(newest))) >= 0:
+        newest, mark = name_after_cut(newest), after
+    return newest, mark
 
 
 def _check(events: pa.Table) -> None:

@@ -26,6 +26,7 @@ from disque_py.spark.program import SETTINGS, FailureError, files, folders, read
 
 if TYPE_CHECKING:
     from disque_py.spark.pipelines.node_watch import NodeWatch
+    from disque_py.spark.store import Store
 
 PROGRAM: Final = "disque-pipeline"
 SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
@@ -174,6 +175,7 @@ def index_command(sink: dict[str, str], **words: Any) -> None:
         check_not_lost(store)
         if store.under(CURRENT).exists():
             check_complete(store, store.under(CURRENT).table())
+            _check_logs(options, store)
 
     def start(spark: Any, source: dict[str, str]) -> Any:
         from disque_py.spark.pipelines import index
@@ -199,6 +201,27 @@ def index_command(sink: dict[str, str], **words: Any) -> None:
         store, _, _ = writer_options({"path": options.path, **sink})
         more = place_in_index(store, sentence, checkpoint_of(options.path, options.checkpoint))
         raise FailureError(PROGRAM, sentence + more) from error
+
+
+def _check_logs(options: StreamOptions, store: Store) -> None:
+    """Raise TableError if a log was cut and the query would not notice it. Raises OptionError, ClusterError."""
+    from contextlib import closing
+
+    from disque_py.spark.events_planning import EventPlanner, event_options
+    from disque_py.spark.pipelines.index import check_not_cut, checkpoint_of
+    from disque_py.spark.store import Store
+
+    source = options.source_options()
+    checkpoint = Store(checkpoint_of(options.path, options.checkpoint))
+    is_new = checkpoint.is_local and not (checkpoint.local_path / "offsets").exists()
+    given = event_options({"bootstrapServers": options.nodes, **source}, is_stream=True)
+    # With failOnDataLoss=false the source itself reads on, from its checkpoint. A new query may begin where it is told.
+    if isinstance(given.starting, dict) if is_new else given.may_lose:
+        return
+    with closing(EventPlanner(given)) as planner:
+        ends = planner.report()
+    if ends is not None:
+        check_not_cut(store, ends["nodes"])
 
 
 def merge_waiting(path: str, sink: dict[str, str], *, has_ended: bool) -> None:

@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from disque_py.spark.event_log import name_after_cut
+from disque_py.spark.events_planning import CUT_SHORT
 from disque_py.spark.index_tables import HISTORY
-from disque_py.spark.index_writing import mark_name
+from disque_py.spark.index_writing import mark_name, newest_mark
 from disque_py.spark.options import Options
 from disque_py.spark.store import Store, TableError
 
@@ -64,6 +66,30 @@ def run(
 def checkpoint_of(path: str, checkpoint: str) -> str:
     """Return the folder or URI of the query's checkpoint, which is `checkpoint` if that is not empty."""
     return checkpoint or f"{path.rstrip('/')}/_checkpoint"
+
+
+def check_not_cut(store: Store, ends: Mapping[str, Any]) -> None:
+    """Raise TableError if the index has events beyond the end of a node's log, because the log was cut.
+
+    store   path of the index
+    ends    node id → log and next number, as `EventPlanner.report` returns them
+
+    A query whose checkpoint is lost, or older than the index, can't notice that. The index has the numbers of the log's
+    next events, and would leave these out.
+    """
+    if not store.under(HISTORY).exists():
+        return
+    history = store.under(HISTORY).table()
+    for node, end in ends.items():
+        name, mark = newest_mark(history, node, end["log"])
+        if mark >= end["next"]:
+            after = name_after_cut(name)
+            raise TableError(
+                f"disque-index: {store.path} has events of node {node}, log {name}, up to {mark}, and the log ends "
+                f"before {end['next']}: {CUT_SHORT}; to read the log again from its first event, set "
+                "failOnDataLoss=false, or, if the checkpoint is lost or older than the index, remove it and set "
+                f'startingOffsets={{"{node}": {{"log": "{after}", "next": 1}}}} and -2 for every other node'
+            )
 
 
 def place_in_index(store: Store, sentence: str, checkpoint: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -214,6 +215,32 @@ def test_a_lost_table_is_reported_before_spark_starts_and_a_command_rebuilds_it(
         assert "its rebuild was interrupted" in sentence(capsys, *words)
         assert run("rebuild", "--path", str(tmp_path)) == 0
         assert capsys.readouterr().out == "current: 2 jobs from 7 events of history\n"
+        assert sentence(capsys, *words) == "as far as Spark"
+
+
+def test_a_log_that_the_query_would_not_see_cut_is_reported_before_spark_starts(started, tmp_path, capsys):
+    """The index has the numbers of the next events, and would leave these out."""
+    from index_events import batch, event
+    from index_events import index as write_index
+
+    with StubCluster(2) as cluster:
+        first, second = cluster.nodes
+        first.event("D-1", 1)
+        seqs = [event(seq, f"D-{seq}") for seq in range(9)]
+        write_index(tmp_path, batch(*seqs, node=first.id, log=first.log))
+        words = ("index", "--nodes", cluster.servers, "--path", str(tmp_path))
+        told = sentence(capsys, *words)
+        assert f"node {first.id}, log {first.log}, up to 8, and the log ends before 1: either the node runs" in told
+        loose = ("--source", "failOnDataLoss=false")
+        assert sentence(capsys, *words, *loose) == told
+        offsets = re.search(r"startingOffsets=(\{.*\}) and -2 for every other", told)[1]
+        assert json.loads(offsets) == {first.id: {"log": f"{first.log}.1", "next": 1}}
+        more = offsets.replace("}}", f'}}, "{second.id}": -2}}')
+        assert sentence(capsys, *words, "--source", f"startingOffsets={more}") == "as far as Spark"
+        (tmp_path / "_checkpoint" / "offsets").mkdir(parents=True)
+        assert sentence(capsys, *words) == told
+        assert sentence(capsys, *words, *loose) == "as far as Spark"
+        write_index(tmp_path, batch(event(0, "D-1", 2), node=first.id, log=f"{first.log}.1"))
         assert sentence(capsys, *words) == "as far as Spark"
 
 
