@@ -17,6 +17,10 @@ from spark_settings import SETTINGS
 
 TESTS = Path(__file__).resolve().parents[1]
 
+# Made by fast_java.py. Programs that the tests start use it, too.
+if "FAST_JAVA" in os.environ:
+    os.environ["JAVA_HOME"] = os.environ["FAST_JAVA"]
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
