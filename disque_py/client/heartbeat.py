@@ -4,7 +4,7 @@ Most handlers end within milliseconds, so a job costs nothing here until it has 
 first WORKING gives its RETRY (spec L7), and the next ones follow at half of that. Jobs of RETRY 0 are never delivered
 again and need no WORKING. WORKING only works where the job is known: at the node that delivered it, or else at the node
 that made it. When both are gone, another node with a copy can do it. So the heartbeat asks all known nodes before it
-gives a lease up.
+gives a lease up. A node that is silent for a sixth of the lease has no more time: the others are asked, too.
 
 A lease can't be extended if the job is unknown by now, past half of its TTL, or delivered again (STALE). Then the
 handler goes on, and the worker is told once that the job may run elsewhere, too.
@@ -25,11 +25,14 @@ from disque_py.client import commands
 from disque_py.client.aio import AsyncDisque
 from disque_py.client.dialect import Dialect
 from disque_py.client.errors import (
+    AuthError,
     DisqueConnectionError,
     DisqueError,
     FencedError,
     JobCanceledError,
+    LoadingError,
     NoJobError,
+    ReplyTimeoutError,
     StaleError,
     TooLateError,
 )
@@ -41,6 +44,10 @@ TICK_S: Final = 0.1
 
 # The pause after a connection error. It is short enough for the smallest RETRY that a heartbeat can serve.
 AGAIN_S: Final = 0.5
+
+# The part of a lease for which one node may be silent. A WORKING follows half a lease after the last one, so there is
+# time for two more nodes.
+SILENCE: Final = 1 / 6
 
 # The id of a job, and the number of its delivery; None: the node does not send numbers.
 Delivery: TypeAlias = "tuple[str, int | None]"
@@ -80,6 +87,7 @@ class Heartbeat:
         self._dialect = dialect or Dialect()
         self._on_lost = on_lost
         self._due: dict[Delivery, tuple[float, Job]] = {}
+        self._leases_s: dict[Delivery, float] = {}  # As the replies to WORKING say.
         self._beats: dict[Delivery, asyncio.Task[None]] = {}
 
     def started(self, job: Job, now: float) -> None:
@@ -96,6 +104,7 @@ class Heartbeat:
     def ended(self, job: Job) -> None:
         """Note that the job needs no more WORKING. A WORKING that still looks for a node is given up."""
         delivery = delivery_of(job)
+        self._leases_s.pop(delivery, None)
         if self._due.pop(delivery, None) is not None and (beat := self._beats.get(delivery)) is not None:
             beat.cancel()
 
@@ -121,8 +130,10 @@ class Heartbeat:
     async def _beat(self, job: Job, delivery: Delivery) -> None:
         wait_s: float | None = AGAIN_S
         try:
-            retry_s = await self._working(job)
+            retry_s = await self._working(job, self._silence_s(job))
             wait_s = self._wait_s(job, retry_s) if retry_s else None
+            if delivery in self._due:
+                self._leases_s[delivery] = float(retry_s)
         except (NoJobError, TooLateError, StaleError, FencedError) as error:
             wait_s = None
             if delivery in self._due:
@@ -144,27 +155,41 @@ class Heartbeat:
         half_s = max((job.lease_ms / 1000 if job.lease_ms else retry_s) / 2, TICK_S)
         return half_s if self._dialect.attempt_of(job) is None else min(half_s, self._check_s)
 
-    async def _working(self, job: Job) -> int:
+    def _silence_s(self, job: Job) -> float | None:
+        """Return the seconds for which one node may be silent; None: the client's time-out, the lease is not known."""
+        lease_s = job.lease_ms / 1000 if job.lease_ms else self._leases_s.get(delivery_of(job))
+        return None if lease_s is None else SILENCE * lease_s
+
+    async def _working(self, job: Job, silence_s: float | None) -> int:
         attempt = self._dialect.attempt_of(job)
         try:
-            return await self._ask(job, attempt)
+            return await self._ask(job, attempt, silence_s)
         except DisqueError as error:
             if attempt is None or not self._dialect.is_refused(job, error):
                 raise
-            return await self._ask(job, None)
+            return await self._ask(job, None, silence_s)
 
-    async def _ask(self, job: Job, attempt: int | None) -> int:
+    async def _ask(self, job: Job, attempt: int | None, silence_s: float | None) -> int:
+        """Ask the node that delivered the job. If it does not know the job, or is silent, ask all others in turn."""
+        trouble: DisqueError
         try:
-            return await self._client.working(job, self._lease, attempt=attempt)
+            async with asyncio.timeout(silence_s):
+                return await self._client.working(job, self._lease, attempt=attempt)
         except NoJobError as unknown:
-            cluster, now = self._client.pool.cluster, asyncio.get_running_loop().time()
-            maker = cluster.node_with_prefix(job.id[PREFIX], now)
-            for node in dict.fromkeys([maker, *cluster.choices(now)]):
-                if node is None or node == job.node:
-                    continue
-                request = commands.working(job, self._lease, attempt=attempt)
-                request.node = node
-                request.is_pinned = True
-                with suppress(NoJobError, DisqueConnectionError):
+            trouble = unknown
+        except ReplyTimeoutError:  # The client has asked others, too.
+            raise
+        except TimeoutError:
+            trouble = ReplyTimeoutError(f"{job.node}: no answer to WORKING for {silence_s:g} s", sent=True)
+        cluster, now = self._client.pool.cluster, asyncio.get_running_loop().time()
+        maker = cluster.node_with_prefix(job.id[PREFIX], now)
+        for node in dict.fromkeys([maker, *cluster.choices(now)]):
+            if node is None or node == job.node:
+                continue
+            request = commands.working(job, self._lease, attempt=attempt)
+            request.node = node
+            request.is_pinned = True
+            with suppress(NoJobError, LoadingError, AuthError, DisqueConnectionError, TimeoutError):
+                async with asyncio.timeout(silence_s):
                     return await self._client.run(request)
-            raise unknown
+        raise trouble

@@ -155,6 +155,34 @@ def test_a_silent_node_delays_only_its_own_jobs():
         asyncio.run(run())
 
 
+def test_if_a_node_is_silent_another_one_extends_the_lease_in_time():
+    """The client would wait five seconds for the silent node, and the lease lasts 1.2 seconds."""
+    with Node("a", {"WORKING": SILENCE}) as silent, Node("c", {"WORKING": b":2\r\n"}) as holder:
+        silent.peers = [holder]
+        began = time.monotonic()
+        job = Job("q", JOB_A, b"", attempt=1, lease_ms=1200)
+        assert beat(silent, lambda *_: len(holder.named("WORKING")) == 2, job) == ([], [])
+        assert time.monotonic() - began < 4
+        assert holder.named("WORKING")[0] == [b"WORKING", JOB_A.encode(), b"ATTEMPT", b"1"]
+
+
+def test_the_reply_to_the_first_heartbeat_says_how_long_to_wait_for_a_silent_node():
+    """An older node does not send the length of the lease with the job."""
+    with Node("a", {"WORKING": in_turn(b":1\r\n", SILENCE)}) as silent, Node("c", {"WORKING": b":1\r\n"}) as holder:
+        silent.peers = [holder]
+        began = time.monotonic()
+        assert beat(silent, lambda *_: holder.named("WORKING"), JOB_A) == ([], [])
+        assert time.monotonic() - began < 4
+
+
+def test_a_silent_node_does_not_lose_a_job_that_the_others_do_not_know():
+    """The job may be in good order there, so the next attempt follows."""
+    with Node("a", {"WORKING": SILENCE}) as silent, Node("c", {"WORKING": UNKNOWN}) as other:
+        silent.peers = [other]
+        job = Job("q", JOB_A, b"", attempt=1, lease_ms=600)
+        assert beat(silent, lambda *_: len(other.named("WORKING")) == 2, job) == ([], [])
+
+
 def test_the_leases_of_ten_jobs_are_extended_together():
     """No job waits for the reply to another."""
     ids = [f"D-aaaaaaaa-{number:024d}-05a1" for number in range(10)]
