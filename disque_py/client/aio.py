@@ -22,7 +22,13 @@ from disque_py.client.address import Address
 from disque_py.client.aio_connection import AsyncConnection, Batch
 from disque_py.client.aio_pool import AsyncPool
 from disque_py.client.bulk import Bulk
-from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, DisqueError, NotConnectedError
+from disque_py.client.errors import (
+    AuthError,
+    ConnectionLostError,
+    DisqueConnectionError,
+    DisqueError,
+    NotConnectedError,
+)
 from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import AsyncCommands
 from disque_py.client.feed import FeedWatch
@@ -441,7 +447,7 @@ class AsyncDisque(AsyncCommands):
         template = adding.template
         replies: list[Reply] = []
         for bulk in adding.bulks(retry_unsafe=self.options.retry_unsafe):
-            await self._run_bulk(bulk, template.request)
+            await self._run_bulk(bulk, template.request, is_first=not replies)
             replies += bulk.replies
             if not bulk.is_done:  # The patience of the whole call is over, so the rest is not tried.
                 replies += adding.unsent(bulk)
@@ -537,8 +543,11 @@ class AsyncDisque(AsyncCommands):
         node = await self._run_bulk(bulk, cover)
         return read_all(requests, bulk.replies, node, self.options.decode)
 
-    async def _run_bulk(self, bulk: Bulk, cover: Request[Any]) -> Address | None:
-        """Send until each command is answered or must not be repeated. Return the node that was asked last."""
+    async def _run_bulk(self, bulk: Bulk, cover: Request[Any], *, is_first: bool = True) -> Address | None:
+        """Send until each command is answered or must not be repeated. Return the node that was asked last.
+
+        A refused login is raised if nothing was sent before (`is_first`). Otherwise it is the answer to what is left.
+        """
         pool = self.pool
         patience = self._patience()
         limit_s = cover.limit_s(self.options.timeout)
@@ -547,6 +556,11 @@ class AsyncDisque(AsyncCommands):
             while True:
                 try:
                     connection = pool.ready(cover) or await pool.connection(cover, patience)
+                except AuthError as error:
+                    if is_first and sending is None:
+                        raise
+                    bulk.refuse(error)
+                    return None
                 except NotConnectedError as error:
                     bulk.end_round((), 0, error)
                     return None

@@ -29,7 +29,7 @@ from disque_py.client.errors import (
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
-from disque_py.client.retry import Patience, needs_login, refuses_login
+from disque_py.client.retry import Patience, needs_login, pinned_failure, refuses_login
 
 # From this many owed replies on, an ADDJOB opens another connection. Below it, sharing saves more than waiting costs.
 LANE_BUSY: Final = 8
@@ -99,9 +99,9 @@ class AsyncPool:
         if address is not None:
             try:
                 return await self._to(address, request.lane)
-            except DisqueConnectionError:
+            except DisqueConnectionError as error:
                 if request.is_pinned:
-                    raise
+                    raise pinned_failure(error) from None
         return await self._to_home(request.lane, patience)
 
     async def _to_home(self, lane: Lane, patience: Patience) -> AsyncConnection:

@@ -20,7 +20,7 @@ from weakref import WeakSet
 from disque_py.client import commands
 from disque_py.client.address import Address
 from disque_py.client.bulk import Bulk
-from disque_py.client.errors import DisqueConnectionError, DisqueError, NotConnectedError
+from disque_py.client.errors import AuthError, DisqueConnectionError, DisqueError, NotConnectedError
 from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import BlockingCommands, Jobs
 from disque_py.client.feed import FeedWatch
@@ -337,7 +337,7 @@ class Disque(BlockingCommands):
         template = adding.template
         replies: list[Reply] = []
         for bulk in adding.bulks(retry_unsafe=self.options.retry_unsafe):
-            self._run_bulk(bulk, template.request)
+            self._run_bulk(bulk, template.request, is_first=not replies)
             replies += bulk.replies
             if not bulk.is_done:  # The patience of the whole call is over, so the rest is not tried.
                 replies += adding.unsent(bulk)
@@ -374,17 +374,26 @@ class Disque(BlockingCommands):
         node = self._run_bulk(bulk, envelope(requests))
         return read_all(requests, bulk.replies, node, self.options.decode)
 
-    def _run_bulk(self, bulk: Bulk, cover: Request[Any]) -> Address | None:
-        """Send until each command is answered or must not be repeated. Return the node that was asked last."""
+    def _run_bulk(self, bulk: Bulk, cover: Request[Any], *, is_first: bool = True) -> Address | None:
+        """Send until each command is answered or must not be repeated. Return the node that was asked last.
+
+        A refused login is raised if nothing was sent before (`is_first`). Otherwise it is the answer to what is left.
+        """
         pool = self._pool
         patience = Patience(self.options.patience, self._rng)
         limit_s = cover.limit_s(self.options.timeout)
         while True:
             try:
                 connection = pool.take(cover, patience)
+            except AuthError as error:
+                if is_first:
+                    raise
+                bulk.refuse(error)
+                return None
             except NotConnectedError as error:
                 bulk.end_round((), 0, error)
                 return None
+            is_first = False
             replies: list[Reply] = []
             failure: DisqueConnectionError | None = None
             try:

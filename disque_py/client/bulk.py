@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, NotConnectedError, ends_connection
+from disque_py.client.errors import (
+    ConnectionLostError,
+    DisqueConnectionError,
+    DisqueError,
+    NotConnectedError,
+    ends_connection,
+)
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Repeat
 from disque_py.client.retry import is_full, is_refused_for_now, may_repeat, means_elsewhere
@@ -99,6 +105,11 @@ class Bulk:
             if may_repeat(failure, self._repeats[index], retry_unsafe=self._retry_unsafe):
                 again.append(index)
         self._todo = again
+
+    def refuse(self, error: DisqueError) -> None:
+        """Give the commands that are left this error. They are not sent, because every node refuses the login."""
+        for index in self._todo:
+            self.replies[index] = error
 
     @property
     def met_full(self) -> bool:

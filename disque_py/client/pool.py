@@ -30,7 +30,7 @@ from disque_py.client.errors import (
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
-from disque_py.client.retry import Patience, needs_login, refuses_login
+from disque_py.client.retry import Patience, needs_login, pinned_failure, refuses_login
 from disque_py.client.socket_connection import SocketConnection, dial
 
 _log = logging.getLogger(__name__)
@@ -194,9 +194,9 @@ class Pool:
         if address is not None:
             try:
                 return self._to(address)
-            except DisqueConnectionError:
+            except DisqueConnectionError as error:
                 if request.is_pinned:
-                    raise
+                    raise pinned_failure(error) from None
         while True:
             try:
                 return self._to(self.cluster.home or self._find_home())

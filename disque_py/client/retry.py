@@ -129,6 +129,12 @@ def needs_login(reply: Reply) -> bool:
     return isinstance(reply, AuthError) and reply.code == "NOAUTH"
 
 
+def pinned_failure(error: DisqueConnectionError) -> DisqueConnectionError | AuthError:
+    """Return the error of a command whose only node can't be used: the node's own words, if it refuses the login."""
+    cause = error.__cause__
+    return cause if isinstance(cause, AuthError) else error
+
+
 def refuses_login(error: Exception) -> bool:
     """Return whether a node refused the login of a new connection.
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, Unpack
 from disque_py.client.adding_commands import add_job
 from disque_py.client.arguments import ADD_TIMEOUT_MS, Body, Meta
 from disque_py.client.bulk import Bulk
-from disque_py.client.errors import BatchError, NotConnectedError
+from disque_py.client.errors import AuthError, BatchError, NotConnectedError
 from disque_py.client.job_options import AddOptions, LifeOptions, add_options, option_words
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
@@ -126,7 +126,7 @@ class Adding:
     def unsent(self, bulk: Bulk) -> list[Reply]:
         """Return errors in place of the ids of all remaining bodies, if `bulk` could not be sent in time."""
         reason = next(reply for reply in bulk.replies if isinstance(reply, Exception))
-        error = NotConnectedError(f"not sent: {reason}")
+        error = reason if isinstance(reason, AuthError) else NotConnectedError(f"not sent: {reason}")
         return [error for _ in self._bodies]
 
 

@@ -18,6 +18,7 @@ import hiredis
 import pytest
 
 from disque_py.client.put_back import REASON
+from disque_py.client.templates import SLAB
 
 HANG_UP: Final = b"hang up"
 SILENCE: Final = b"silence"
@@ -149,6 +150,20 @@ def in_turn(*answers: bytes) -> Callable[[list[bytes]], bytes]:
     """Return a function that gives one answer after another; the last one is repeated for ever."""
     rest: Iterator[bytes] = iter(answers[:-1])
     return lambda _: next(rest, answers[-1])
+
+
+def node_that_closes_its_door() -> Node:
+    """Return a node that hangs up at the last ADDJOB of the first part of `add_jobs`, and then asks for a password."""
+    node = Node()
+
+    def answer(_: list[bytes]) -> bytes:
+        if len(node.named("ADDJOB")) < SLAB:
+            return b"+D-1\r\n"
+        node.answers["HELLO"] = b"-NOAUTH Authentication required.\r\n"
+        return HANG_UP
+
+    node.answers["ADDJOB"] = answer
+    return node
 
 
 def closed_port() -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from disque_py.client import Address, AsyncDisque, DisqueConnectionError, DisqueError, NoJobError
+from disque_py.client import Address, AsyncDisque, AuthError, DisqueConnectionError, DisqueError, NoJobError
 from disque_py.client.request import Request
 from disque_py.gateway.board import Board
 from disque_py.gateway.event_feed import nodes_of
@@ -87,11 +87,11 @@ def ms(value: int | None) -> timedelta | None:
 
 
 async def asked(call: Call, request: Request[T], address: Address) -> T | None:
-    """Execute a command on one node. None: the node can't be reached, or does not know the job."""
+    """Execute a command on one node. None: the node can't be used, or does not know the job."""
     request.node, request.is_pinned = address, True
     try:
         return await call.run(request)
-    except (DisqueConnectionError, NoJobError):
+    except (DisqueConnectionError, AuthError, NoJobError):
         return None
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from disque_py.client import Address, DisqueConnectionError, ReplyError, commands
+from disque_py.client import Address, AuthError, DisqueConnectionError, ReplyError, commands
 from disque_py.client.results import JobInfo
 from disque_py.gateway import shapes
 from disque_py.gateway.actions.calls import Call, page_of
@@ -90,7 +90,7 @@ class Search:
                     await self._look(address, ids[at : at + SHOWS])
                 if not cursor or not self.is_complete:
                     return
-        except DisqueConnectionError:
+        except (DisqueConnectionError, AuthError):
             self.missing.append(str(address))
         except ReplyError as error:
             if error.code == "ERR" and ("invalid cursor" in error.text or "syntax error" in error.text):
@@ -164,7 +164,10 @@ async def _shown(call: Call, page: list[Match], node: Address) -> list[JobInfo]:
             request = commands.show(match.id)
             request.node, request.is_pinned = node, True
             pipeline.add(request)
-    return [each for each in await pipeline.execute() if isinstance(each, JobInfo)]
+    try:
+        return [each for each in await pipeline.execute() if isinstance(each, JobInfo)]
+    except AuthError:  # As for a node that can't be reached.
+        return []
 
 
 async def change_jobs(call: Call) -> Any:

@@ -19,9 +19,11 @@ from client_node import (
     closed_port,
     in_turn,
     jobs_reply,
+    node_that_closes_its_door,
     wait_until,
 )
 from disque_py.client import AsyncDisque, commands
+from disque_py.client.address import parse_address
 from disque_py.client.errors import (
     AuthError,
     BatchError,
@@ -35,6 +37,7 @@ from disque_py.client.errors import (
     ReplyTimeoutError,
 )
 from disque_py.client.feed import WINDOW_JOBS
+from disque_py.client.templates import SLAB
 
 LEAVING = b"-LEAVING This node is leaving the cluster\r\n"
 
@@ -153,6 +156,31 @@ def test_a_wrong_password_is_reported_at_once():
     """The client asks no node twice."""
     with Node(answers={"AUTH": b"-ERR invalid password\r\n"}) as node, pytest.raises(AuthError):
         with_client(lambda client: client.connect(), node, password="x", patience=60)
+
+
+def test_a_command_for_one_node_is_told_that_this_node_refuses_the_login():
+    """Another node accepts it, so the client itself is logged in."""
+    with Node("a", {"AUTH": b"+OK\r\n"}) as node, Node("b", {"AUTH": b"-WRONGPASS no\r\n"}) as refusing:
+
+        async def scenario(client):
+            await client.ping()
+            with pytest.raises(AuthError, match="WRONGPASS"):
+                await client.execute("QLEN", "q", node=parse_address(refusing.address))
+            pipe = client.pipeline()
+            pipe.command("QLEN", "q", node=parse_address(refusing.address))
+            with pytest.raises(AuthError, match="WRONGPASS"):
+                await pipe.execute()
+            return await client.ping()
+
+        assert with_client(scenario, node, password="x") == "PONG"
+
+
+def test_a_login_that_is_refused_in_the_middle_of_many_jobs_leaves_the_ids_of_the_others():
+    """The first part of the jobs was added, then the node began to ask for a password."""
+    with node_that_closes_its_door() as node, pytest.raises(BatchError) as caught:
+        with_client(lambda client: client.add_jobs("q", [b"first"] * SLAB + [b"last"], retry_unsafe=True), node)
+    assert caught.value.results[: SLAB - 1] == ["D-1"] * (SLAB - 1)
+    assert all(isinstance(result, AuthError) for result in caught.value.results[SLAB - 1 :])
 
 
 def test_a_harmless_command_is_repeated_on_another_node():

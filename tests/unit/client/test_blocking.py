@@ -11,8 +11,21 @@ from contextlib import suppress
 
 import pytest
 
-from client_node import AT_ONCE, HANG_UP, JOB_A, JOB_B, SILENCE, Node, bulk, closed_port, in_turn, jobs_reply
+from client_node import (
+    AT_ONCE,
+    HANG_UP,
+    JOB_A,
+    JOB_B,
+    SILENCE,
+    Node,
+    bulk,
+    closed_port,
+    in_turn,
+    jobs_reply,
+    node_that_closes_its_door,
+)
 from disque_py.client import Disque
+from disque_py.client.address import parse_address
 from disque_py.client.errors import (
     AuthError,
     BatchError,
@@ -109,6 +122,27 @@ def test_a_wrong_password_is_reported_at_once():
     """The client asks no node twice."""
     with Node(answers={"AUTH": b"-ERR invalid password\r\n"}) as node, pytest.raises(AuthError):
         client_of(node, password="x", patience=60).connect()
+
+
+def test_a_command_for_one_node_is_told_that_this_node_refuses_the_login():
+    """Another node accepts it, so the client itself is logged in."""
+    node, refusing = Node("a", {"AUTH": b"+OK\r\n"}), Node("b", {"AUTH": b"-WRONGPASS no\r\n"})
+    with node, refusing, client_of(node, password="x") as client:
+        with pytest.raises(AuthError, match="WRONGPASS"):
+            client.execute("QLEN", "q", node=parse_address(refusing.address))
+        pipe = client.pipeline()
+        pipe.command("QLEN", "q", node=parse_address(refusing.address))
+        with pytest.raises(AuthError, match="WRONGPASS"):
+            pipe.execute()
+        assert client.ping() == "PONG"
+
+
+def test_a_login_that_is_refused_in_the_middle_of_many_jobs_leaves_the_ids_of_the_others():
+    """The first part of the jobs was added, then the node began to ask for a password."""
+    with node_that_closes_its_door() as node, client_of(node) as client, pytest.raises(BatchError) as caught:
+        client.add_jobs("q", [b"first"] * SLAB + [b"last"], retry_unsafe=True)
+    assert caught.value.results[: SLAB - 1] == ["D-1"] * (SLAB - 1)
+    assert all(isinstance(result, AuthError) for result in caught.value.results[SLAB - 1 :])
 
 
 def test_a_harmless_command_is_repeated_on_another_node():

@@ -8,8 +8,9 @@ import pytest
 
 pytest.importorskip("msgspec", reason="the extra disque-py[gateway] is not installed")
 
-from disque_py.client.errors import NotConnectedError
-from disque_py.gateway.actions.calls import Call, check_known, page_of
+from disque_py.client import Address, commands
+from disque_py.client.errors import AuthError, NotConnectedError
+from disque_py.gateway.actions.calls import Call, asked, check_known, page_of
 from disque_py.gateway.grants import Principal, grant_of
 from disque_py.gateway.problems import RefusedError
 
@@ -37,11 +38,20 @@ def test_a_reader_may_have_lists():
 
 
 def test_jobs_whose_node_is_gone_as_well_as_their_caller_are_left_to_their_leases():
-    asked = []
+    calls = []
 
     async def put_back():
-        asked.append(True)
+        calls.append(True)
         raise NotConnectedError("gone")
 
     asyncio.run(Call(Principal("someone", (), None), {}, None, None, put_back=put_back).give_back())
-    assert asked == [True]
+    assert calls == [True]
+
+
+def test_a_node_that_refuses_the_login_of_the_gateway_counts_as_one_that_is_away():
+    class Client:
+        async def run(self, request):
+            raise AuthError("WRONGPASS no")
+
+    call = Call(Principal("someone", (), Client()), {}, None, None)
+    assert asyncio.run(asked(call, commands.ping(), Address("127.0.0.1", 7711))) is None
