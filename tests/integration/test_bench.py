@@ -105,6 +105,42 @@ def test_a_killed_run_leaves_no_server():
     assert left == []
 
 
+def run_until_first_node(*words):
+    """Start a run, and return it with the id of its first node."""
+    bench = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 30
+    while not (children := children_of(bench.pid)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(2)
+    return bench, min(children)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("test", ["cycle", "wakeup", "timers"])
+def test_a_node_that_is_killed_is_reported_once_and_the_others_are_measured(test):
+    """Each further cell would have its own line about a refused connection."""
+    bench, node = run_until_first_node(
+        test, "ping", "--only", "disque-py", "--seconds", "5", "-P", "1,2", "-c", "1", "--runs", "1", "--markdown"
+    )
+    with bench:
+        os.kill(node, signal.SIGKILL)
+        output = bench.communicate(timeout=60)[0]
+    assert bench.returncode == 1
+    (line,) = [line for line in output.splitlines() if "Not measured" in line]
+    assert "disque-py was ended by signal 9" in line
+
+
+def test_a_report_is_written_although_the_reader_of_the_figures_is_gone(tmp_path):
+    """For example `disque-bench --json FILE | head -1`."""
+    file = tmp_path / "found.json"
+    words = ("ping", "--quick", "--only", "floor", "--json", str(file))
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as bench:
+        bench.stdout.close()
+        assert bench.wait(60) == 1
+        assert bench.stderr.read() == b""
+    assert json.loads(file.read_text())["samples"]
+
+
 def test_a_page_is_one_file_with_charts(tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "page.html"

@@ -52,6 +52,22 @@ def test_delayed_jobs_are_not_early(lines):
     assert min(found) > -5
 
 
+def test_a_refused_delay_ends_the_measurement_at_once(server):
+    """It would wait a minute for jobs that no node has."""
+    server.command("CONFIG", "SET", "requirepass", "secret")
+    with open_line(server.port, DISQUE, "q") as one, open_line(server.port, DISQUE, "q") as other:
+        with pytest.raises(LoadError, match=r"^REFUSED .*NOAUTH"):
+            timers(one, other, DISQUE, "q", b"x", [1], 0.2)
+        with pytest.raises(LoadError, match=r"^REFUSED .*NOAUTH"):
+            wakeups(one, other, DISQUE, "q", b"x", 1)
+
+
+def test_a_node_that_hangs_up_ends_the_measurement(server, lines):
+    server.kill()
+    with pytest.raises((LoadError, ConnectionError)):
+        timers(*lines, DISQUE, "q", b"x", [1], 0.2)
+
+
 def test_a_refusal_ends_the_measurement(lines):
     with pytest.raises(LoadError, match=r"^REFUSED .*ERR"):
         fixed_rate([lines[0]], type(DISQUE.ping())(b"NOSUCHCOMMAND\r\n", 1), rate=100, seconds=0.1)

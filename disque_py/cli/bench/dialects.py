@@ -33,10 +33,12 @@ class Dialect:
 
     name      as on the command line
     trouble   bytes that occur only in error replies
+    pong      the beginning of the reply to `ping`
     """
 
     name: str
     trouble: bytes = b"\r\n-"
+    pong: bytes = b"+PONG"
     has_jobs = True
     has_delay = False
     is_disque = False
@@ -163,6 +165,7 @@ class Beanstalk(Dialect):
     name = "beanstalkd"
     # NOT_FOUND, TIMED_OUT, OUT_OF_MEMORY, BAD_FORMAT …: only errors have an underscore.
     trouble = b"_"
+    pong = b"USING"
     has_delay = True
     _ID: Final = re.compile(rb"RESERVED (\d+) ")
 

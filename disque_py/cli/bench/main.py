@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -28,8 +27,8 @@ from disque_py.cli.bench import contestants, measures, page, proc, report
 from disque_py.cli.bench.contestants import ChoiceError, Contestant
 from disque_py.cli.bench.figures import Sample, lines_of
 from disque_py.cli.bench.load import LoadError
-from disque_py.cli.bench.measures import MEASURES, TESTS, Cell, Measure, Plan
-from disque_py.cli.bench.processes import Line, Running, ServerError, Servers
+from disque_py.cli.bench.measures import MEASURES, TESTS, Cell, Found, Measure, Plan
+from disque_py.cli.bench.processes import GoneError, Line, Running, ServerError, Servers, reason_of
 from disque_py.cli.shell.suggestions import closest
 from disque_py.shell_scripts import completion_option
 
@@ -45,6 +44,9 @@ SCREEN_COLUMNS: Final = 150
 # Above this load of the last minute the machine is busy with something else.
 BUSY_LOAD: Final = 0.5
 INTERRUPTED: Final = 130
+# The bytes of an unexpected reply that an error shows.
+REPLY_SHOWN: Final = 100
+NEEDS_LOGIN: Final = (b"-NOAUTH", b"-NOPERM")
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # Generic in newer versions of click only.
@@ -159,7 +161,7 @@ def main(
         raise click.UsageError(str(error)) from error
     if reference is not None and reference not in [one.name for one in chosen]:
         raise click.UsageError(f"--reference {reference} is not one of the servers that are measured")
-    _refuse_dead(chosen)
+    _refuse_useless(chosen)
     _refuse_unwritable(json_file, html_file)
     plan = Plan().quick() if quick else Plan()
     given: dict[str, Any] = {
@@ -194,17 +196,28 @@ def _meant(name: str) -> str:
     return f" Did you mean '{found}'?" if found else ""
 
 
-def _refuse_dead(chosen: Sequence[Contestant]) -> None:
-    """Raise ClickException for a running server that does not answer, before an hour is spent on the others."""
+def _refuse_useless(chosen: Sequence[Contestant]) -> None:
+    """Raise ClickException for a running server that can't be measured, before an hour is spent on the others."""
     for one in chosen:
-        if not one.is_started:
-            try:
-                Line(one.port).sock.close()
-            except OSError as error:
-                reason = error.strerror or str(error)
-                raise click.ClickException(
-                    f"--connect: no server answers at port {one.port}: {reason}. Start it, or leave it out"
-                ) from error
+        if one.is_started:
+            continue
+        try:
+            with Line(one.port) as line:
+                reply = line.request(one.dialect.ping())
+        except (OSError, EOFError) as error:
+            raise click.ClickException(
+                f"--connect: no server answers at port {one.port}: {reason_of(error)}. Start it, or leave it out"
+            ) from error
+        said = reply[:REPLY_SHOWN].decode(errors="replace").strip()
+        if reply.startswith(NEEDS_LOGIN):
+            raise click.ClickException(
+                f"--connect: the server at port {one.port} wants a login, and disque-bench has none: {said[1:]}"
+            )
+        if not reply.startswith(one.dialect.pong):
+            raise click.ClickException(
+                f"--connect: the server at port {one.port} does not speak the protocol {one.dialect.name}: it answered "
+                f"{said!r}. Name its protocol, as in --connect redis-list={one.port}, or leave it out"
+            )
 
 
 def _refuse_unwritable(*files: Path | None) -> None:
@@ -283,10 +296,11 @@ class Bench:
                     started[one.name] = servers.start(one, measure.nodes)
                     self.versions.setdefault(one.name, started[one.name].version)
                 except (ServerError, OSError, EOFError) as error:
-                    self._fail(f"{measure.tests[0]}: {error}")
+                    self._fail(f"{measure.tests[0]}: {_text_of(error)}")
                     show("", len(cells) * self.runs)
+            gone: set[str] = set()
             for cell in cells:
-                broken: set[str] = set()
+                broken = set(gone)
                 for run in range(self.runs):
                     for name, running in started.items():
                         show(f"{'/'.join(measure.tests)} {cell.text}: {name}", 0)
@@ -294,21 +308,39 @@ class Bench:
                             try:
                                 self._sample(measure, cell, running, run, tests)
                             except (LoadError, ServerError, OSError, EOFError) as error:
-                                self._fail(f"{measure.tests[0]} {cell.text}, {name}: {error}")
+                                self._fail(f"{measure.tests[0]} {cell.text}, {name}: {_text_of(error)}")
                                 broken.add(name)
-                                with suppress(OSError, EOFError):
-                                    running.flush()
+                                if isinstance(error, GoneError) and not measure.is_fresh:
+                                    gone.add(name)
+                                    self.notes.append(f"Nothing more of {'/'.join(measure.tests)} with {name}.")
                         show("", 1)
 
     def _sample(self, measure: Measure, cell: Cell, running: Running, run: int, tests: set[str]) -> None:
         if measure.is_fresh and running.contestant.is_started:
             with Servers() as servers:
-                found = measure.run(servers.start(running.contestant, measure.nodes), cell, self.plan)
+                found = self._run(measure, cell, servers.start(running.contestant, measure.nodes))
         else:
-            found = measure.run(running, cell, self.plan)
+            found = self._run(measure, cell, running)
         for test, values in found.items():
             if test in tests:
                 self.samples.append(Sample(test, cell.text, running.contestant.name, run, values))
+
+    def _run(self, measure: Measure, cell: Cell, running: Running) -> Found:
+        """Measure once. Raises GoneError if the server is of no more use, otherwise LoadError, OSError, EOFError.
+
+        A server that still answers is emptied, so that the jobs of a failed measurement don't disturb the next one.
+        """
+        try:
+            return measure.run(running, cell, self.plan)
+        except (LoadError, OSError, EOFError) as error:
+            try:
+                running.check()
+                running.flush()
+            except GoneError as gone:
+                raise GoneError(f"{_text_of(error)}; {gone}") from error
+            except (OSError, EOFError):
+                pass
+            raise
 
     def _is_late(self) -> bool:
         if time.monotonic() < self._deadline_s:
@@ -324,6 +356,10 @@ class Bench:
         self.has_failed = True
 
 
+def _text_of(error: Exception) -> str:
+    return reason_of(error) if isinstance(error, (OSError, EOFError)) else str(error)
+
+
 def _shower(bar: Progress, task: TaskID) -> Callable[[str, int], None]:
     def show(text: str, steps: int) -> None:
         bar.update(task, advance=steps, description=text or None)
@@ -335,30 +371,59 @@ def _show(
     bench: Bench, machine: dict[str, str], reference: str, json_file: Path | None, html_file: Path | None,
     *, as_markdown: bool,
 ) -> None:  # fmt: skip
-    """Print the figures and write the files."""
+    """Write the files and print the figures. A terminal that is gone costs no file, and a full disk no output."""
     lines = lines_of(bench.samples, {test.name: test.metric for test in TESTS.values()}, reference)
     found = report.Report(machine, bench.versions, reference, bench.notes, bench.samples, lines)
-    if as_markdown:
-        click.echo(report.markdown(found), nl=False)
-    else:
-        console = Console(width=None if sys.stdout.isatty() else SCREEN_COLUMNS, highlight=False)
-        for name, value in machine.items():
-            console.print(f"{name}: {value}", markup=False)
-        for name, version in bench.versions.items():
-            console.print(f"  {name} {version}", markup=False)
-        console.print()
-        for table in report.screen_tables(found):
-            console.print(table)
-            console.print()
-        for text in [*found.notes, *report.warnings_of(found)]:
-            console.print(text, style="yellow", markup=False)
+    trouble = None
+    for file, make in ((json_file, report.as_json), (html_file, page.page)):
+        if file is not None:
+            try:
+                write_whole(file, make(found))
+            except OSError as error:
+                trouble = trouble or error
     try:
-        if json_file is not None:
-            json_file.write_text(report.as_json(found), encoding="utf-8")
-        if html_file is not None:
-            html_file.write_text(page.page(found), encoding="utf-8")
+        if as_markdown:
+            click.echo(report.markdown(found), nl=False)
+        else:
+            _print(found)
+    except BrokenPipeError:
+        raise  # The reader has seen enough, and click ends the program without a word.
     except OSError as error:
-        raise click.ClickException(f"WRITE {error.filename}: {error.strerror}") from error
+        trouble = trouble or OSError(error.errno, error.strerror, "standard output")
+    if trouble is not None:
+        raise click.ClickException(f"WRITE {trouble.filename}: {trouble.strerror}") from trouble
+
+
+def _print(found: report.Report) -> None:
+    console = Console(width=None if sys.stdout.isatty() else SCREEN_COLUMNS, highlight=False)
+    for name, value in found.machine.items():
+        console.print(f"{name}: {value}", markup=False)
+    for name, version in found.contestants.items():
+        console.print(f"  {name} {version}", markup=False)
+    console.print()
+    for table in report.screen_tables(found):
+        console.print(table)
+        console.print()
+    for text in [*found.notes, *report.warnings_of(found)]:
+        console.print(text, style="yellow", markup=False)
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file so that it has either all of the text or what it had before. Raises OSError with the file's name."""
+    is_plain = (file.is_file() or not file.exists()) and not file.absolute().is_relative_to("/dev")
+    target = file.resolve() if is_plain else file
+    is_replaced = is_plain and os.access(target.parent, os.W_OK)
+    fresh = target.with_name(f"{target.name}.{os.getpid()}.new") if is_replaced else target
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        if is_replaced:
+            fresh.replace(target)
+    except BaseException as error:  # An interrupt, too, must leave no half of a file.
+        if is_replaced:
+            fresh.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 if __name__ == "__main__":

@@ -69,10 +69,7 @@ def fixed_rate(lines: list[Line], request: Request, rate: float, seconds: float)
             at = sockets[sock]
             data = sock.recv(RECEIVE_BYTES)
             last = time.perf_counter()
-            if not data:
-                raise LoadError("LOST the server hung up")
-            if data.startswith(b"-") and not marks[at]:
-                raise LoadError(f"REFUSED the server answered: {data[:200].decode(errors='replace').strip()}")
+            _refuse(data, is_first=not marks[at])
             marks[at] += data.count(b"\n")
             answered, marks[at] = divmod(marks[at], request.marks)
             numbers = (waiting[at].popleft() for _ in range(answered))
@@ -95,13 +92,12 @@ def wakeups(producer: Line, consumer: Line, dialect: Dialect, queue: str, body: 
             data = b""
             while data.count(b"\n") < get.marks:
                 more = consumer.sock.recv(RECEIVE_BYTES)
-                if not more or (not data and more.startswith(b"-")):
-                    raise LoadError(f"REFUSED the consumer got {more[:200]!r}")
+                _refuse(more, is_first=not data)
                 data += more
             found.append((time.perf_counter() - sent) * 1000)
             _read(producer, add.marks)
             consumer.request(Request(dialect.acks(queue, body, dialect.ids(data)), 1))
-    except (TimeoutError, EOFError) as error:
+    except TimeoutError as error:
         raise LoadError(f"STUCK a job did not arrive at a waiting consumer: {error}") from error
     return found
 
@@ -110,9 +106,16 @@ def _read(line: Line, marks: int) -> None:
     got = 0
     while got < marks:
         data = line.sock.recv(RECEIVE_BYTES)
-        if not data:
-            raise EOFError("the server hung up")
+        _refuse(data, is_first=not got)
         got += data.count(b"\n")
+
+
+def _refuse(data: bytes, *, is_first: bool) -> None:
+    """Raise LoadError for the end of a connection, and for an error at the beginning of a reply."""
+    if not data:
+        raise LoadError("LOST the server hung up")
+    if is_first and data.startswith(b"-"):
+        raise LoadError(f"REFUSED the server answered: {data[:200].decode(errors='replace').strip()}")
 
 
 def timers(
@@ -128,7 +131,7 @@ def timers(
     get = dialect.get(queue, is_blocking=True)
     schedule = Schedule(time.perf_counter(), len(delays) / span_s, len(delays))
     consumer.sock.sendall(get.data)
-    data, replies = b"", 0
+    data = b""
     deadline = time.perf_counter() + span_s + max(delays) + PATIENCE_S
     while len(late) < len(delays):
         now = time.perf_counter()
@@ -141,9 +144,11 @@ def timers(
         wait = schedule.wait(time.perf_counter())
         readable, _, _ = select.select((producer.sock, consumer.sock), (), (), 1.0 if wait is None else wait)
         if producer.sock in readable:
-            replies += producer.sock.recv(RECEIVE_BYTES).count(b"\n")
+            _refuse(producer.sock.recv(RECEIVE_BYTES), is_first=True)
         if consumer.sock in readable:
-            data += consumer.sock.recv(RECEIVE_BYTES)
+            more = consumer.sock.recv(RECEIVE_BYTES)
+            _refuse(more, is_first=not data)
+            data += more
             if data.count(b"\n") >= get.marks:
                 number = int(data.rstrip().rpartition(b"\n")[2][:9])
                 late.append((time.perf_counter() - due[number]) * 1000)

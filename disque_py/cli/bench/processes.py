@@ -35,6 +35,8 @@ START_S: Final = 20.0
 STOP_S: Final = 10.0
 REPLY_S: Final = 10.0
 LOOK_AGAIN_S: Final = 0.02
+# The time that a server which has closed its connections gets to end.
+ENDING_S: Final = 0.2
 OUTPUT_LINES: Final = 6
 # The child asks the kernel for a SIGKILL when its parent ends (PR_SET_PDEATHSIG is 1), then becomes the server. The
 # parent may have ended before the child asked, so the child checks afterwards.
@@ -47,6 +49,10 @@ _BUS_BYTES: Final = re.compile(r"(?:cluster_stats_|bus_|cluster_bus_)(?:bytes_se
 
 class ServerError(Exception):
     """A server can't be started or joined; the text is for the user."""
+
+
+class GoneError(ServerError):
+    """A server has ended, or does not answer any more, so nothing else can be measured with it."""
 
 
 class Line:
@@ -87,12 +93,16 @@ class Line:
 
 @dataclass(slots=True)
 class Running:
-    """A running contestant: its ports (several for a cluster), its processes, its version as text."""
+    """A running contestant: its ports (several for a cluster), its processes, its version as text.
+
+    nodes   the processes that this program started, and their directories
+    """
 
     contestant: Contestant
     ports: list[int] = field(default_factory=list)
     pids: list[int] = field(default_factory=list)
     version: str = ""
+    nodes: list[tuple[subprocess.Popen[bytes], Path]] = field(default_factory=list)
 
     def cpu_s(self) -> float | None:
         """Return the CPU seconds of all its processes so far, children included."""
@@ -110,6 +120,21 @@ class Running:
             messages += int(fields.get("cluster_stats_messages_sent", 0))
             sizes += [int(value) for name, value in fields.items() if _BUS_BYTES.fullmatch(name)]
         return messages, sum(sizes) if sizes else None
+
+    def check(self) -> None:
+        """Raise GoneError if one of its nodes has ended, or does not answer a PING."""
+        name = self.contestant.name
+        for process, folder in self.nodes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(ENDING_S)  # Its sockets are closed a moment before its process ends.
+            if process.returncode is not None:
+                raise GoneError(f"{name} {_state(process)}. Its output:\n{_last_words(folder)}")
+        for port in self.ports:
+            try:
+                with Line(port) as line:
+                    line.request(self.contestant.dialect.ping())
+            except (OSError, EOFError) as error:
+                raise GoneError(f"{name} does not answer at port {port}: {reason_of(error)}") from error
 
     def flush(self) -> None:
         """Remove all jobs of servers that this program started."""
@@ -156,6 +181,7 @@ class Servers:
             process, folder = self._launch(contestant, port)
             running.ports.append(port)
             running.pids.append(process.pid)
+            running.nodes.append((process, folder))
             self._await(running, port, process, folder)
         if count > 1:
             _join(running.ports)
@@ -218,13 +244,25 @@ class Servers:
             if process is None:
                 raise ServerError(f"CONNECT {name} does not answer at port {port}: {failure}")
             if process.poll() is not None or time.monotonic() > deadline_s:
-                text = (folder / "output.log").read_text(errors="replace")
-                said = "\n".join(f"  {line}" for line in text.splitlines()[-OUTPUT_LINES:]) or "  (nothing)"
-                state = (
-                    f"ended with status {process.returncode}" if process.returncode is not None else "does not answer"
-                )
-                raise ServerError(f"START {name} {state}. Its output:\n{said}")
+                raise ServerError(f"START {name} {_state(process)}. Its output:\n{_last_words(folder)}")
             time.sleep(LOOK_AGAIN_S)
+
+
+def _state(process: subprocess.Popen[bytes]) -> str:
+    number = process.returncode
+    if number is None:
+        return "does not answer"
+    return f"ended with status {number}" if number >= 0 else f"was ended by signal {-number}"
+
+
+def _last_words(folder: Path) -> str:
+    text = (folder / "output.log").read_text(errors="replace")
+    return "\n".join(f"  {line}" for line in text.splitlines()[-OUTPUT_LINES:]) or "  (nothing)"
+
+
+def reason_of(error: OSError | EOFError) -> str:
+    """Return the reason of a failed connection, without the number of the error."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
-from disque_py.cli.bench.main import main
+from disque_py.cli.bench.main import main, write_whole
 from disque_py.cli.bench.measures import TESTS
 from disque_py.loopback_ports import free_port
 
@@ -57,6 +61,44 @@ def test_a_running_server_that_does_not_answer_ends_the_run_at_once(monkeypatch)
     status, output = run("ping", "--connect", f"127.0.0.1:{port}")
     assert status == 1
     assert f"no server answers at port {port}: Connection refused" in output
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (b"-NOAUTH Authentication required.\r\n", "wants a login, and disque-bench has none: NOAUTH"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "does not speak the protocol disque: it answered 'HTTP/1.1 400 Bad Request'"),
+        (b"", "no server answers at port"),
+    ],
+)
+def test_a_running_server_that_cannot_be_measured_ends_the_run_at_once(monkeypatch, reply, message):
+    monkeypatch.setattr("disque_py.cli.bench.main.Bench.measure", lambda bench, tests: pytest.fail("measured"))
+
+    def answer(listener):
+        sock, _ = listener.accept()
+        with sock:
+            sock.recv(100)
+            sock.sendall(reply)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        status, output = run("ping", "--connect", str(listener.getsockname()[1]))
+    assert status == 1
+    assert message in output
+
+
+def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    """A lone surrogate stands for any error in the middle of the file."""
+    file = tmp_path / "found.json"
+    write_whole(file, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(file, "new" * 10_000 + "\udc80")
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("found.json", "old")]
+
+
+def test_a_device_is_not_replaced(tmp_path):
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        write_whole(Path("/dev/full"), "new")
 
 
 def test_help_has_examples():
