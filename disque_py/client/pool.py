@@ -156,16 +156,16 @@ class Pool:
             # Not under the lock: `is_stale` makes a system call, during which another thread may need the lock.
             if not connection.is_stale():
                 return connection
+            self._discard(connection)
+            return None
         except BaseException:  # An interrupt, too, must give the place back.
             self._discard(connection)
             raise
-        self._discard(connection)
-        return None
 
     def _take_place(self) -> None:
         is_taken = False
         try:
-            with self._room:
+            with self.lock:  # Not the condition: an interrupt in its Python code would leave the lock taken.
                 self._waiting += 1
                 try:
                     is_free = self._room.wait_for(
@@ -369,7 +369,7 @@ class Pool:
         A forked child closes none: the connections are its parent's, and shutting a socket down ends it for both.
         """
         self._look_for_fork()
-        with self._room:
+        with self.lock:
             self._is_closed = True
             idle, self._idle = self._idle, {}
             for connection in self._busy:

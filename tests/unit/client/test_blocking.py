@@ -423,6 +423,23 @@ def test_an_interrupt_at_any_moment_costs_no_connection(is_connected):
         assert place > 20
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # A socket that has no name yet.
+def test_an_interrupt_at_any_moment_leaves_the_client_to_other_threads():
+    """The thread that was interrupted may hold no lock. It would not notice, because it may take its locks again."""
+    with Node(answers={"QLEN": b":1\r\n"}) as node, client_of(node, pool_size=1, patience=2) as client:
+        for place in range(1, 1_000):
+            node.drop()
+            with suppress(Interrupt):
+                interrupted(lambda: client.qlen("q"), place)
+                break
+            lengths = []
+            other = threading.Thread(target=lambda found=lengths: found.append(client.qlen("q")), daemon=True)
+            other.start()
+            other.join(10)
+            assert lengths == [1], place
+        assert place > 20
+
+
 def test_a_forked_child_neither_hands_out_nor_puts_back_its_parents_jobs():
     """The parent works on these jobs. The child fetches its own."""
     batch = jobs_reply(JOB_A, JOB_B)
