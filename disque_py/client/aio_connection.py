@@ -147,7 +147,7 @@ class AsyncConnection(asyncio.Protocol):
         """Send AUTH, CLIENT SETNAME and HELLO in one write. Raises ReplyError, ConnectionLostError."""
         payloads = handshake(options)
         replies = await self.submit(b"".join(payloads), len(payloads), options.connect_timeout).future
-        self.hello = read_handshake(replies)
+        self.hello = read_handshake(replies, self.address)
 
     def close(self) -> None:
         """Close immediately. Batches without their replies get ConnectionLostError."""
@@ -200,7 +200,7 @@ class AsyncConnection(asyncio.Protocol):
             if batches:
                 self._watch_head()
         except ProtocolError as error:
-            self._fail(error)
+            self._fail(ProtocolError(f"{self.address}: {error}"))
 
     def eof_received(self) -> bool:
         """asyncio: the node closed its side."""

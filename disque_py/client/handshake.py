@@ -7,9 +7,16 @@ and the blocking connection share this module. Pure.
 from __future__ import annotations
 
 from disque_py.client import results
-from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, NoPermissionError, ReplyError
+from disque_py.client.address import Address
+from disque_py.client.errors import (
+    ConnectionLostError,
+    DisqueConnectionError,
+    NoPermissionError,
+    ProtocolError,
+    ReplyError,
+)
 from disque_py.client.options import ClientOptions
-from disque_py.client.protocol import Reply, encode, word
+from disque_py.client.protocol import Reply, encode, text, word
 from disque_py.client.results import Hello
 
 
@@ -25,15 +32,24 @@ def handshake(options: ClientOptions) -> list[bytes]:
     return [encode(command) for command in commands]
 
 
-def read_handshake(replies: list[Reply]) -> Hello:
+def read_handshake(replies: list[Reply], address: Address) -> Hello:
     """Return the HELLO among a handshake's replies. Raises the first ReplyError among them.
 
-    A user without permission for CLIENT SETNAME may use its connection, which has no name then.
+    A user without permission for CLIENT SETNAME may use its connection, which has no name then. Raises ProtocolError
+    for the HELLO of another kind of server. A wrong port often leads to one.
     """
     for reply in replies:
         if isinstance(reply, ReplyError) and not _is_about_the_name(reply):
             raise reply
-    return results.hello(replies[-1])
+    try:
+        return results.hello(replies[-1])
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ProtocolError(f"{address}: {_kind_of(replies[-1])} answers here, and no Disque node") from error
+
+
+def _kind_of(reply: Reply) -> str:
+    is_redis = isinstance(reply, list) and reply[:1] == [b"server"] and len(reply) > 1 and isinstance(reply[1], bytes)
+    return f"a {text(reply[1])} server" if is_redis else "another server"
 
 
 def _is_about_the_name(reply: ReplyError) -> bool:

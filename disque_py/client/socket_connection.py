@@ -173,10 +173,13 @@ class SocketConnection:
             if not data:
                 raise ConnectionLostError(f"{self.address}: closed by the node", sent=True)
             decoder.feed(data)
-            while (reply := decoder.next()) is not NOTHING:
-                replies.append(reply)
-                if isinstance(reply, ReplyError) and ends_connection(reply):
-                    self._farewell = reply
+            try:
+                while (reply := decoder.next()) is not NOTHING:
+                    replies.append(reply)
+                    if isinstance(reply, ReplyError) and ends_connection(reply):
+                        self._farewell = reply
+            except ProtocolError as error:
+                raise ProtocolError(f"{self.address}: {error}") from None
             if len(replies) > self.sent_count:
                 raise ProtocolError(f"{self.address}: a reply to no command")
             # TLS may hold decrypted bytes, which poll does not report.
@@ -190,7 +193,7 @@ class SocketConnection:
         payloads = handshake(options)
         replies: list[Reply] = []
         self.exchange(iter(((b"".join(payloads), len(payloads)),)), options.connect_timeout, replies)
-        self.hello = read_handshake(replies)
+        self.hello = read_handshake(replies, self.address)
 
     def shut_down(self) -> None:
         """Wake the thread that waits on this connection. It gets ConnectionLostError and closes the connection."""
@@ -218,10 +221,10 @@ def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -
         raise NotConnectedError(f"{address}: no connection in {options.connect_timeout:g} s")
     try:
         connection.greet(options)
-    except DisqueConnectionError as error:
-        raise NotConnectedError(str(error)) from error
-    except BaseException:  # An interrupt, too, must leave no socket open.
+    except BaseException as error:  # An interrupt, too, must leave no socket open.
         connection.close()
+        if isinstance(error, DisqueConnectionError):
+            raise NotConnectedError(str(error)) from error
         raise
     return connection
 

@@ -152,6 +152,13 @@ def test_without_any_answer_the_patience_ends():
         with_client(lambda client: client.ping(), f"127.0.0.1:{closed_port()}", patience=0.05)
 
 
+def test_a_client_leaves_a_server_that_is_no_node_for_a_node():
+    with Node("a", {"HELLO": b"*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n"}) as redis, Node("b") as node:
+        assert with_client(lambda client: client.ping(), redis, node, patience=1) == "PONG"
+        with pytest.raises(NotConnectedError, match="a redis server answers here"):
+            with_client(lambda client: client.ping(), redis, patience=0)
+
+
 def test_a_wrong_password_is_reported_at_once():
     """The client asks no node twice."""
     with Node(answers={"AUTH": b"-ERR invalid password\r\n"}) as node, pytest.raises(AuthError):

@@ -118,6 +118,14 @@ def test_a_first_login_that_is_refused_is_reported_at_once_although_another_node
         Disque(node.address, f"127.0.0.1:{closed_port()}", password="x", patience=60).ping()
 
 
+def test_a_client_leaves_a_server_that_is_no_node_for_a_node():
+    with Node("a", {"HELLO": b"*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n"}) as redis, Node("b") as node:
+        with client_of(redis, node, patience=1) as client:
+            assert client.ping() == "PONG"
+        with pytest.raises(NotConnectedError, match="a redis server answers here"):
+            client_of(redis, patience=0).ping()
+
+
 def test_a_wrong_password_is_reported_at_once():
     """The client asks no node twice."""
     with Node(answers={"AUTH": b"-ERR invalid password\r\n"}) as node, pytest.raises(AuthError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.client.address import parse_address
 from disque_py.client.errors import (
     AuthError,
     ConnectionLostError,
@@ -14,6 +15,8 @@ from disque_py.client.errors import (
 )
 from disque_py.client.handshake import failure, handshake, read_handshake
 from disque_py.client.options import make_options
+
+HERE = parse_address("127.0.0.1:6379")
 
 
 def test_hello_alone_is_enough():
@@ -36,19 +39,37 @@ def test_a_user_name_makes_auth_longer():
 def test_the_first_refusal_of_a_handshake_is_raised():
     """The NOAUTH reply to the HELLO that follows would be less helpful."""
     with pytest.raises(AuthError, match="invalid password"):
-        read_handshake([from_reply("ERR invalid password"), from_reply("NOAUTH Authentication required.")])
+        read_handshake([from_reply("ERR invalid password"), from_reply("NOAUTH Authentication required.")], HERE)
 
 
 def test_a_user_that_may_not_name_its_connection_has_one_without_a_name():
     refused = from_reply("NOPERM this user has no permissions to run the 'client|setname' command")
-    assert read_handshake([b"OK", refused, [1, b"me", [b"me", b"h", b"1", b"1"]]]).id == "me"
+    assert read_handshake([b"OK", refused, [1, b"me", [b"me", b"h", b"1", b"1"]]], HERE).id == "me"
     with pytest.raises(NoPermissionError, match="'hello'"):
-        read_handshake([b"OK", refused, from_reply("NOPERM this user has no permissions to run the 'hello' command")])
+        read_handshake(
+            [b"OK", refused, from_reply("NOPERM this user has no permissions to run the 'hello' command")], HERE
+        )
 
 
 def test_hello_is_read():
     """It is the last reply."""
-    assert read_handshake([b"OK", [1, b"me", [b"me", b"h", b"1", b"1"]]]).id == "me"
+    assert read_handshake([b"OK", [1, b"me", [b"me", b"h", b"1", b"1"]]], HERE).id == "me"
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        ([b"server", b"redis", b"version", b"7.0.0", b"proto", 2], "a redis server"),
+        (b"OK", "another server"),
+        (None, "another server"),
+        ([], "another server"),
+        ([1, b"me", [b"me", b"h", b"no port", b"1"]], "another server"),
+    ],
+)
+def test_a_server_of_another_kind_is_no_node(reply, kind):
+    """Its port was taken for that of a node. The client goes on to its other nodes."""
+    with pytest.raises(ProtocolError, match=rf"^127.0.0.1:6379: {kind} answers here, and no Disque node$"):
+        read_handshake([reply], HERE)
 
 
 def test_every_caller_gets_an_error_of_its_own():
