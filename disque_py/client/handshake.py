@@ -35,7 +35,8 @@ def handshake(options: ClientOptions) -> list[bytes]:
 def read_handshake(replies: list[Reply], address: Address) -> Hello:
     """Return the HELLO among a handshake's replies. Raises the first ReplyError among them.
 
-    A user without permission for CLIENT SETNAME may use its connection, which has no name then. Raises ProtocolError
+    A user without permission for CLIENT SETNAME may use its connection, which has no name then. The same is true for a
+    node that has no CLIENT, because an operator renamed it. Raises ProtocolError
     for the HELLO of another kind of server. A wrong port often leads to one.
     """
     for reply in replies:
@@ -53,7 +54,8 @@ def _kind_of(reply: Reply) -> str:
 
 
 def _is_about_the_name(reply: ReplyError) -> bool:
-    return isinstance(reply, NoPermissionError) and "'client|setname'" in reply.text
+    is_unknown = reply.text.lower().startswith("err unknown command 'client'")
+    return is_unknown or (isinstance(reply, NoPermissionError) and "'client|setname'" in reply.text)
 
 
 def failure(error: DisqueConnectionError, *, sent: bool) -> DisqueConnectionError:

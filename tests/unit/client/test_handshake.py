@@ -56,6 +56,12 @@ def test_hello_is_read():
     assert read_handshake([b"OK", [1, b"me", [b"me", b"h", b"1", b"1"]]], HERE).id == "me"
 
 
+def test_a_node_without_client_gives_connections_without_a_name():
+    """Its operator has renamed the command."""
+    unknown = from_reply("ERR unknown command 'CLIENT'")
+    assert read_handshake([unknown, [1, b"me", [b"me", b"h", b"1", b"1"]]], HERE).id == "me"
+
+
 @pytest.mark.parametrize(
     ("reply", "kind"),
     [
