@@ -34,6 +34,7 @@ from disque_py.client.handshake import failure, handshake, read_handshake
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import NOTHING, Decoder, Reply
 from disque_py.client.results import Hello
+from disque_py.client.upload import Upload
 
 
 class Batch:
@@ -77,6 +78,7 @@ class AsyncConnection(asyncio.Protocol):
         "_timer",
         "_transport",
         "_unsent",
+        "_upload",
         "_writable",
         "address",
         "hello",
@@ -99,6 +101,7 @@ class AsyncConnection(asyncio.Protocol):
         self._error: DisqueConnectionError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard_at = 0.0
+        self._upload: tuple[Upload, float] | None = None  # And the moment of its last look.
         self._is_alone = False
         self._is_writable = True
         self._writable: asyncio.Future[None] | None = None
@@ -253,10 +256,23 @@ class AsyncConnection(asyncio.Protocol):
         if not self._batches:
             return
         limit_s = self._batches[0].limit_s
-        if limit_s is not None and self._loop.time() >= self._heard_at + limit_s:
+        if limit_s is not None and self._loop.time() >= self._heard_at + limit_s and not self._goes_on():
             self._fail(ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True))
         else:
             self._watch_head()
+
+    def _goes_on(self) -> bool:
+        """Return whether a long command is still on its way. Then the time of its node's silence begins again."""
+        if self._transport is None:
+            return False
+        if self._upload is None or self._upload[1] != self._heard_at:  # The node has answered since the last look.
+            self._upload = Upload(self._transport.get_extra_info("socket")), 0.0
+        upload = self._upload[0]
+        if not upload.goes_on(self._transport.get_write_buffer_size()):
+            return False
+        self._heard_at = self._loop.time()
+        self._upload = upload, self._heard_at
+        return True
 
     def _fail(self, error: DisqueConnectionError) -> None:
         if self._error is not None:

@@ -30,6 +30,7 @@ from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import NOTHING, Decoder, Reply
 from disque_py.client.readiness import readiness_of
 from disque_py.client.results import Hello
+from disque_py.client.upload import Upload
 
 READ_BYTES: Final = 65_536
 
@@ -93,10 +94,15 @@ class SocketConnection:
             if sent < len(payload):
                 self.sent_count = 0
                 self._exchange(iter(((payload[sent:], 1),)), limit_s, replies)
+            upload: Upload | None = None
             while not replies:
-                if not self._readiness.wait(limit_s, wants_room=False):
-                    raise self._silence(limit_s)
-                self._receive(replies)
+                if self._readiness.wait(limit_s, wants_room=False):
+                    self._receive(replies)
+                    upload = None
+                else:
+                    upload = upload or Upload(self._sock)
+                    if not upload.goes_on(0):
+                        raise self._silence(limit_s)
         except BaseException as error:
             self._break(error, len(replies))
             raise
@@ -129,6 +135,7 @@ class SocketConnection:
     def _exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
         out = memoryview(b"")
         more = True
+        upload: Upload | None = None
         while True:
             if not out and more and self.sent_count - len(replies) < WINDOW_COMMANDS:
                 payload, count = next(chunks, (b"", 0))
@@ -143,7 +150,11 @@ class SocketConnection:
                 return
             # Also after a part has left: a node that has half a command sends no answer that would wake this thread.
             if not self._readiness.wait(limit_s, wants_room=len(out) > 0):
-                raise self._silence(limit_s)
+                upload = upload or Upload(self._sock)
+                if not upload.goes_on(len(out)):
+                    raise self._silence(limit_s)
+                continue
+            upload = None
             self._receive(replies)
             if self._farewell is not None and (len(replies) < self.sent_count or next(chunks, None) is not None):
                 self.sent_count = len(replies)  # The node has read no later command.

@@ -37,9 +37,18 @@ class Node:
 
     commands   words of every command that came, without HELLO
     last_word  bytes that are sent when a client ends its side of the connection, before the connection is closed
+    pause_s    seconds of pause after each 64 KiB that are read, as over a slow network; None: no limit
     """
 
-    def __init__(self, letter: str = "a", answers: dict[str, Answer] | None = None, *, priority: int = 1) -> None:
+    def __init__(
+        self,
+        letter: str = "a",
+        answers: dict[str, Answer] | None = None,
+        *,
+        priority: int = 1,
+        pause_s: float | None = None,
+    ) -> None:
+        self.pause_s = pause_s
         self.id = letter * 40
         self.priority = priority
         self.peers: list[Node] = []
@@ -68,6 +77,8 @@ class Node:
     def listen(self) -> None:
         """Begin to take connections, for the first time or again."""
         self._listener = socket.create_server(("127.0.0.1", self.port))
+        if self.pause_s is not None:  # The system takes no more than the node reads.
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         self.port = self._listener.getsockname()[1]
         self._start(self._accept, self._listener)
 
@@ -109,6 +120,8 @@ class Node:
         with sock, contextlib.suppress(OSError, hiredis.ProtocolError):
             while data := sock.recv(65536):
                 reader.feed(data)
+                if self.pause_s is not None and len(data) > 1_000:
+                    time.sleep(self.pause_s)
                 while (words := reader.gets()) is not False:
                     answer = self._answer(words)
                     if answer is HANG_UP:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import time
 
 import pytest
 import uvloop
@@ -150,6 +152,24 @@ def test_without_any_answer_the_patience_ends():
     """The error gives the reason of the last attempt."""
     with pytest.raises(NotConnectedError, match="last tried"):
         with_client(lambda client: client.ping(), f"127.0.0.1:{closed_port()}", patience=0.05)
+
+
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="the system does not tell what it has sent")
+def test_a_long_body_may_take_longer_than_a_time_out():
+    """The node is not silent: it still reads. The system takes some megabytes of the body at once."""
+    with Node(answers={"ECHO": b"+heard\r\n"}, pause_s=0.02) as node:
+
+        async def scenario(client):
+            began = time.monotonic()
+            assert await client.execute("ECHO", b"x" * 8_000_000) == b"heard"
+            return time.monotonic() - began
+
+        assert with_client(scenario, node, timeout=0.4) > 0.8
+
+
+def test_a_long_body_to_a_node_that_does_not_read_ends_with_a_time_out():
+    with Node(pause_s=2) as node, pytest.raises(ReplyTimeoutError):
+        with_client(lambda client: client.execute("ECHO", b"x" * 8_000_000), node, timeout=0.3, patience=0)
 
 
 def test_a_client_leaves_a_server_that_is_no_node_for_a_node():

@@ -118,6 +118,21 @@ def test_a_first_login_that_is_refused_is_reported_at_once_although_another_node
         Disque(node.address, f"127.0.0.1:{closed_port()}", password="x", patience=60).ping()
 
 
+@pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="the system does not tell what it has sent")
+def test_a_long_body_may_take_longer_than_a_time_out():
+    """The node is not silent: it still reads. The system takes some megabytes of the body at once."""
+    with Node(answers={"ECHO": b"+heard\r\n"}, pause_s=0.02) as node, client_of(node, timeout=0.4) as client:
+        began = time.monotonic()
+        assert client.execute("ECHO", b"x" * 8_000_000) == b"heard"
+        assert time.monotonic() - began > 0.8
+
+
+def test_a_long_body_to_a_node_that_does_not_read_ends_with_a_time_out():
+    node = Node(pause_s=2)
+    with node, client_of(node, timeout=0.3, patience=0) as client, pytest.raises(ReplyTimeoutError):
+        client.execute("ECHO", b"x" * 8_000_000)
+
+
 def test_a_client_leaves_a_server_that_is_no_node_for_a_node():
     with Node("a", {"HELLO": b"*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n"}) as redis, Node("b") as node:
         with client_of(redis, node, patience=1) as client:
