@@ -30,7 +30,7 @@ from disque_py.client.errors import (
     ReplyTimeoutError,
     ends_connection,
 )
-from disque_py.client.handshake import failure, handshake, read_handshake
+from disque_py.client.handshake import failure, handshake, read_handshake, reason_of
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import NOTHING, Decoder, Reply
 from disque_py.client.results import Hello
@@ -312,10 +312,10 @@ async def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | N
             connection.close()
         if isinstance(error, TimeoutError):
             raise NotConnectedError(f"{address}: no connection in {options.connect_timeout:g} s") from error
-        if isinstance(
-            error, (OSError, UnicodeError)
-        ):  # This library's connection errors are OSErrors; "a..b" is no name.
-            raise NotConnectedError(str(error) if isinstance(error, DisqueError) else f"{address}: {error}") from error
+        # This library's connection errors are OSErrors, too. "a..b" is no name.
+        if isinstance(error, (OSError, UnicodeError)):
+            reason = reason_of(error, is_tls=tls is not None)
+            raise NotConnectedError(reason if isinstance(error, DisqueError) else f"{address}: {reason}") from error
         raise
     return connection
 

@@ -6,6 +6,8 @@ and the blocking connection share this module. Pure.
 
 from __future__ import annotations
 
+from typing import Final
+
 from disque_py.client import results
 from disque_py.client.address import Address
 from disque_py.client.errors import (
@@ -18,6 +20,9 @@ from disque_py.client.errors import (
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import Reply, encode, text, word
 from disque_py.client.results import Hello
+
+# The reason of a handshake with a server without TLS, as OpenSSL names it.
+NOT_TLS: Final = "WRONG_VERSION_NUMBER"
 
 
 def handshake(options: ClientOptions) -> list[bytes]:
@@ -56,6 +61,16 @@ def _kind_of(reply: Reply) -> str:
 def _is_about_the_name(reply: ReplyError) -> bool:
     is_unknown = reply.text.lower().startswith("err unknown command 'client'")
     return is_unknown or (isinstance(reply, NoPermissionError) and "'client|setname'" in reply.text)
+
+
+def reason_of(error: BaseException, *, is_tls: bool) -> str:
+    """Return why a connection could not be made, with advice if one side may expect TLS, and the other one not."""
+    advice = ""
+    if is_tls and getattr(error, "reason", None) == NOT_TLS:
+        advice = " (the port may not speak TLS)"
+    elif not is_tls and type(error) is ConnectionLostError:
+        advice = " (if it speaks TLS, use disques:// or tls=)"
+    return f"{error}{advice}"
 
 
 def failure(error: DisqueConnectionError, *, sent: bool) -> DisqueConnectionError:

@@ -192,13 +192,25 @@ def _as_disque_says(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _url_context(tls_words: dict[str, str]) -> ssl.SSLContext:
-    context = trusting(tls_words.get("ca"))
-    if "cert" in tls_words:
-        context.load_cert_chain(tls_words["cert"], tls_words.get("key"))
+    try:
+        context = trusting(tls_words.get("ca"))
+    except OSError as error:
+        raise _unusable(error, tls_words, "ca") from error
+    try:
+        if "cert" in tls_words:
+            context.load_cert_chain(tls_words["cert"], tls_words.get("key"))
+    except OSError as error:
+        raise _unusable(error, tls_words, "cert", "key") from error
     if not _flag(tls_words.get("verify", "yes")):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _unusable(error: OSError, tls_words: Mapping[str, str], *names: str) -> ValueError:
+    """Return the error of files that can't be used. Those of Python and OpenSSL don't name them."""
+    files = " with ".join(f"{name}={tls_words[name]}" for name in names if name in tls_words)
+    return ValueError(f"{files}: {error.strerror or error}")
 
 
 def _flag(value: str) -> bool:

@@ -25,7 +25,7 @@ from disque_py.client.errors import (
     ReplyTimeoutError,
     ends_connection,
 )
-from disque_py.client.handshake import handshake, read_handshake
+from disque_py.client.handshake import handshake, read_handshake, reason_of
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import NOTHING, Decoder, Reply
 from disque_py.client.readiness import readiness_of
@@ -225,7 +225,7 @@ def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -
     try:
         sock = _connect(address, options, tls)
     except (OSError, UnicodeError) as error:  # UnicodeError: an impossible host name, such as "a..b".
-        raise NotConnectedError(f"{address}: {error}") from error
+        raise NotConnectedError(f"{address}: {reason_of(error, is_tls=tls is not None)}") from error
     connection = SocketConnection(address, sock)
     if time.monotonic() - began > options.connect_timeout:
         connection.close()
@@ -235,7 +235,7 @@ def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -
     except BaseException as error:  # An interrupt, too, must leave no socket open.
         connection.close()
         if isinstance(error, DisqueConnectionError):
-            raise NotConnectedError(str(error)) from error
+            raise NotConnectedError(reason_of(error, is_tls=tls is not None)) from error
         raise
     return connection
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
 
 from disque_py.client.address import parse_address
@@ -13,7 +15,7 @@ from disque_py.client.errors import (
     ReplyTimeoutError,
     from_reply,
 )
-from disque_py.client.handshake import failure, handshake, read_handshake
+from disque_py.client.handshake import failure, handshake, read_handshake, reason_of
 from disque_py.client.options import make_options
 
 HERE = parse_address("127.0.0.1:6379")
@@ -93,3 +95,16 @@ def test_a_program_that_names_its_place_asks_for_the_places_of_nodes():
     assert b"EXTENDED" in handshake(make_options((), {"zone": "a"}))[-1]
     assert b"EXTENDED" not in handshake(make_options((), {}))[-1]
     assert make_options((), {"datacenter": "eu"}).place == ("eu", "")
+
+
+def test_a_port_with_tls_closes_a_plain_connection_without_a_word():
+    lost = ConnectionLostError("h:1: closed by the node", sent=True)
+    assert reason_of(lost, is_tls=False) == "h:1: closed by the node (if it speaks TLS, use disques:// or tls=)"
+    assert reason_of(lost, is_tls=True) == "h:1: closed by the node"
+    assert reason_of(ReplyTimeoutError("h:1: no answer", sent=True), is_tls=False) == "h:1: no answer"
+
+
+def test_a_port_without_tls_sends_no_tls():
+    error = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    error.reason = "WRONG_VERSION_NUMBER"
+    assert reason_of(error, is_tls=True).endswith("wrong version number (the port may not speak TLS)")

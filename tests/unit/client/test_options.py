@@ -66,6 +66,14 @@ def test_options_that_cannot_be_read_are_refused(url):
         settings_of_url(url)
 
 
+@pytest.mark.parametrize("words", ["ca={none}", "ca={self}", "cert={self}", "cert={self}&key={none}"])
+def test_a_file_for_tls_that_cannot_be_used_is_named(words, tmp_path):
+    """Python's own errors have no name of a file."""
+    query = words.format(none=tmp_path / "nothing", self=__file__)
+    with pytest.raises(ValueError, match=rf"^{query.replace('&', ' with ')}: ."):
+        settings_of_url(f"disques://h/?{query}")
+
+
 def test_disques_makes_a_context_that_verifies_unless_told_otherwise():
     """`verify=no` is for tests and self-signed certificates."""
     _, settings = settings_of_url("disques://h")
