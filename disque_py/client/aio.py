@@ -279,6 +279,8 @@ class AsyncDisque(AsyncCommands):
     ) -> Reply:
         if request.takes_jobs:
             return await self._reply_of(connection.submit(payload, 1, limit_s), connection, request)
+        if request.late is not None:
+            return await self._reply_or_late(connection.submit(payload, 1, limit_s), connection, request.late)
         try:
             return await connection.ask(payload, limit_s)
         except asyncio.CancelledError:
@@ -298,6 +300,19 @@ class AsyncDisque(AsyncCommands):
             return (await asyncio.shield(batch.future))[0]  # Shielded: _abandon waits for it.
         except asyncio.CancelledError:
             self._do(self._abandon(batch, connection, request), self._housekeeping)
+            raise
+
+    async def _reply_or_late(self, batch: Batch, connection: AsyncConnection, late: Callable[[Reply], None]) -> Reply:
+        """Return the answer on a connection of the command's own. A cancelled caller hears whether one still came."""
+        try:
+            return (await asyncio.shield(batch.future))[0]
+        except asyncio.CancelledError:
+            try:
+                await self.pool.hang_up(connection, HANG_UP_S)
+            finally:  # A second cancellation must leave no connection open.
+                self.pool.drop(connection)
+            if batch.replies:
+                late(batch.replies[0])
             raise
 
     async def _abandon(self, batch: Batch, connection: AsyncConnection, request: Request[Any]) -> None:

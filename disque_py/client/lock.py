@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Hashable
 from contextlib import AsyncExitStack, ExitStack, suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
@@ -34,7 +35,9 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar, cast
 from disque_py.client import lock_commands as commands
 from disque_py.client.errors import DisqueError, FencedError, LockHeldError, LockLostError
 from disque_py.client.lock_lease import LockLease, LockTerms, OwnerName
+from disque_py.client.protocol import Reply
 from disque_py.client.request import Request
+from disque_py.client.results import LockGrant, lock_grant
 from disque_py.client.spans import Span, float_seconds
 
 T = TypeVar("T")
@@ -81,6 +84,7 @@ class _LockState:
         self.owner = OwnerName(owner, _new_owner)
         self.lease: LockLease | None = None
         self.last: LockLease | None = None
+        self.late: LockGrant | None = None
         self.pid = 0
 
     def begin(self, lease: LockLease) -> None:
@@ -113,7 +117,8 @@ class _LockState:
         while True:
             asked_at = now()
             wait_s = WAIT_S if deadline is None else min(WAIT_S, deadline - asked_at)
-            grant = yield terms.acquire(owner, wait_s)
+            self.late = None
+            grant = yield replace(terms.acquire(owner, wait_s), late=self._note_late)
             if grant is None:
                 if deadline is not None and now() >= deadline:
                     raise self.held_error()
@@ -131,6 +136,10 @@ class _LockState:
             if lease.is_running(now()):
                 return lease
             raise self.lost_error()
+
+    def _note_late(self, reply: Reply) -> None:
+        """Note the answer to a request for the lock that was cancelled."""
+        self.late = lock_grant(reply) if isinstance(reply, list) else None
 
     def extend_request(self, lease: LockLease) -> Request[int]:
         """Return the request for another lease."""
@@ -581,10 +590,13 @@ class AsyncLock(_Facts):
             return
         with suppress(DisqueError, TimeoutError):
             async with asyncio.timeout(LOOK_S):
-                info = await client.run(commands.show_lock(name))
-                if info is not None and info.owner == owner:
+                grant = self._state.late
+                # The request may have been cut off, or granted by another node than the one that answered last.
+                info = None if grant is not None else await client.run(commands.show_lock(name))
+                fence = grant.fence if grant is not None else info.fence if info and info.owner == owner else None
+                if fence is not None:
                     self._state.owner.forget()  # As in `release`: the time may be over before the answer.
-                    await client.run(commands.release_lock(name, owner, info.fence))
+                    await client.run(commands.release_lock(name, owner, fence))
 
     def _watch(self, client: AsyncRunner, lease: LockLease) -> None:
         self._keeping = asyncio.get_running_loop().create_task(self._keep(client, lease))

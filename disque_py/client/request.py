@@ -57,6 +57,8 @@ class Request(Generic[T]):
     about            the jobs that it concerns, as its caller named them
     along            called with the asyncio connection of a command that waits, right before the command is sent.
                      Commands that it submits leave in the same write
+    late             called by the asyncio client with the answer that came after the caller was cancelled; None: then
+                     the connection is closed at once
     goes_on          whether an answer at the end of a slice means that the next slice follows; None: only nil does
     has_token        whether a repetition gets the same jobs, so the client puts back none of them
     encoded          argv as bytes, if its maker has them; None: they are made when they are sent. It is no argument, so
@@ -78,6 +80,7 @@ class Request(Generic[T]):
     silence_s: float | None = None
     about: tuple[Job | str | bytes, ...] = ()
     along: Callable[[Any], None] | None = None
+    late: Callable[[Reply], None] | None = None
     goes_on: Callable[[Reply], bool] | None = None
     has_token: bool = False
     encoded: bytes | None = field(default=None, init=False, compare=False)

@@ -420,6 +420,26 @@ def test_a_lock_that_was_granted_at_the_moment_of_the_cancellation_is_given_back
         assert [words[4] for words in sent(node, "RELEASE")] == [b"7"] * count
 
 
+@pytest.mark.parametrize(("owner", "count"), [(None, 1), ("shared", 0)])
+def test_a_lock_that_is_granted_after_the_cancellation_is_given_back(owner, count):
+    """The request was on its way. A LOCK SHOW over another connection may be faster, and find no owner yet."""
+
+    async def main(node):
+        async with AsyncDisque(node.address) as client:
+            acquiring = asyncio.create_task(client.lock("l", timeout=30, owner=owner).acquire())
+            async with asyncio.timeout(10):
+                while not sent(node, "ACQUIRE"):
+                    await asyncio.sleep(0.005)
+            acquiring.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await acquiring
+
+    with lock_node(acquire=SILENCE) as node:
+        node.last_word = GRANTED
+        asyncio.run(main(node))
+        assert [words[4] for words in sent(node, "RELEASE")] == [b"7"] * count
+
+
 def test_an_extension_that_is_refused_is_an_error_of_the_plain_method():
     with lock_node(extend=FENCED) as node, Disque(node.address) as client, pytest.raises(FencedError):
         client.extend_lock("l", "me", 7, 1000)
