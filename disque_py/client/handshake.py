@@ -6,6 +6,7 @@ and the blocking connection share this module. Pure.
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from disque_py.client import results
@@ -70,7 +71,9 @@ def reason_of(error: BaseException, *, is_tls: bool) -> str:
         advice = " (the port may not speak TLS)"
     elif not is_tls and type(error) is ConnectionLostError:
         advice = " (if it speaks TLS, use disques:// or tls=)"
-    return f"{error}{advice}"
+    # asyncio's own text of a refused connection repeats the address.
+    number = error.errno if isinstance(error, OSError) and not hasattr(error, "reason") else None
+    return f"{os.strerror(number) if number is not None and number > 0 else error}{advice}"
 
 
 def failure(error: DisqueConnectionError, *, sent: bool) -> DisqueConnectionError:

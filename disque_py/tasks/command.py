@@ -47,20 +47,37 @@ class ProgramError(click.ClickException):
 def load(target: str) -> App:
     """Return the app that `module:name` names; the default name is `app`. Raises ProgramError."""
     module_name, _, name = target.partition(":")
+    if os.sep in module_name or module_name.endswith(".py"):
+        raise ProgramError(f"{module_name}: it is a path, and no name of a module. {_advice(module_name, name)}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
         found: Any = importlib.import_module(module_name)
+    except SystemExit as error:
+        raise ProgramError(f"{module_name} can't be imported: it calls sys.exit({error.code!r})") from error
     except Exception as error:  # The program may raise anything.
         if not (isinstance(error, ModuleNotFoundError) and error.name == module_name):
             traceback.print_exc()
-        advice = f". Write {module_name.removesuffix('.py')}, without .py" if module_name.endswith(".py") else ""
-        raise ProgramError(f"{module_name} can't be imported: {error}{advice}") from error
+        raise ProgramError(f"{module_name} can't be imported: {error}") from error
+    module = found
     for part in (name or "app").split("."):
         found = getattr(found, part, None)
     if not isinstance(found, App):
-        raise ProgramError(f"{module_name} has no App called {name or 'app'!r}")
+        others = " or ".join(
+            f"{module_name}:{other}" for other, value in vars(module).items() if isinstance(value, App)
+        )
+        raise ProgramError(
+            f"{module_name} has no App called {name or 'app'!r}" + (f". Write {others}" if others else "")
+        )
     return found
+
+
+def _advice(path: str, name: str) -> str:
+    """Return how to name the module of a file."""
+    file = os.path.normpath(path.removesuffix(".py"))
+    if os.path.isabs(file) or file.startswith(os.pardir):
+        return "Start it in the folder of the program"
+    return f"Write {file.replace(os.sep, '.')}" + (f":{name}" if name else "")
 
 
 def _check_url(url: str, source: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import ssl
 
 import pytest
@@ -108,3 +111,11 @@ def test_a_port_without_tls_sends_no_tls():
     error = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
     error.reason = "WRONG_VERSION_NUMBER"
     assert reason_of(error, is_tls=True).endswith("wrong version number (the port may not speak TLS)")
+
+
+def test_a_refused_connection_has_the_words_of_the_system():
+    """asyncio writes `Connect call failed ('127.0.0.1', 7711)`."""
+    refused = os.strerror(errno.ECONNREFUSED)
+    assert reason_of(OSError(errno.ECONNREFUSED, "Connect call failed ('h', 1)"), is_tls=False) == refused
+    unknown = socket.gaierror(-2, "Name or service not known")
+    assert reason_of(unknown, is_tls=True) == "[Errno -2] Name or service not known"

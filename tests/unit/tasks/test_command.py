@@ -47,10 +47,36 @@ def test_a_program_without_an_app_is_a_usage_error(invoke, tmp_path, source, tar
     assert words in found.output
 
 
-def test_a_file_instead_of_a_module_gets_advice(invoke, tmp_path):
+@pytest.mark.parametrize(
+    ("target", "advice"),
+    [
+        ("shop_1.py", "Write shop_1"),
+        ("./shop_1.py:app", "Write shop_1:app"),
+        ("shops/shop_1.py", "Write shops.shop_1"),
+        ("./shop_1", "Write shop_1"),
+        ("../shop_1", "Start it in the folder of the program"),
+    ],
+)
+def test_a_file_instead_of_a_module_gets_advice(invoke, tmp_path, target, advice):
     (tmp_path / "shop_1.py").write_text("")
-    found = invoke("shop_1.py")
-    assert (found.exit_code, "Write shop_1, without .py\n" in found.output) == (2, True)
+    found = invoke(target)
+    assert found.exit_code == 2
+    assert found.output.endswith(f": it is a path, and no name of a module. {advice}\n")
+
+
+def test_an_app_of_another_name_is_named(invoke, tmp_path):
+    (tmp_path / "shop_4.py").write_text("from disque_py.tasks import App\nfirst = App()\nsecond = App()\n")
+    found = invoke("shop_4")
+    assert (found.exit_code, found.output) == (
+        2,
+        "Error: shop_4 has no App called 'app'. Write shop_4:first or shop_4:second\n",
+    )
+
+
+def test_a_program_that_ends_while_it_is_imported_is_a_usage_error(invoke, tmp_path):
+    (tmp_path / "script_1.py").write_text("import sys\nsys.exit(3)\n")
+    found = invoke("script_1")
+    assert (found.exit_code, found.output) == (2, "Error: script_1 can't be imported: it calls sys.exit(3)\n")
 
 
 @pytest.mark.parametrize("words", [[], ["--processes", "2"]])
