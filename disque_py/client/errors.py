@@ -42,8 +42,11 @@ class ReplyTimeoutError(ConnectionLostError, TimeoutError):
     """The node was silent for too long, and the connection was closed. The command may have been executed."""
 
 
-class ProtocolError(DisqueConnectionError):
-    """The peer sent bytes that are not RESP. The connection was closed."""
+class ProtocolError(ConnectionLostError):
+    """The peer sent bytes that are not RESP, and the connection was closed. The command may have been executed."""
+
+    def __init__(self, text: str, *, sent: bool = True) -> None:
+        super().__init__(text, sent=sent)
 
 
 class AttemptsSpentError(DisqueError):

@@ -27,7 +27,6 @@ from disque_py.client.errors import (
     NoQuorumError,
     NoReplError,
     OutOfMemoryError,
-    ProtocolError,
 )
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Repeat
@@ -71,7 +70,7 @@ class Patience:
 
 def may_repeat(error: DisqueConnectionError, repeat: Repeat, *, retry_unsafe: bool) -> bool:
     """Return whether a command that met this failure may be sent again."""
-    if isinstance(error, (ClientClosedError, ProtocolError)):
+    if isinstance(error, ClientClosedError):
         return False
     if isinstance(error, ConnectionLostError) and error.sent:
         return repeat is Repeat.SAFE or (repeat is Repeat.ASK and retry_unsafe)

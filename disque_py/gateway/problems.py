@@ -14,7 +14,6 @@ from disque_py.client.errors import (
     ConnectionLostError,
     DisqueError,
     NotConnectedError,
-    ProtocolError,
     ReplyError,
 )
 from disque_py.client.retry import NO_VOTERS
@@ -154,8 +153,6 @@ def refusal_of(error: Exception) -> RefusedError:
         return RefusedError("UNKNOWN", f"the answer was lost: {error}", unknown=True)
     if isinstance(error, NotConnectedError | ClientClosedError | ConnectionLostError):
         return RefusedError("NONODE", f"no node answers: {error}")
-    if isinstance(error, ProtocolError):
-        return RefusedError("UNKNOWN", str(error), unknown=True)
     if isinstance(error, ValueError | TypeError | DisqueError):
         return RefusedError("ERR", str(error))
     return RefusedError("FAULT", "an error of the gateway; its log has the details")

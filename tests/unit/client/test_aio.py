@@ -36,6 +36,7 @@ from disque_py.client.errors import (
     NotConnectedError,
     OutOfMemoryError,
     PausedError,
+    ProtocolError,
     ReplyTimeoutError,
 )
 from disque_py.client.feed import WINDOW_JOBS
@@ -208,6 +209,17 @@ def test_a_login_that_is_refused_in_the_middle_of_many_jobs_leaves_the_ids_of_th
         with_client(lambda client: client.add_jobs("q", [b"first"] * SLAB + [b"last"], retry_unsafe=True), node)
     assert caught.value.results[: SLAB - 1] == ["D-1"] * (SLAB - 1)
     assert all(isinstance(result, AuthError) for result in caught.value.results[SLAB - 1 :])
+
+
+def test_a_node_that_answers_garbage_is_left_for_another_one():
+    """For example behind a proxy. An ADDJOB may have been executed, so it is not sent again."""
+    garbage = {"QLEN": b"HTTP/1.1 502 Bad Gateway\r\n", "ADDJOB": b"HTTP/1.1 502 Bad Gateway\r\n"}
+    with Node("a", garbage) as bad, Node("b", {"QLEN": b":7\r\n", "ADDJOB": b"+D-1\r\n"}) as good:
+        bad.peers = [good]
+        assert with_client(lambda client: client.qlen("q"), bad) == 7
+        with pytest.raises(ProtocolError, match=f"^{bad.address}: ") as caught:
+            with_client(lambda client: client.add_job("q", "x"), bad)
+        assert caught.value.sent
 
 
 def test_a_harmless_command_is_repeated_on_another_node():

@@ -12,6 +12,7 @@ import pytest
 from disque_py.client.address import parse_address
 from disque_py.client.errors import (
     AuthError,
+    ClientClosedError,
     ConnectionLostError,
     NoPermissionError,
     ProtocolError,
@@ -90,7 +91,8 @@ def test_every_caller_gets_an_error_of_its_own():
     assert mine is not timeout
     assert isinstance(mine, ReplyTimeoutError)
     assert not mine.sent
-    assert type(failure(ProtocolError("x"), sent=True)) is ConnectionLostError
+    assert type(failure(ProtocolError("x"), sent=True)) is ProtocolError
+    assert type(failure(ClientClosedError("x"), sent=True)) is ConnectionLostError
 
 
 def test_a_program_that_names_its_place_asks_for_the_places_of_nodes():

@@ -28,7 +28,7 @@ def test_an_unsent_command_may_always_be_repeated(repeat):
     assert may_repeat(NotConnectedError("no node"), repeat, retry_unsafe=False)
 
 
-@pytest.mark.parametrize("error", [SENT, ReplyTimeoutError("silent", sent=True)])
+@pytest.mark.parametrize("error", [SENT, ReplyTimeoutError("silent", sent=True), ProtocolError("no RESP")])
 def test_a_sent_command_is_repeated_if_that_does_no_harm(error):
     """Other commands are repeated if the client allows it."""
     assert may_repeat(error, Repeat.SAFE, retry_unsafe=False)
@@ -37,10 +37,9 @@ def test_a_sent_command_is_repeated_if_that_does_no_harm(error):
     assert not may_repeat(error, Repeat.NEVER, retry_unsafe=True)
 
 
-@pytest.mark.parametrize("error", [ClientClosedError("closed"), ProtocolError("no RESP")])
-def test_some_failures_are_not_worth_a_second_try(error):
+def test_a_client_that_is_closed_is_not_worth_a_second_try():
     """The same failure would occur again."""
-    assert not may_repeat(error, Repeat.SAFE, retry_unsafe=True)
+    assert not may_repeat(ClientClosedError("closed"), Repeat.SAFE, retry_unsafe=True)
 
 
 def test_refusals_of_leaving_or_loading_nodes_mean_another_node():
