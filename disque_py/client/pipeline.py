@@ -123,10 +123,12 @@ def raise_failures(outcomes: Sequence[Any]) -> None:
 def envelope(requests: Sequence[Request[Any]]) -> Request[Any]:
     """Return one request that represents all of these in the choice of a connection.
 
-    It has the heaviest lane and the longest wait. It goes to the node that one of them must go to, or that all of them
-    ask for. Raises ValueError if two must go to different nodes: the second would be executed on the wrong node.
+    It has the heaviest lane, the longest wait and the longest silence. It goes to the node that one of them must go to,
+    or that all of them ask for. Raises ValueError if two must go to different nodes: the second would be executed on
+    the wrong node.
     """
     nodes = {request.node for request in requests if request.is_pinned} or {request.node for request in requests}
+    silences = [request.silence_s for request in requests if request.silence_s is not None]
     waits = [request.wait_ms for request in requests if request.wait_ms is not None]
     is_pinned = any(request.is_pinned for request in requests)
     if is_pinned and len(nodes) > 1:
@@ -141,6 +143,7 @@ def envelope(requests: Sequence[Request[Any]]) -> Request[Any]:
         node=nodes.pop() if len(nodes) == 1 else None,
         is_pinned=is_pinned,
         is_consumers=all(request.is_consumers for request in requests),
+        silence_s=None if len(silences) < len(requests) else max(silences, default=None),
     )
 
 

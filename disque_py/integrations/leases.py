@@ -32,7 +32,7 @@ from disque_py.client import (
     TooLateError,
 )
 from disque_py.client.commands import by_node, working
-from disque_py.client.heartbeat import Delivery, delivery_of
+from disque_py.client.heartbeat import SILENCE, Delivery, delivery_of
 
 # The default number of seconds of a lease.
 LEASE_S: Final = 60.0
@@ -40,6 +40,8 @@ LEASE_S: Final = 60.0
 CHECK_S: Final = 5.0
 # The pause after a connection error.
 AGAIN_S: Final = 0.5
+# A node that is only busy is not left for another one, however short the lease is.
+SILENCE_S_MIN: Final = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -153,7 +155,9 @@ class LeaseKeeper:
         """Extend the leases of jobs of one node now. Return whether all commands were answered."""
         pipe = self._client().pipeline()
         for job in jobs:
-            pipe.working(job, self.lease, attempt=job.attempt)
+            request = working(job, self.lease, attempt=job.attempt)
+            request.silence_s = max(SILENCE * self._lease_s, SILENCE_S_MIN)  # Then another node gets it, in time.
+            pipe.add(request)
         is_done = True
         for job, outcome in zip(jobs, pipe.execute(), strict=True):
             if isinstance(outcome, NoJobError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
+from client_node import JOB_A, SILENCE, Node
 from disque_py import testing
 from disque_py.client import Disque, FencedError, Job
 from disque_py.integrations.leases import LeaseKeeper
@@ -84,7 +86,7 @@ class Refusing:
     def pipeline(self):
         return self
 
-    def working(self, *words, **options):
+    def add(self, request):
         self.count += 1
 
     def execute(self):
@@ -131,6 +133,19 @@ def test_a_lease_outlives_the_node_that_gave_it():
         cluster.kill(next(at for at, node in enumerate(cluster) if node.port == job.node.port))
         assert client.get_job("queue", timeout_ms=6_000) is None
         keeper.close()
+
+
+def test_a_silent_node_is_left_for_another_one_while_the_lease_lasts():
+    """The client itself would wait five seconds."""
+    with Node("a", {"WORKING": SILENCE}) as silent, Node("b", {"WORKING": b":2\r\n"}) as holder:
+        silent.peers = [holder]
+        with Disque(silent.address) as client:
+            client.ping()
+            job = Job("q", JOB_A, b"", attempt=1, node=client.node)
+            began = time.monotonic()
+            assert LeaseKeeper(lambda: client, 1.2).extend(job.node, [job])
+            assert time.monotonic() - began < 3
+            assert len(holder.named("WORKING")) == 1
 
 
 def test_a_forked_child_holds_nothing(client, name, make_keeper):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,9 @@ def test_a_pipeline_travels_as_its_heaviest_command():
     job = Job("q", "i", b"", node=Address("a", 1))
     cover = envelope([commands.ack(job), commands.working(job)])
     assert (cover.lane, cover.wait_ms, cover.node, cover.is_consumers) == (Lane.PLAIN, None, job.node, True)
+    hasty = replace(commands.working(job), silence_s=0.2)
+    assert envelope([hasty, replace(hasty, silence_s=0.1)]).silence_s == 0.2
+    assert envelope([hasty, commands.ack(job)]).silence_s is None
     cover = envelope([commands.ack(job), commands.add_job("q", b"", timeout_ms=9), commands.get_jobs("q")])
     assert (cover.lane, cover.wait_ms, cover.node, cover.is_consumers) == (Lane.OWN, 0, None, False)
 
