@@ -24,7 +24,8 @@ FAIL_NODE: Final = 6  # (node id)
 
 # -- jobs (disque_py/core) ---------------------------------------------------------------------
 FIRST_JOB_KIND: Final = 32
-REPLJOB: Final = 32  # a job snapshot, flags (1: no answer wanted; 2: a new job with a key; 4: then ms until its timer)
+# a job snapshot, flags (1: no answer wanted; 2: a new job with a key; 4: then ms until its timer, its state for users)
+REPLJOB: Final = 32
 GOTJOB: Final = 33  # job id: taken; (job id, 1): was here before; (job id, 2): and the sender leaves
 REFUSED: Final = 34  # job id, reason (see REFUSALS): answer to REPLJOB
 HOLDERS: Final = 35  # job id, NODES: the longer list of holders, to those having the job

@@ -34,7 +34,7 @@ from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
-from disque_py.core.replication import KNOWN, MOVING, NEW_KEY, NO_ANSWER, TIMED, TIMER_AT, is_external
+from disque_py.core.replication import KNOWN, MOVING, NEW_KEY, NO_ANSWER, STATUS_AT, TIMED, TIMER_AT, is_external
 
 # The ack of a late copy is collected after this time, unless the node that sent the copy collects it before.
 COLLECT_MS: Final = 1_000
@@ -74,6 +74,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         wait_ms = job.terms.delay_ms + job.terms.retry_ms
         if item[1] == TIMED and job.terms.retry_ms:
             wait_ms = _timer_of(item[TIMER_AT])
+            if job.attempt and len(item) > STATUS_AT and item[STATUS_AT] == event_format.PENDING:
+                events.learn(broker, job, event_format.PENDING)  # The attempts alone look like those of a running job.
         take_in(broker, job, wait_ms)
         if wants_answer:
             taken.append(job_id)

@@ -25,7 +25,6 @@ from disque_py.core import acks, changing, events, handover, lifecycle, pulls, r
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.ids import creator_of
 from disque_py.core.job import ACKED, ACTIVE, GONE, Job
-from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.replica_sets import choose
 from disque_py.core.spilled import Spilled
@@ -194,7 +193,7 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         drain.moving[job] = Move(more[0], broker.now_ms)
         job.holders = broker.sets.union(job.holders, broker.sets.of(more))
         mark_holders_dirty(broker, job)
-        broker.send(more, REPLJOB, _copy_of(broker, job))
+        broker.send(more, REPLJOB, repair_turns.copy_of(broker, job))
     elif any(node not in job.holders for node in refusing):
         drain.block(f"node {refusing[0].name.decode()} refuses to take the copy of a job")
     elif broker.sets.others(job.holders):
@@ -202,11 +201,6 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         tell_left(broker, job, move)
     else:
         drain.block("no node is free to take the copy of a job")
-
-
-def _copy_of(broker: Broker, job: Job) -> tuple[Any, ...]:
-    """Return the item of a REPLJOB. The timer of the new copy ends after ours, as that of a repaired copy does."""
-    return snapshot_of(broker, job), replication.TIMED, repair_turns.timer_ms(broker, job)
 
 
 def _read_back(broker: Broker, drain: Drain, job: Job) -> None:
@@ -287,7 +281,7 @@ def _ask_again(broker: Broker, drain: Drain) -> None:
             elif type(job.body) is Spilled:
                 del drain.moving[job]  # The move starts again, and reads the body back first.
             elif move.new is not None and move.new in broker.cluster.usable and move.new.is_linked:
-                broker.send(broker.sets.only(move.new), REPLJOB, _copy_of(broker, job))
+                broker.send(broker.sets.only(move.new), REPLJOB, repair_turns.copy_of(broker, job))
             else:
                 del drain.moving[job]
 

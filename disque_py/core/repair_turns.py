@@ -315,7 +315,7 @@ def _name(broker: Broker, job: Job, turn: Turn) -> None:
         node
         for node in broker.cluster.usable
         if is_reachable(node)
-        and node.memory_level < 2
+        and node.has_room
         and node not in turn.refused
         and turn.answers.get(node, HAS_NONE) == HAS_NONE
     ]
@@ -362,7 +362,12 @@ def _copy(broker: Broker, job: Job, turn: Turn) -> None:
         return
     turn.asked += 1
     nodes = broker.sets.others(broker.sets.of(turn.targets))
-    broker.send(nodes, REPLJOB, (snapshot_of(broker, job), TIMED, timer_ms(broker, job)))
+    broker.send(nodes, REPLJOB, copy_of(broker, job))
+
+
+def copy_of(broker: Broker, job: Job) -> tuple[Any, ...]:
+    """Return the item of a REPLJOB for a copy that replaces one that was lost, or whose node leaves."""
+    return snapshot_of(broker, job), TIMED, timer_ms(broker, job), events.status_of(job)
 
 
 def timer_ms(broker: Broker, job: Job) -> int:

@@ -55,6 +55,7 @@ NO_ANSWER: Final = 1  # Best effort: the receiver does not confirm.
 NEW_KEY: Final = 2  # A new job with a key: the receiver refuses it if another job uses the key (keying.py).
 TIMED: Final = 4  # The copy replaces one that was lost, or whose node leaves. The time until its timer fires follows.
 TIMER_AT: Final = 2  # With TIMED, the index of the milliseconds until the copy's timer fires.
+STATUS_AT: Final = 3  # With TIMED, the index of the state that the sender shows to users.
 
 # Second field of GOTJOB: the sender had a copy before, and
 KNOWN: Final = 1  # keeps it;

@@ -312,7 +312,7 @@ MUTATIONS = (
     Mutation("a block of the journal that rotted is believed", "persistence.records:decode_block",
              "if _crc(data[at + _CHECKED : end + length]) != checksum:", "if False:", "disks"),
     Mutation("lost copies are counted and not replaced", "disque_py.core.repair_turns:_copy",
-             "broker.send(nodes, REPLJOB, (snapshot_of(broker, job), TIMED, timer_ms(broker, job)))", "pass",
+             "broker.send(nodes, REPLJOB, copy_of(broker, job))", "pass",
              "lost"),
     Mutation("a forgotten node is not suspected", "disque_py.core.repair:forgotten",
              'suspect(broker, node, "forgotten")', "pass", "lost"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from brokers import add_node, ask, make_broker, make_client
+import pytest
+
+from brokers import add_node, ask, ask_parsed, make_broker, make_client
 from cluster_bus.messages import (
     CHANGED,
     GOTJOB,
@@ -18,10 +20,11 @@ from cluster_bus.messages import (
     TAKETURN,
 )
 from copies import advance, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
-from disque_py.core import changing, lifecycle
+from disque_py.core import changing, events, lifecycle
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.repair_turns import HAS, HAS_CREATION, HAS_DONE, HAS_NONE, HAS_PASSIVE
 from disque_py.core.replication import MOVING, TIMED
+from disque_py.event_format import PENDING, RUNNING
 from disque_py.node import dispatch
 from disque_py.simulator.checks.cluster_invariants import jobs_of
 from lost_copies import SECOND, answer, forget, make_cluster, make_missing, run_due_turns
@@ -221,6 +224,34 @@ def test_a_new_node_is_named_before_it_gets_its_copy():
     answer(broker, second)
     [(nodes, item)] = sent_of(broker, REPLJOB)
     assert (nodes, item[0][0], item[1]) == ((third,), job.id, TIMED)
+
+
+def test_a_node_whose_disk_fails_gets_no_copy():
+    """Spec RC6, P5: it would refuse it."""
+    broker, second, third, lost = make_cluster()
+    third.is_disk_failing = True
+    job = hold(broker, second, lost)
+    forget(broker, lost)
+    sent(broker)
+    answer(broker, second)
+    assert third not in job.holders
+    assert [item for _, item in sent_of(broker, SHORT)] == [([job.id],)]
+
+
+@pytest.mark.parametrize(("status", "shown"), [(PENDING, b"pending"), (RUNNING, b"running")])
+def test_a_new_copy_of_a_job_that_was_delivered_shows_whether_it_waits(status, shown):
+    """Spec RC6, Z4: the copy alone can't tell a job that was given back from a running one."""
+    broker, second, third, job = make_missing()
+    job.attempt = 1
+    events.learn(broker, job, status)
+    answer(broker, third, HAS_NONE)
+    answer(broker, second)
+    [(_, item)] = sent_of(broker, REPLJOB)
+    taker = make_broker(node_id=b"t" * 20)
+    sender = add_node(taker, 5)
+    say(taker, sender, REPLJOB, item)
+    reply = ask_parsed(taker, make_client(taker), "SHOW", job.id)
+    assert reply[reply.index(b"status") + 1] == shown
 
 
 def test_a_copy_that_is_taken_ends_the_turn():
