@@ -112,6 +112,9 @@ def _renew(broker: Broker, client: Client, job: Job, work: Work) -> bytes | None
         renewal.begin(partial(done, None))
 
     def reply(_: OSError | None) -> bytes:
+        if renewal.is_denied and not renewal.is_ended:
+            _workable(broker, job.id, work.attempt, work.fence)  # Its errors say more.
+            raise CommandError(exclusive.DENIED)
         if not renewal.until_ms and not renewal.is_ended:
             raise CommandError(claiming.REASONS[claiming.NO_MAJORITY])
         again = _workable(broker, job.id, work.attempt, work.fence)

@@ -42,6 +42,8 @@ DECIDE_MS: Final = 1_000
 # The pause before the next try is drawn from this span, or from one of up to PAUSE_TRIES times what the last try took.
 PAUSE_MS: Final = (5, 50)
 PAUSE_TRIES: Final = 2
+# A try that ends undecided has the result of the try before it, if it took at most so many times as long.
+UNDECIDED_TRIES: Final = 2
 PERCENT: Final = 100
 
 # Results of a claim, in addition to a voter's GRANTED, HELD and DONE.
@@ -51,6 +53,8 @@ CHANGING: Final = 102
 ALL_SPENT: Final = 103
 FULL: Final = 105
 OVER: Final = 104  # Of a renewal: the grant has ended at so many voters that no majority is left.
+# Of a renewal: too few voters that answered have this grant, but no other holder's grant runs at a majority of voters.
+SCATTERED: Final = 106
 
 REASONS: Final = {
     NO_VOTERS: "NOQUORUM no voters configured",
@@ -125,12 +129,15 @@ class Attempt:
     answers      their answers
     count        how many voters there are
     majority     how many voters are a majority
+    before       the result of the try before this one; None: this is the first
+    took_ms      how long the try before this one took
     """
 
     __slots__ = (
         "answers",
         "asked",
         "attempt",
+        "before",
         "began_ms",
         "count",
         "done",
@@ -141,6 +148,7 @@ class Attempt:
         "majority",
         "number",
         "relies",
+        "took_ms",
         "until_ms",
         "wish",
     )
@@ -161,6 +169,8 @@ class Attempt:
         self.answers: dict[Node, Answer] = {}
         self.count = 0
         self.majority = 0
+        self.before: Result | None = None
+        self.took_ms = 0
 
 
 # -- claims -------------------------------------------------------------------------------------------
@@ -299,6 +309,7 @@ def _look(broker: Broker, attempt: Attempt) -> None:
     if result.outcome in (HELD, DONE, ALL_SPENT, FULL) and _is_certain(attempt, result):
         _end(broker, attempt, result)
         return
+    attempt.before, attempt.took_ms = result, broker.now_ms - attempt.began_ms
     highest = max((answer.highest for answer in attempt.answers.values()), default=0)
     attempt.fence = max(attempt.fence, highest)
     for answer in attempt.answers.values():
@@ -338,11 +349,14 @@ def _granted(broker: Broker, attempt: Attempt) -> Result:
 
 
 def _refused(attempt: Attempt) -> Result:
-    """Return the result of a try that failed. A renewal is OVER only if enough voters say so. Spec CL2."""
+    """Return the result of a try that failed. A renewal is OVER only if enough voters say so. Spec CL2.
+
+    Another holder's grant is the reason only if a majority of the voters has answered, or if it runs at so many that no
+    majority is left.
+    """
     answers = attempt.answers.values()
     if attempt.is_renewal:
-        ended = sum(1 for answer in answers if answer.outcome in (HELD, OLD_FENCE, DONE))
-        return Result(OVER if ended > attempt.count - attempt.majority else NO_MAJORITY)
+        return Result(_not_renewed(attempt))
     if _said(attempt, DONE) > attempt.count - attempt.majority:
         return Result(DONE)
     if _is_spent(attempt):
@@ -350,12 +364,29 @@ def _refused(attempt: Attempt) -> Result:
     held = [answer for answer in answers if answer.outcome == HELD]
     if held:
         best = max(held, key=partial(_rank, attempt))
-        return Result(HELD, best.fence, best.holder, best.attempts, best.left_ms)
+        result = Result(HELD, best.fence, best.holder, best.attempts, best.left_ms)
+        if _is_certain(attempt, result) or sum(map(_counts, answers)) >= attempt.majority:
+            return result
     if any(answer.outcome == NO_ROOM for answer in answers):
         return Result(FULL)
     if any(answer.outcome == OTHER_EPOCH for answer in answers):
         return Result(CHANGING)
     return Result(NO_MAJORITY)
+
+
+def _not_renewed(attempt: Attempt) -> int:
+    """Return why a renewal failed."""
+    answers = attempt.answers.values()
+    if sum(1 for answer in answers if answer.outcome in (HELD, OLD_FENCE, DONE)) > attempt.count - attempt.majority:
+        return OVER
+    own_count = sum(1 for answer in answers if answer.outcome == HELD and answer.holder == attempt.wish.holder)
+    free_count = own_count + _said(attempt, GRANTED) + _said(attempt, OLD_FENCE)
+    return SCATTERED if free_count >= attempt.majority else NO_MAJORITY
+
+
+def _counts(answer: Answer) -> bool:
+    """Whether it is the answer of a voter that may vote in this epoch."""
+    return answer.outcome not in (MUTE, OTHER_EPOCH)
 
 
 def _is_spent(attempt: Attempt) -> bool:
@@ -408,6 +439,9 @@ def _fail(broker: Broker, attempt: Attempt) -> None:
     """End a claim that was not decided in time."""
     if attempt.until_ms and attempt.until_ms <= broker.now_ms:
         result = _refused(attempt)
+        is_young = broker.now_ms - attempt.began_ms <= UNDECIDED_TRIES * attempt.took_ms
+        if result.outcome == NO_MAJORITY and attempt.before is not None and is_young:
+            result = attempt.before  # The voters answer. The last try only began too late.
         if not attempt.is_renewal:
             _release_all(broker, attempt)
         _end(broker, attempt, result)

@@ -62,6 +62,7 @@ TIMED_LATE_MS: Final = 50
 UNDER_WAY_MAX: Final = 1_000
 
 FENCED: Final = "FENCED A later claim is known"
+DENIED: Final = "FENCED The claim of this delivery is over"
 NO_CLAIM: Final = "FENCED No claim of this delivery is known here, name its FENCE"
 LEASE_TOO_LONG: Final = "ERR the lease is above claim-lease-max"
 
@@ -574,6 +575,7 @@ class Renewal:
 
     fence      the fence of the delivery
     until_ms   the end of the renewed claims; 0: a majority did not renew them
+    is_denied  whether so many voters deny a claim that no majority can renew it: another holder has it, or it has ended
     is_ended   whether a command ended the claim meanwhile
     """
 
@@ -586,6 +588,7 @@ class Renewal:
         "_left",
         "_until",
         "fence",
+        "is_denied",
         "is_ended",
         "lease_ms",
         "until_ms",
@@ -607,6 +610,7 @@ class Renewal:
         self.fence = stamp.fence
         self.lease_ms = lease_ms
         self.until_ms = 0
+        self.is_denied = False
         self.is_ended = False
 
     def begin(self, done: Callable[[], None]) -> None:
@@ -627,6 +631,7 @@ class Renewal:
 
     def _take(self, result: Result) -> None:
         self._left -= 1
+        self.is_denied = self.is_denied or result.outcome == claiming.OVER
         self._until.append(result.until_ms if result.outcome == IS_GRANTED else 0)
         if not self._left and self._done is not None:
             until_ms = min(self._until)

@@ -6,7 +6,8 @@ node again, and gets the same fence and the same attempt. The voters count attem
 
 `acquire` is the whole conversation of one LOCK ACQUIRE. It claims the name. If the same owner has a grant already, it
 renews that grant. If a majority of voters answers that it does not have this grant, it claims the name again, which
-replaces the grant.
+replaces the grant. It does the same if the voters with the grant that answer are too few, and no other owner has the
+name at a majority. Otherwise a voter that is down would keep the owner from its own name until the lease is over.
 """
 
 from __future__ import annotations
@@ -100,16 +101,20 @@ def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
         acquiring.done(Result(ALL_SPENT))
     elif result.outcome == GRANTED and result.until_ms > broker.now_ms:
         acquiring.done(result)
-    elif result.outcome == claiming.OVER and acquiring.is_wanted():
-        claiming.claim(broker, acquiring.wish, partial(_replaced, broker, acquiring), replaces=True, relies=True)
+    elif result.outcome in (claiming.OVER, claiming.SCATTERED) and acquiring.is_wanted():
+        done = partial(_replaced, broker, acquiring, result.outcome == claiming.OVER)
+        claiming.claim(broker, acquiring.wish, done, replaces=True, relies=True)
     else:
         acquiring.done(Result(claiming.NO_MAJORITY))
 
 
-def _replaced(broker: Broker, acquiring: Acquiring, result: Result) -> None:
+def _replaced(broker: Broker, acquiring: Acquiring, was_over: bool, result: Result) -> None:
+    """End a claim that replaces the owner's grant. `was_over`: the owner can't have had a majority for that grant."""
     if result.outcome == GRANTED and result.until_ms <= broker.now_ms:
         # The lock is not released, because the owner may still rely on its first grant.
         acquiring.done(Result(claiming.NO_MAJORITY))
+    elif result.outcome == ALL_SPENT and not was_over:
+        acquiring.done(Result(claiming.NO_MAJORITY))  # The owner may have the last attempt, which still runs.
     elif result.outcome == HELD:
         _held(broker, acquiring, result)
     else:

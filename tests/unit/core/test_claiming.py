@@ -6,7 +6,7 @@ import pytest
 
 from cluster_bus.messages import CLAIM, CLAIM_IS, RELEASED
 from disque_py.core import claiming
-from disque_py.core.claiming import WantedClaim
+from disque_py.core.claiming import NO_MAJORITY, SCATTERED, WantedClaim
 from disque_py.core.grants import GRANTED, HELD, is_grant_item
 from disque_py.core.voter_list import LEASE_MAX_MS
 from disque_py.node import dispatch
@@ -279,3 +279,38 @@ def test_a_malformed_answer_closes_the_link(kind, item):
     world = voters("ab")
     with pytest.raises(dispatch.MalformedMessageError):
         dispatch.receive(world["a"], world["a"].cluster.linked[0], [[kind, item]])
+
+
+@pytest.mark.parametrize(("cut", "outcome"), [("bc", NO_MAJORITY), ("b", HELD)])
+def test_another_grant_is_the_reason_only_if_a_majority_answers(cut, outcome):
+    """Spec CL2: a voter in a minority may have a grant that the others have ended."""
+    world = voters("abc")
+    item = (b"key", b"other", 5, 60_000, 5, 0, 0, 0, 0, True, False)
+    world["a"].claims.memory.grants.put(item, world["a"].now_ms)
+    for name in cut:
+        world.crash(name)
+    world.run(100)
+    assert claim(world, "a", wish()).outcome == outcome
+
+
+def test_a_try_that_began_too_late_does_not_hide_the_reason_of_the_one_before():
+    """Spec CL2: the voters are slow, and the second has another holder's grant without a majority."""
+    world = voters("abc", delay_ms=130)
+    world.crash("c")
+    world.run(500)
+    item = (b"key", b"other", 5, 60_000, 5, 0, 0, 0, 0, True, False)
+    world["b"].claims.memory.grants.put(item, world["b"].now_ms)
+    outcomes = [claim(world, "a", wish(b"%d" % number)).outcome for number in range(6)]
+    assert outcomes == [HELD] * 6
+
+
+def test_a_grant_at_too_few_voters_is_scattered_unless_another_holder_is_in_the_way():
+    """Spec CL9."""
+    for other, outcome in ((b"one", SCATTERED), (b"two", NO_MAJORITY)):
+        world = voters("abc")
+        for name, holder, fence in (("a", b"one", 5), ("b", other, 6)):
+            item = (b"key", holder, fence, 60_000, fence, 0, 0, 0, 0, True, False)
+            world[name].claims.memory.grants.put(item, world[name].now_ms)
+        world.crash("c")
+        world.run(100)
+        assert renew(world, "a", wish(), 5).outcome == outcome

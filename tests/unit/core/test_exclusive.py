@@ -814,3 +814,28 @@ def test_a_value_is_tried_again_when_the_earlier_of_two_grants_ends():
     assert broker.exclusive.timed.keys() == {b"key"}  # The timer of the first refusal did nothing.
     world.run(15_000)
     assert not broker.exclusive.timed
+
+
+def test_working_tells_a_lost_claim_from_a_lack_of_voters():
+    """Spec EX5: the voters answer that the claim has ended, so its worker must stop."""
+    world = exclusive()
+    job_id = add(world, "a", "ann", retry=60)
+    held = get(world, "a")[0]
+    running = world.machines["a"].broker.exclusive.running[job_id]
+    for machine in world.machines.values():
+        machine.broker.claims.memory.grants.records[running.value_key].until_ms = 0
+    for words in ((), ("FENCE", held.fence)):
+        assert str(world.ask("a", "WORKING", job_id, *words)) == "FENCED The claim of this delivery is over"
+
+
+def test_in_a_minority_a_grant_of_another_delivery_is_not_the_reason():
+    """Spec EX8: the others may have ended it."""
+    world = exclusive()
+    add(world, "a", "ann", retry=60, copies=1)
+    add(world, "b", "ann", retry=60, copies=1)
+    (held,) = get(world, "a")
+    for name in "ac":
+        world.cut("b", name)
+    world.run(3_000)
+    assert world.ask("a", "ACKJOB", held.id) == 1
+    assert refused(world.ask("b", "GETJOB", "NOHANG", "FROM", "q")) == "NOQUORUM"

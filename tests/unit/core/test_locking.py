@@ -116,3 +116,46 @@ def test_an_owner_renews_its_lock_although_a_voter_is_slow():
     world.resume("b")
     world.run(1_000)
     assert talker.replies == [first]
+
+
+def stray(fence, owner=b"me", attempt=1):
+    return (b"Ll", owner, fence, 60_000, fence, attempt, attempt - 1, 60_000, 0, True, False)
+
+
+def lost(*grants):
+    """Return a world in which some voters have grants of earlier requests, and c is down."""
+    world = voters("abc")
+    for name, item in grants:
+        world[name].claims.memory.grants.put(item, world[name].now_ms)
+    world.crash("c")
+    world.run(100)
+    return world
+
+
+@pytest.mark.parametrize(
+    "grants", [[("a", stray(5))], [("b", stray(5))], [("a", stray(5)), ("b", stray(6, attempt=2))]]
+)
+def test_a_voter_that_is_down_does_not_keep_an_owner_from_its_own_name(grants):
+    """Spec CL9: the voters that answer are a majority, and none of them has a grant of another owner."""
+    world = lost(*grants)
+    fence, attempt, _ = acquire(world, "a")
+    assert fence > 6
+    assert attempt == len(grants) + 1
+    assert acquire(world, "b") == [fence, attempt, -1]
+    assert acquire(world, "b", "you") is None
+
+
+def test_a_grant_of_another_owner_keeps_a_scattered_one_from_being_replaced():
+    """Spec CL9: the voter that is down may have either of them."""
+    world = lost(("a", stray(5)), ("b", stray(6, b"you")))
+    assert str(acquire(world, "a")) == "NOQUORUM no majority of the voters answered"
+    world.restart("c")
+    world.run(3_000)
+    assert acquire(world, "c", "you") is not None
+    assert acquire(world, "a") is None
+
+
+def test_the_last_attempt_is_not_spent_while_it_may_run():
+    """Spec CL9: c may have the same grant, which then has a majority."""
+    world = lost(("a", stray(5)))
+    assert str(acquire(world, "b", ATTEMPTS=1)) == "NOQUORUM no majority of the voters answered"
