@@ -94,6 +94,7 @@ RECALLED: Final = 118
 FREED: Final = 119  # key: the grant that kept you from it is over here
 CLAIM_ENDED: Final = 120  # job id, fence: the worker of this delivery of yours is done
 ACKFENCED: Final = 121  # job id, fence, attempt, result or None: a client acknowledged the delivery under this claim
+CLAIM_NEWEST: Final = 122  # job id, fence, fence of the job's own key, holder: the newest claim that I know of the job
 
 CHANGED: Final = 56  # job id, its changeable part (core/changeable.py), version (not from older nodes)
 ASKCHANGED: Final = 57  # job id: tell its changeable part

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
-from disque_py.core import claiming, electing, exclusive, recalling, voting
+from disque_py.core import claiming, electing, exclusive, fencing, recalling, voting
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 
@@ -26,6 +26,7 @@ HANDLERS: Final[dict[int, Callable[[Broker, Node, list[Any]], None]]] = {
     messages.RECALLED: recalling.on_recalled,
     messages.FREED: exclusive.on_freed,
     messages.CLAIM_ENDED: exclusive.on_claim_ended,
+    messages.CLAIM_NEWEST: fencing.on_claim_newest,
 }
 
 
@@ -46,6 +47,7 @@ def step(broker: Broker) -> None:
     voting.step(broker)
     recalling.step(broker)
     exclusive.step(broker)
+    fencing.step(broker)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:

@@ -9,7 +9,8 @@ A stamp is only valid in the queue that it names. So a job that moves loses its 
 queue requires it. After `type simple`, stamped jobs keep their stamps.
 
 The stamp also has the newest claim of the job that this node knows: its fences and its holder. LEASED carries them, and
-every holder of the job keeps the highest.
+every holder of the job keeps the highest. A node remembers the jobs of which it knows a claim, so that it can tell the
+claims to a node that was cut off (fencing.py). It remembers a bounded number of jobs.
 
 Keys of values, jobs and locks begin with different letters, so they are never equal. A value may be long, so its key is
 a hash.
@@ -22,7 +23,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from disque_py.core.grants import FENCE_MAX
-from disque_py.core.job import Job
+from disque_py.core.job import ACKED, Job
 from disque_py.core.job_attributes import CLAIM, JobAttributes
 from disque_py.core.parking import Parking
 from disque_py.core.queue import Queue
@@ -43,6 +44,11 @@ HAS_QUORUM: Final = 4  # The job is claimed by its id.
 
 STAMP_FIELDS: Final = 7
 HOLDER_BYTES_MAX: Final = 64
+
+# The most jobs that a node remembers because it knows a claim of them. For one more, jobs that are over are forgotten
+# first: so many of the longest remembered ones are looked at.
+NEWEST_MAX: Final = 10_000
+NEWEST_LOOKS: Final = 4
 
 
 class Stamp(NamedTuple):
@@ -138,19 +144,38 @@ def learn(broker: Broker, job: Job, fence: int, own_fence: int, holder: bytes) -
     stamp = stamp_of(job)
     if stamp is not None and fence > stamp.fence:
         set_stamp(broker, job, stamp._replace(fence=fence, own_fence=own_fence, holder=holder))
+        remember(broker, job.id)
 
 
-def heard(broker: Broker, job: Job, words: Any) -> None:
-    """Note the claim of another node's delivery: fence, fence of the job's own key, holder. Spec EX6.
+def remember(broker: Broker, job_id: bytes) -> None:
+    """Remember a job of which this node knows a claim."""
+    newest = broker.exclusive.newest
+    newest[job_id] = None
+    newest.move_to_end(job_id)
+    if len(newest) <= NEWEST_MAX:
+        return
+    for _ in range(NEWEST_LOOKS):
+        oldest = newest.popitem(last=False)[0]
+        job = broker.find(oldest)
+        if job is None or job.state == ACKED:
+            return
+        newest[oldest] = None
+    newest.popitem(last=False)
 
-    Raise ValueError if the message is malformed.
-    """
+
+def read_claim(words: Any) -> tuple[int, int, bytes]:
+    """Return the claim in a message: fence, fence of the job's own key, holder. Raise ValueError if it is malformed."""
     fence, own_fence, holder, *_ = words
     if type(fence) is not int or type(own_fence) is not int or type(holder) is not bytes:
         raise ValueError("an invalid claim of a delivery")
     if not (0 <= fence <= FENCE_MAX and 0 <= own_fence <= FENCE_MAX and len(holder) <= HOLDER_BYTES_MAX):
         raise ValueError("a claim of a delivery with a value out of range")
-    learn(broker, job, fence, own_fence, holder)
+    return fence, own_fence, holder
+
+
+def heard(broker: Broker, job: Job, words: Any) -> None:
+    """Note the claim of another node's delivery. Raise ValueError if the message is malformed. Spec EX6."""
+    learn(broker, job, *read_claim(words))
     if job.id in broker.exclusive.running:
         broker.exclusive.heard[job] = None
 
@@ -183,8 +208,11 @@ def open_parking(broker: Broker, queue: Queue) -> None:
 
 def open_for(broker: Broker, queue: Queue, job: Job) -> None:
     """Give a queue parking for the keys of claims if this job needs a claim."""
-    if stamp_of(job) is not None:
+    stamp = stamp_of(job)
+    if stamp is not None:
         open_parking(broker, queue)
+        if stamp.fence:
+            remember(broker, job.id)
 
 
 def adopt(broker: Broker, name: bytes) -> None:

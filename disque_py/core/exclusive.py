@@ -349,6 +349,7 @@ def start(broker: Broker, pick: Pick) -> int:
     assert stamp is not None
     new = stamp._replace(fence=pick.fence, own_fence=pick.own_fence, holder=pick.holder)
     claim_stamps.set_stamp(broker, job, new)
+    claim_stamps.remember(broker, job.id)
     changing.begin(broker, job)  # The claim's place in the journal is after the part, so there must be one.
     _run(broker, job, new, broker.now_ms + lease_ms, job.attempt + 1)  # The caller counts the attempt.
     return lease_ms

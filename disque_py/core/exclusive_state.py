@@ -6,6 +6,7 @@ broker's part `exclusive` has all of them, and the keys that are busy because of
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -154,6 +155,9 @@ class Exclusive:
     took_ms      how long claims took lately, from the first claim of a job to its delivery
     is_timed     whether a timer waits until claims may begin again
     heard        jobs of which this node heard in this turn that another node delivered them or renewed the lease
+    newest       ids of jobs of which this node knows a claim, at most NEWEST_MAX (claim_stamps.py). Some are over
+    untold       node -> ids of jobs whose claims it has to be told, because a link to it is new (fencing.py)
+    early        claims that other nodes told while the journal was read: node, job id, fences, holder
     """
 
     def __init__(self) -> None:
@@ -175,6 +179,9 @@ class Exclusive:
         self.took_ms = 0
         self.is_timed = False
         self.heard: dict[Job, None] = {}
+        self.newest: OrderedDict[bytes, None] = OrderedDict()
+        self.untold: dict[Node, list[bytes]] = {}
+        self.early: list[tuple[Node, bytes, int, int, bytes]] = []
 
     def next_holder(self, me: Node) -> bytes:
         """Return a new name among the voters for a claim of this node."""

@@ -1,4 +1,4 @@
-"""Commands with FENCE, which names the claim of a delivery; the message ACKFENCED. Spec EX6.
+"""Commands with FENCE, which names the claim of a delivery; the messages ACKFENCED and CLAIM_NEWEST. Spec EX6.
 
 A worker may go on after its lease has ended. By then another worker may have the job or its value, under a later claim
 with a higher fence. So a node refuses a command whose fence is below the highest fence that it knows. A command with a
@@ -6,22 +6,31 @@ fence acts on the delivery with this fence, whichever node made the delivery. Th
 the job knows the fence and the claim's holder.
 
 A node without the job passes an acknowledgement on, and the holders compare.
+
+The holders of a job hear of a delivery with LEASED. A holder that was cut off, or was down, has missed it. So a node
+tells the claims that it knows (CLAIM_NEWEST) to each newly linked node that holds the jobs. A holder that learns a
+newer claim from this passes it on, because it may have made copies while it was cut off.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster_bus.messages import ACKFENCED
+from cluster_bus.messages import ACKFENCED, CLAIM_NEWEST
 from cluster_bus.node import Node
-from disque_py.core import client_acks, exclusive
+from disque_py.core import changing, claim_stamps, client_acks, exclusive, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.grants import FENCE_MAX
+from disque_py.core.ids import is_valid_id
 from disque_py.core.job import ACKED
 
 # Result of an action whose fence is below a known fence. Nodes send it to each other.
 IS_FENCED: Final = 2
 DIGITS_MAX: Final = 20
+# Jobs that are looked at per step, for a node that is told claims. There are ten steps per second.
+TOLD_PER_STEP: Final = 1_000
+# The most claims that a node keeps while it reads its journal.
+EARLY_MAX: Final = 20_000
 
 
 def ack(broker: Broker, job_id: bytes, fence: int, attempt: int, result: bytes | None = None) -> int:
@@ -76,3 +85,69 @@ def on_ackfenced(broker: Broker, sender: Node, items: list[Any]) -> None:
             exclusive.end_same(broker, job_id, fence)
         elif not exclusive.is_fenced(job, fence):
             ack(broker, job_id, fence, attempt, result)
+
+
+# -- nodes that were cut off --------------------------------------------------------------------------
+
+
+def on_link_up(broker: Broker, node: Node) -> None:
+    """Begin to tell a newly linked node the claims that it may have missed."""
+    state = broker.exclusive
+    ids = [*state.newest, *(job_id for job_id in state.running if job_id not in state.newest)]
+    if ids:
+        state.untold[node] = ids
+        _tell_some(broker, node, ids)
+
+
+def step(broker: Broker) -> None:
+    """Tell more claims, and note those that were told while the journal was read. Called ten times a second."""
+    state = broker.exclusive
+    for node, ids in list(state.untold.items()):
+        _tell_some(broker, node, ids)
+    if state.early and not broker.is_loading:
+        early, state.early = state.early, []
+        for sender, job_id, fence, own_fence, holder in early:
+            _hear(broker, sender, job_id, fence, own_fence, holder)
+
+
+def _tell_some(broker: Broker, node: Node, ids: list[bytes]) -> None:
+    """Tell a node the claims of the last jobs of this list, and remove them from it."""
+    part = ids[-TOLD_PER_STEP:]
+    del ids[-TOLD_PER_STEP:]
+    if not ids or not node.is_linked:
+        del broker.exclusive.untold[node]
+    if not node.is_linked:
+        return  # The next link begins anew.
+    nodes = broker.sets.only(node)
+    for job_id in reversed(part):
+        job = broker.find(job_id)
+        if job is not None and job.state != ACKED and node in job.holders:
+            stamp = claim_stamps.stamp_of(job)
+            if stamp is not None and stamp.holder:
+                broker.send(nodes, CLAIM_NEWEST, (job_id, stamp.fence, stamp.own_fence, stamp.holder))
+
+
+def on_claim_newest(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note the claims that this node has missed."""
+    early = broker.exclusive.early
+    for job_id, *words in items:
+        if not is_valid_id(job_id):
+            raise ValueError("a claim of no job")
+        fence, own_fence, holder = claim_stamps.read_claim(words)
+        if not broker.is_loading:
+            _hear(broker, sender, job_id, fence, own_fence, holder)
+        elif len(early) < EARLY_MAX:
+            early.append((sender, job_id, fence, own_fence, holder))
+
+
+def _hear(broker: Broker, sender: Node, job_id: bytes, fence: int, own_fence: int, holder: bytes) -> None:
+    job = broker.find(job_id)
+    if job is None or job.state == ACKED or fence <= claim_stamps.fence_of(job):
+        return
+    claim = (fence, own_fence, holder)
+    claim_stamps.heard(broker, job, claim)
+    changing.begin(broker, job)  # The claim's place in the journal is after the part.
+    lifecycle.mark_dirty(broker, job)
+    for node in broker.sets.others(job.holders):
+        if node is not sender:
+            broker.send(broker.sets.only(node), CLAIM_NEWEST, (job_id, *claim))

@@ -75,6 +75,7 @@ def _drop_jobs(broker: Broker) -> None:
     broker.acks.heard.clear()
     broker.copies.delivered.clear()
     broker.copies.announcements.clear()
+    broker.exclusive.newest.clear()
     broker.pauses.deferred.clear()
     broker.behind.clear()
     broker.repairs.forget_jobs()

@@ -449,8 +449,11 @@ class Restoring:
             self.waiting += 1
             lifecycle.stop_requeueing(broker, job)
             return
-        if job.is_leased_here and job.attributes is not None:
-            exclusive.resume(broker, job)
+        if job.attributes is not None:
+            if claim_stamps.fence_of(job):
+                claim_stamps.remember(broker, job.id)
+            if job.is_leased_here:
+                exclusive.resume(broker, job)
         is_mine = job.holders is broker.sets.mine
         now_ms = broker.now_ms
         if was_in_queue and wants_queues:

@@ -571,6 +571,7 @@ def link_up(broker: Broker, node: Node) -> None:
     keying.on_link_up(broker, node)
     job_waits.on_link_up(broker, node)
     keeping.on_link_up(broker, node)
+    fencing.on_link_up(broker, node)
 
 
 def _end_questions(broker: Broker, node: Node) -> None:

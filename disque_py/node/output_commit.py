@@ -29,6 +29,7 @@ from cluster_bus.messages import (
     CAP_USE,
     CLAIM,
     CLAIM_IS,
+    CLAIM_NEWEST,
     FAIL_NODE,
     FILTER_HINT,
     FILTER_INTEREST,
@@ -75,7 +76,7 @@ from persistence.journal import ALWAYS, Journal
 OF_SETTINGS: Final = (SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS)
 # Slots bound deliveries, and promise nothing about a job.
 OF_CAPS: Final = (CAP_FOLLOW, CAP_ASK, CAP_GRANT, CAP_SETTLE, CAP_USE)
-OF_CLAIMS: Final = (VOTERS, CLAIM, CLAIM_IS, RELEASE, RELEASED, VOTE, VOTE_IS, RECALL, RECALLED, FREED)
+OF_CLAIMS: Final = (VOTERS, CLAIM, CLAIM_IS, RELEASE, RELEASED, VOTE, VOTE_IS, RECALL, RECALLED, FREED, CLAIM_NEWEST)
 FREE: Final = frozenset(
     (
         REPLJOB,

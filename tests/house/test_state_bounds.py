@@ -274,6 +274,9 @@ BOUNDS = {
         Claims: attempts
         Exclusive: lines picks renewals
     """,
+    "jobs whose newest claims are told to new links": """
+        Exclusive: early newest untold
+    """,
     "keys that a voter remembers (locks, exclusive queues)": """
         Claims: refused told unsaved waiting
         Grants: _walk records unsettled

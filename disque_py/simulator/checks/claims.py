@@ -6,12 +6,17 @@ each other, in the world's time. Only jobs that were stamped when they were adde
 
 At each delivery, the book also looks at all nodes for claims of earlier deliveries of the same value. By its own clock,
 none of them may believe that its claim still runs, unless its worker has ended the delivery (spec CL8).
+
+An ack under an older fence may not count at the node of the newest delivery, nor at a node that must have heard of that
+delivery. A node must have heard of it if it has read all that the deliverer sent on a whole connection, and this
+includes the news of the delivery (spec EX6).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from disque_py.core.claim_stamps import fence_of
 from disque_py.simulator.checks.locks import BELIEVED_SHARE
 from disque_py.simulator.oracle import RuleBrokenError
 
@@ -33,6 +38,30 @@ class Belief(NamedTuple):
     until_ms: int
 
 
+class Newest(NamedTuple):
+    """The newest delivery of a job: its fence, the moment of the reply, and the node that made it, with its run."""
+
+    fence: int
+    at_ms: int
+    node: str
+    run: int
+
+
+def must_know(job_id: bytes, newest: Newest, machine: Machine, run: int, sent_ms: int) -> bool:
+    """Whether this run of a node has heard of a delivery before a request that was sent to it at `sent_ms`."""
+    deliverer = machine.world.machines[newest.node]
+    if not (deliverer.is_up and deliverer.runs == newest.run and machine.is_up and machine.runs == run):
+        return False
+    job = deliverer.broker.find(job_id)
+    node = deliverer.broker.cluster.find(machine.node_id)
+    if job is None or node not in job.holders or fence_of(job) < newest.fence:
+        return False
+    pipe = deliverer.pipes.get(node)
+    if pipe is None or not pipe.is_open or pipe.was_harmed or pipe.target is not machine:
+        return False
+    return pipe.made_ms < sent_ms and (not pipe.frames or pipe.frames[0][0] >= sent_ms)
+
+
 class ClaimBook:
     """The replies that producers and workers got.
 
@@ -41,7 +70,7 @@ class ClaimBook:
     beliefs    value -> fence -> the belief of that delivery
     answered   value -> (moment of the reply, fence)
     attempts   job -> numbers of its deliveries
-    newest     job -> the newest fence, the moment of its reply, the node that delivered the job, and its run
+    newest     job -> its newest delivery
     loose      job -> unanswered commands without FENCE that give it back or end it
     loosened   job -> when the last one of these was answered
     deliveries number of deliveries
@@ -53,7 +82,7 @@ class ClaimBook:
         self.beliefs: dict[str, dict[int, Belief]] = {}
         self.answered: dict[str, list[tuple[int, int]]] = {}
         self.attempts: dict[bytes, dict[int, int]] = {}
-        self.newest: dict[bytes, tuple[int, int, str, int]] = {}
+        self.newest: dict[bytes, Newest] = {}
         self.loose: dict[bytes, int] = {}
         self.loosened: dict[bytes, int] = {}
         self.deliveries = 0
@@ -92,8 +121,8 @@ class ClaimBook:
             if not self.loose.get(job_id) and self.loosened.get(job_id, -1) < sent_ms:
                 beliefs[fence] = Belief(job_id, fence, until_ms)
         newest = self.newest.get(job_id)
-        if newest is None or newest[0] < fence:
-            self.newest[job_id] = (fence, now_ms, node, run)
+        if newest is None or newest.fence < fence:
+            self.newest[job_id] = Newest(fence, now_ms, node, run)
         limit = self.limits.get(job_id)
         if limit:
             known_attempts = self.attempts.setdefault(job_id, {})
@@ -155,8 +184,18 @@ class ClaimBook:
         self.loose[job_id] -= 1
         self.loosened[job_id] = now_ms
 
-    def acked(self, job_id: bytes, fence: int, sent_ms: int, node: str, run: int) -> None:
-        """Note an ack that counted. Raises RuleBrokenError if its node had delivered the job under a later claim."""
+    def is_late(self, job_id: bytes, fence: int, machine: Machine, now_ms: int) -> bool:
+        """Whether a later delivery was answered, and the node must know of it."""
         newest = self.newest.get(job_id)
-        if newest is not None and newest[0] > fence and newest[1] < sent_ms and newest[2:] == (node, run):
-            raise RuleBrokenError(OLDER_IS_FENCED, f"{job_id!r} under {fence}, after {newest[0]}")
+        if newest is None or newest.fence <= fence or newest.at_ms >= now_ms:
+            return False
+        return newest.node == machine.name or must_know(job_id, newest, machine, machine.runs, now_ms)
+
+    def acked(self, job_id: bytes, fence: int, sent_ms: int, machine: Machine, run: int) -> None:
+        """Note an ack that counted. Raises RuleBrokenError if its node knew of a later claim, or must have known."""
+        newest = self.newest.get(job_id)
+        if newest is None or newest.fence <= fence or newest.at_ms >= sent_ms:
+            return
+        if (newest.node, newest.run) == (machine.name, run) or must_know(job_id, newest, machine, run, sent_ms):
+            detail = f"{job_id!r} under {fence} at {machine.name}, after {newest.fence} at {newest.node}"
+            raise RuleBrokenError(OLDER_IS_FENCED, detail)

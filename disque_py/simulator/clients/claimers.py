@@ -37,8 +37,14 @@ EVERY_MS: Final = 60
 # After such a reply to WORKING, a worker stops, and its claim may end. Spec EX5.
 STOPS: Final = ("NOJOB", "CANCELED")
 # Deliveries that a worker forgets and acknowledges late: their share, and the mean time after the lease.
-LATE_SHARE: Final = 0.07
+LATE_SHARE: Final = 0.09
 LATE_MS: Final = 400
+# The share of late acknowledgements that go to any node. The share that wait until a later delivery is known, often
+# until a cut is healed: how often they look, and how many times.
+STRAY_SHARE: Final = 0.3
+PATIENT_SHARE: Final = 0.6
+LOOK_MS: Final = 150
+LOOKS_MAX: Final = 60
 # In plans with clock drift: the share of requests that a worker sends to another node.
 HOP_SHARE: Final = 0.5
 # Indexes in an entry of GETJOB WITHLEASE: queue, id, body, "lease-ms", ms, "attempt", number, "fence", number.
@@ -173,7 +179,10 @@ class ClaimWorker(Actor):
         if dice < 0.1:
             if dice < LATE_SHARE:
                 self.claims.ending(work.job_id, work.fence)
-                self.world.later(work.retry_ms + 1 + int(rng.expovariate(1 / LATE_MS)), self._come_late, work, machine)
+                late_ms = work.retry_ms + 1 + int(rng.expovariate(1 / LATE_MS))
+                looks = LOOKS_MAX if rng.random() < PATIENT_SHARE else 0
+                node = self.pick(anywhere=True) if rng.random() < STRAY_SHARE else machine
+                self.world.later(late_ms, self._come_late, work, node or machine, looks)
             return
         is_named = rng.random() < 0.6
         line = self._line_to(machine if rng.random() < 0.7 else None)
@@ -192,13 +201,20 @@ class ClaimWorker(Actor):
         about = (work, command if fence else "", self.world.now_ms, line.machine, line.machine.runs)
         line.ask([(words(command, work.job_id, *fence), self._ended, about)], self.travel())
 
-    def _come_late(self, work: Work, machine: Machine) -> None:
-        """Acknowledge a delivery whose lease is over, at its node. A later delivery may run by now. Spec EX6."""
-        line = self._line_to(machine)
-        if self.is_over or line is None or not work.fence:
+    def _come_late(self, work: Work, machine: Machine, looks: int = 0) -> None:
+        """Acknowledge a delivery whose lease is over. A later delivery may run by now. Spec EX6.
+
+        looks   how many times to wait for a later delivery that the node must know of
+        """
+        if self.is_over or not work.fence:
             return
-        about = (work, "ACKJOB", self.world.now_ms, line.machine, line.machine.runs)
-        line.ask([(words("ACKJOB", work.job_id, "FENCE", work.fence), self._ended, about)], self.travel())
+        if looks and not self.claims.is_late(work.job_id, work.fence, machine, self.world.now_ms):
+            self.world.later(LOOK_MS, self._come_late, work, machine, looks - 1)
+            return
+        line = self._line_to(machine)
+        if line is not None:
+            about = (work, "ACKJOB", self.world.now_ms, line.machine, line.machine.runs)
+            line.ask([(words("ACKJOB", work.job_id, "FENCE", work.fence), self._ended, about)], self.travel())
 
     def _line_to(self, machine: Machine | None) -> Line | None:
         """Return a second connection, for requests that must not wait behind a GETJOB."""
@@ -224,4 +240,4 @@ class ClaimWorker(Actor):
         if not fenced:
             self.claims.loosed(work.job_id, self.world.now_ms)
         if reply == 1 and fenced == "ACKJOB":
-            self.claims.acked(work.job_id, work.fence, sent_ms, machine.name, runs)
+            self.claims.acked(work.job_id, work.fence, sent_ms, machine, runs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from claimed_worlds import add, exclusive, get
+from claimed_worlds import add, begin_get, deliveries, exclusive, get
 from disque_py.core.exclusive_state import Running
 from disque_py.simulator.checks.claims import (
     EXACT_ATTEMPTS,
@@ -15,6 +15,7 @@ from disque_py.simulator.checks.claims import (
     ClaimBook,
 )
 from disque_py.simulator.oracle import RuleBrokenError
+from simulated import joined
 
 
 def book():
@@ -102,14 +103,65 @@ def test_attempts_are_exact(attempts):
 
 def test_an_ack_under_an_older_fence_may_not_count_where_a_later_one_is_known():
     """Spec EX6."""
+    machine = joined("ab").machines["a"]
     found = book()
     deliver(found, b"one", 5)
     found.ending(b"one", 5)
-    found.acked(b"one", 5, 20, "a", 1)
+    found.acked(b"one", 5, 20, machine, 1)
     deliver(found, b"one", 6, sent_ms=20, now_ms=30)
-    found.acked(b"one", 5, 40, "b", 1)
+    found.acked(b"one", 5, 25, machine, 1)
+    found.acked(b"one", 6, 40, machine, 1)
     with pytest.raises(RuleBrokenError, match=OLDER_IS_FENCED):
-        found.acked(b"one", 5, 40, "a", 1)
+        found.acked(b"one", 5, 40, machine, 1)
+
+
+def cut_off():
+    """Return a world, a book, and a job that `a` and then `b` delivered while `a` was cut off; and its older fence."""
+    world, found = exclusive(), ClaimBook()
+    job_id = add(world, "a", "ann", retry=2)
+    found.added(job_id, ("ann",), 0)
+    (first,) = get(world, "a")
+    deliver(found, job_id, first.fence)
+    world.cut("a", "b")
+    world.cut("a", "c")
+    talker = begin_get(world, "b")
+    world.until(lambda: bool(talker.replies))
+    (second,) = deliveries(talker.replies[0])
+    found.delivered(job_id, second.fence, 2, 2_000, world.now_ms, world.now_ms, "b", 1)
+    return world, found, job_id, first.fence
+
+
+def test_a_holder_that_is_cut_off_may_count_an_ack_under_an_older_fence():
+    """Spec EX6."""
+    world, found, job_id, fence = cut_off()
+    world.run(100)
+    assert not found.is_late(job_id, fence, world.machines["a"], world.now_ms)
+    found.acked(job_id, fence, world.now_ms, world.machines["a"], 1)
+
+
+def test_it_may_not_after_it_has_read_what_the_deliverer_sent_on_a_new_link():
+    """Spec EX6."""
+    world, found, job_id, fence = cut_off()
+    world.heal()
+    world.until(world.is_meshed, 30_000)
+    world.run(100)
+    assert found.is_late(job_id, fence, world.machines["a"], world.now_ms)
+    with pytest.raises(RuleBrokenError, match=OLDER_IS_FENCED):
+        found.acked(job_id, fence, world.now_ms, world.machines["a"], 1)
+
+
+@pytest.mark.parametrize("how", ["restart", "flush"])
+def test_a_deliverer_that_has_lost_the_job_can_not_tell(how):
+    world, found, job_id, fence = cut_off()
+    if how == "flush":
+        world.ask("b", "DEBUG", "FLUSHALL")
+    else:
+        world.crash("b")
+        world.restart("b")
+    world.heal()
+    world.until(world.is_meshed, 30_000)
+    world.run(100)
+    found.acked(job_id, fence, world.now_ms, world.machines["a"], 1)
 
 
 def test_jobs_without_a_stamp_do_not_count():
