@@ -1,9 +1,10 @@
 """Producers and workers of queues whose jobs need a claim. Spec EX1 to EX9.
 
 A *claim producer* sets up three queues: an exclusive one, one with `assign quorum`, and one with both. It adds jobs of
-few values. A *claim worker* takes jobs from any node, works for a while, and ends each delivery in one of many ways: at
-the same node or at another one, with its fence or without. It lets some leases run out. After some of these it sends a
-late ACKJOB with its fence. checks/claims.py checks the replies.
+few values. Each queue requires META `user`, so some jobs without it must be refused (spec EX1, QS7). A *claim worker*
+takes jobs from any node, works for a while, and ends each delivery in one of many ways: at the same node or at another
+one, with its fence or without. It lets some leases run out. After some of these it sends a late ACKJOB with its fence.
+checks/claims.py checks the replies.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from disque_py.simulator.checks.claims import ClaimBook
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.lockers import DRIFT_LEASE_MAX_S
 from disque_py.simulator.clients.workload import LEASE_TOO_LONG, OLDER_NODE, Actor, Line
+from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.plan import DRIFT
 
 if TYPE_CHECKING:
@@ -27,11 +29,15 @@ QUORUM: Final = "x1"
 BOTH: Final = "x2"
 SETTINGS: Final = {
     EXCLUSIVE: ("type", "exclusive", "exclusive-by", "user"),
-    QUORUM: ("assign", "quorum"),
+    QUORUM: ("assign", "quorum", "require-meta", "user"),
     BOTH: ("type", "exclusive", "exclusive-by", "user", "assign", "quorum"),
 }
 USERS: Final = ("u0", "u0", "u1", "u2")
 RETRIES_MS: Final = (400, 1_000, 2_500)
+TTLS_MS: Final = (20_000, 20_000, 6_543)
+# The share of jobs without META, which are refused.
+NAMELESS_SHARE: Final = 0.04
+NAMED_ONLY: Final = "a queue takes only jobs with the META that it requires"
 LIMITS: Final = (0, 1, 2, 4)
 EVERY_MS: Final = 60
 # After such a reply to WORKING, a worker stops, and its claim may end. Spec EX5.
@@ -67,12 +73,19 @@ def knows(machine: Machine, name: str) -> bool:
     return name.encode() in machine.broker.queue_settings.exclusive
 
 
+def requires_user(machine: Machine, name: str) -> bool:
+    """Whether a node has heard that jobs of this queue need META `user`."""
+    rules = machine.broker.queue_settings.of(name.encode())
+    return rules.exclusive_by == b"user" or b"user" in rules.require_meta
+
+
 class ClaimProducer(Actor):
     """A producer that sets the queues up and adds jobs. All clients share `claims`."""
 
     REFUSALS: ClassVar[tuple[str, ...]] = (
         "ERR type needs voters",
         "ERR assign needs voters",
+        "NOKEY",
         LEASE_TOO_LONG,
         OLDER_NODE,
     )
@@ -94,11 +107,17 @@ class ClaimProducer(Actor):
         rng = self.rng
         name, user, limit = rng.choice(tuple(SETTINGS)), rng.choice(USERS), rng.choice(LIMITS)
         options: list[str | int] = ["RETRYMS", rng.choice(RETRIES_MS), "REPLICATE", rng.choice((1, 2, 2, 3))]
-        options += ["TTL", 20, "META", "user", user]
+        options += ["TTLMS", rng.choice(TTLS_MS)]
+        if rng.random() < NAMELESS_SHARE:
+            about = (name, line.machine, requires_user(line.machine, name))
+            request = words("ADDJOB", name, "nameless", 1_000, *options, "META", "x", "user")
+            line.ask([(request, self._nameless, about)], self.travel())
+            return EVERY_MS
+        options += ["META", "user", user]
         options += ["ATTEMPTS", limit] if limit else []
         keys = tuple(f"{name}:{user}" for _ in range(name != QUORUM))
-        about = (name, keys, limit if name != EXCLUSIVE else 0, line.machine, knows(line.machine, name))
-        line.ask([(words("ADDJOB", name, "claimed", 1_000, *options), self._added, about)], self.travel())
+        known = (name, keys, limit if name != EXCLUSIVE else 0, line.machine, knows(line.machine, name))
+        line.ask([(words("ADDJOB", name, "claimed", 1_000, *options), self._added, known)], self.travel())
         return 1 + int(rng.expovariate(1 / EVERY_MS))
 
     def _set(self, reply: Any, name: str) -> None:
@@ -107,10 +126,18 @@ class ClaimProducer(Actor):
 
     def _added(self, reply: Any, about: tuple[str, tuple[str, ...], int, Machine, bool]) -> None:
         name, keys, limit, machine, was_known = about
+        if isinstance(reply, Exception) and str(reply).startswith("NOKEY"):
+            raise RuleBrokenError(NAMED_ONLY, f"{machine.name} refused a job of {name} that has the META: {reply}")
         # After a reset, a node has forgotten the settings and stamps no jobs. It may hear of them before it replies.
         if isinstance(reply, bytes) and was_known and knows(machine, name):
             own = (reply.decode(),) if name != EXCLUSIVE else ()
             self.claims.added(reply, keys or own, limit)
+
+    def _nameless(self, reply: Any, about: tuple[str, Machine, bool]) -> None:
+        name, machine, was_required = about
+        # As in `_added`, the node may have forgotten the settings meanwhile.
+        if isinstance(reply, bytes) and was_required and requires_user(machine, name):
+            raise RuleBrokenError(NAMED_ONLY, f"{machine.name} took {reply!r} of {name}, which lacks it")
 
 
 class ClaimWorker(Actor):

@@ -48,7 +48,8 @@ class Timekeeper(Actor):
         dice = rng.random()
         request: tuple[str | int, ...] = ("SCHEDULE", "NEXT", name, "COUNT", 3)
         if dice < 0.35:
-            options = ("TTL", 6, "RETRY", 2, "REPLICATE", rng.choice((1, 1, 2)))
+            ttl = ("TTL", 6) if dice < 0.2 else ("TTLMS", 6_000)
+            options = (*ttl, "RETRY", 2, "REPLICATE", rng.choice((1, 1, 2)))
             catchup = rng.choice(CATCHUPS)
             request = ("SCHEDULE", "SET", name, *rng.choice(RULES), "CATCHUP", catchup, "QUEUE", QUEUE, *options)
         elif dice < 0.8:

@@ -45,6 +45,8 @@ LONG_RETRIES_S: Final = (0, 1, 2, 70, 250)
 HOARD_MAX: Final = 300
 HOARD_MS: Final = 1_500
 BURST_MS: Final = 30
+# The share of jobs whose TTL is in milliseconds. All of them have a short TTL.
+TTLMS_SHARE: Final = 0.025
 BODIES: Final = (8, 8, 20, 100, 700, 4_000)
 
 
@@ -242,7 +244,8 @@ class Producer(Actor):
         copies = 0
         queue = rng.choice(self.queues)
         timeout_ms = rng.choice((0, 0, 200, 1_000, 3_000))
-        options: list[str | int] = ["RETRY", retry_s, "TTL", ttl_s]
+        ttl = ["TTLMS", ttl_s * 1_000] if dice < TTLMS_SHARE else ["TTL", ttl_s]
+        options: list[str | int] = ["RETRY", retry_s, *ttl]
         if retry_s:
             copies = rng.choice((1, 1, 2, 2, 3))
             options += ["REPLICATE", copies]

@@ -8,9 +8,18 @@ import hiredis
 import pytest
 
 from disque_py.simulator.checks.claims import ClaimBook
-from disque_py.simulator.clients.claimers import FENCE_AT, ClaimProducer, ClaimWorker, Work, knows
+from disque_py.simulator.clients.claimers import (
+    FENCE_AT,
+    NAMED_ONLY,
+    SETTINGS,
+    ClaimProducer,
+    ClaimWorker,
+    Work,
+    knows,
+    requires_user,
+)
 from disque_py.simulator.clients.lockers import VoterKeeper
-from disque_py.simulator.oracle import Oracle
+from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.plan import ClientPlan
 from disque_py.simulator.simulation import Simulation, simulate
 from simulated import ask, joined, small_plan
@@ -100,3 +109,23 @@ def test_claims_keep_their_rules_in_all_weathers(weather):
     plan = replace(small_plan(5, weather=weather, duration_ms=5_000), clients=clients)
     result = simulate(plan)
     assert result.failure is None
+
+
+@pytest.mark.parametrize("name", ["x0", "x1"])
+def test_a_job_without_the_meta_that_its_queue_requires_must_be_refused(name):
+    """Spec EX1, QS7."""
+    world = joined("a")
+    machine = world.machines["a"]
+    producer = ClaimProducer(
+        world, Oracle(), small_plan(3, weather="fair", duration_ms=1, clients=()), ClientPlan(0, "claim producer")
+    )
+    assert ask(world, "a", "CLUSTER", "VOTERS", "INIT", machine.broker.me.id.hex()) == b"OK"
+    producer._nameless(b"job", (name, machine, requires_user(machine, name)))
+    assert ask(world, "a", "QUEUE", "SET", name, *SETTINGS[name]) == b"OK"
+    reply = ask(world, "a", "ADDJOB", name, "body", 0, "RETRY", 5, "META", "x", "user")
+    assert str(reply) == "NOKEY The queue requires META 'user'"
+    producer._nameless(reply, (name, machine, True))
+    with pytest.raises(RuleBrokenError, match=NAMED_ONLY):
+        producer._nameless(b"job", (name, machine, True))
+    with pytest.raises(RuleBrokenError, match=NAMED_ONLY):
+        producer._added(reply, (name, (), 0, machine, True))
