@@ -244,8 +244,8 @@ class Producer(Actor):
         copies = 0
         queue = rng.choice(self.queues)
         timeout_ms = rng.choice((0, 0, 200, 1_000, 3_000))
-        ttl = ["TTLMS", ttl_s * 1_000] if dice < TTLMS_SHARE else ["TTL", ttl_s]
-        options: list[str | int] = ["RETRY", retry_s, *ttl]
+        options: list[str | int] = ["RETRY", retry_s]
+        options += ["TTLMS", ttl_s * 1_000] if dice < TTLMS_SHARE else ["TTL", ttl_s]
         if retry_s:
             copies = rng.choice((1, 1, 2, 2, 3))
             options += ["REPLICATE", copies]
