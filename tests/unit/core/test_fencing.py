@@ -172,6 +172,7 @@ def test_a_holder_passes_a_claim_on_that_it_has_missed():
     assert known(world, "a", first.id) == known(world, "c", first.id) == second.fence
 
 
+@pytest.mark.plain  # Compiled code has the limits as constants.
 def test_a_node_remembers_a_bounded_number_of_claimed_jobs(monkeypatch):
     """Jobs that are over are forgotten before others."""
     monkeypatch.setattr(claim_stamps, "NEWEST_MAX", 3)
@@ -189,6 +190,7 @@ def test_a_node_remembers_a_bounded_number_of_claimed_jobs(monkeypatch):
     assert ids[4] in newest
 
 
+@pytest.mark.plain  # Compiled code has the limits as constants.
 def test_claims_that_are_told_while_the_journal_is_read_are_bounded(monkeypatch):
     monkeypatch.setattr(fencing, "EARLY_MAX", 2)
     world = exclusive("a")
@@ -198,6 +200,7 @@ def test_claims_that_are_told_while_the_journal_is_read_are_bounded(monkeypatch)
     assert len(broker.exclusive.early) == 2
 
 
+@pytest.mark.plain  # Compiled code has the limits as constants.
 def test_a_node_is_told_a_bounded_number_of_claims_per_step(monkeypatch):
     """Spec EX6. The node that is gone meanwhile is told no more."""
     monkeypatch.setattr(fencing, "TOLD_PER_STEP", 2)
