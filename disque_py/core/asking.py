@@ -52,7 +52,7 @@ HAS_INVISIBLE: Final = 5  # The job counts there as invisible. That node ends th
 # The node with the highest rank acts.
 RANKS: Final = {NOTHING: 0, OVER: 1, COPY: 2, HAS_INVISIBLE: 3, HAS_QUEUED: 4, HAS_LEASED: 5}
 
-# Deeds. Nodes send these numbers to each other, so a number never gets another meaning.
+# Actions. Nodes send these numbers to each other, so a number never gets another meaning.
 CANCEL: Final = 1
 PROMOTE: Final = 2
 RESCHEDULE: Final = 3
