@@ -109,10 +109,18 @@ def run_until_first_node(*words):
     """Start a run, and return it with the id of its first node."""
     bench = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + 30
-    while not (children := children_of(bench.pid)) and time.monotonic() < deadline:
+    while not (nodes := [pid for pid in children_of(bench.pid) if is_node(pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(2)
-    return bench, min(children)
+    return bench, min(nodes)
+
+
+def is_node(pid):
+    """Whether a child is a node, and not a process that only tells its version."""
+    try:
+        return b"--port" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # It has ended.
+        return False
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
