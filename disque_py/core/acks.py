@@ -65,6 +65,8 @@ UNKNOWN_HOLDERS_MAX: Final = 64
 LOOKED_PER_PART: Final = 3_000
 # A SETACK of two fields comes from a node that may know only that the job is done.
 ITEMS_MIN: Final = 2
+# Nearly all have three: id, holders, version. A fourth, the outcome, says that the job was not simply completed.
+USUAL_FIELDS: Final = 3
 OUTCOME_AT: Final = 3
 # Third field of a DELJOB without a set: the job is done, and no node that held it has reported that yet.
 IS_DONE: Final = 1
@@ -337,8 +339,8 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if item[2] == UNTOLD and ours:
                     events.acked(broker, job)
                 _complete(broker, job)
-        elif field_count == OUTCOME_AT and job.work is None and item[2] != UNTOLD:
-            lifecycle.acknowledge(broker, job)  # Nearly all of them.
+        elif field_count == USUAL_FIELDS and job.work is None and item[2] != UNTOLD:
+            lifecycle.acknowledge(broker, job)
         else:
             is_news = field_count > ITEMS_MIN and item[2] == UNTOLD
             acknowledge(broker, job, is_news=is_news, is_canceled=_is_canceled(item))

@@ -45,8 +45,8 @@ HAS_QUORUM: Final = 4  # The job is claimed by its id.
 STAMP_FIELDS: Final = 7
 HOLDER_BYTES_MAX: Final = 64
 
-# The most jobs that a node remembers because it knows a claim of them. For one more, jobs that are over are forgotten
-# first: so many of the longest remembered ones are looked at.
+# The most jobs that a node remembers because it knows a claim of them. If there is one more, the node looks at up to
+# NEWEST_LOOKS of the oldest ones for a job that is over, and forgets it. If none is over, it forgets the next one.
 NEWEST_MAX: Final = 10_000
 NEWEST_LOOKS: Final = 4
 
