@@ -308,6 +308,11 @@ class Bus:
         if jobs:
             self._on_jobs(link, jobs)
 
+    def link_jobs(self, sender: Node, runs: list[Run]) -> None:
+        """Hand out the runs of a frame that has only job messages."""
+        self.frames_received += 1
+        self._owner.on_runs(sender, runs)
+
     def link_lost(self, link: Link, reason: str, detail: str) -> None:
         """Remove a link that is closed, and report it."""
         if reason:

@@ -17,11 +17,14 @@ from typing import Any, Final, Protocol, cast
 
 from cluster_bus.codec import FRAME_BYTES_MAX, HANDSHAKE_VERSION, Decoder, FrameError, Run
 from cluster_bus.handshake import DIALER, HANDSHAKE_BYTES_MAX, Handshake, Hello
-from cluster_bus.node import Node
+from cluster_bus.messages import FIRST_JOB_KIND
+from cluster_bus.node import FORGOTTEN, UNKNOWN, Node
 
 HANDSHAKE_SECONDS: Final = 5.0
 # One pass decodes this much before the loop turns to other links and clients: a few milliseconds.
 PUMP_BYTES: Final = 128 << 10
+# After a read this short the socket is empty, so no more bytes of this link come in the same pass.
+SHORT_READ_BYTES: Final = 16 << 10
 UNSENT_BYTES_MAX: Final = 64 << 20
 
 
@@ -36,6 +39,9 @@ class LinkOwner(Protocol):
 
     def link_frame(self, link: Link, runs: list[Run]) -> None:
         """Handle a frame that came on an accepted link; FrameError closes it."""
+
+    def link_jobs(self, sender: Node, runs: list[Run]) -> None:
+        """Handle a frame that has only job messages, and came from a known node; FrameError closes the link."""
 
     def link_lost(self, link: Link, reason: str, detail: str) -> None:
         """Take note that the link is closed. Not called after `drop`. `reason` is "" if the other end closed it."""
@@ -125,6 +131,9 @@ class Link:
         if self._is_paused:
             return
         if not self._burst_bytes:
+            if len(data) < SHORT_READ_BYTES:
+                self._pump()
+                return
             self._loop.call_soon(self._end_burst)
         self._burst_bytes += len(data)
         if self._burst_bytes > PUMP_BYTES:
@@ -188,7 +197,11 @@ class Link:
         if self.peer is not None:
             if self.role is DIALER:
                 raise FrameError("unexpected frame", "answers come on the node's own link")
-            self._owner.link_frame(self, runs)
+            node = self.node
+            if node is not None and not node.flags & (FORGOTTEN | UNKNOWN) and _has_only_jobs(runs):
+                self._owner.link_jobs(node, runs)  # Nearly every frame.
+            else:
+                self._owner.link_frame(self, runs)
             return
         assert self._transport is not None
         self._transport.write(self._handshake.receive(runs))
@@ -236,6 +249,10 @@ class Link:
             self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
+
+
+def _has_only_jobs(runs: list[Run]) -> bool:
+    return all(run[0] >= FIRST_JOB_KIND for run in runs)
 
 
 def _host(address: Any) -> str:

@@ -69,7 +69,8 @@ def added(broker: Broker, job: Job, code: int) -> None:
     elif broker.settings.events_body and type(job.body) is bytes:
         events.append(event_of(job, ADDED_ANYHOW if code == ADDED else code, {"body": job.body}, left=UNKNOWN))
     elif code == ADDED and job.attributes is None and job.version == VERSION_FIRST:
-        events.added(job, size_of(job.body))
+        body = job.body
+        events.added(job, len(body) if type(body) is bytes else size_of(body))
     else:
         events.append(event_of(job, ADDED_ANYHOW if code == ADDED else code, left=UNKNOWN))
     job.status = _STATUS_OF[code]

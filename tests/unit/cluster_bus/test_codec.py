@@ -26,6 +26,7 @@ from cluster_bus.codec import (
     without_large,
 )
 from cluster_bus.messages import GOTJOB, QUEUED
+from disque_py.server.process import rss_bytes
 
 GOTJOBS = encode_run(GOTJOB, [b"j1", b"j2"])
 QUEUEDS = encode_run(QUEUED, [(b"j3", 0, 1, 0, 0)])
@@ -160,6 +161,22 @@ def test_a_run_of_many_bytes_is_split_in_order():
     packed = encode_runs(GOTJOB, items, bytes_max=500)
     assert all(len(run) <= 500 for run in packed)
     assert [item for run in packed for item in msgpack.unpackb(run)[1:]] == items
+
+
+def test_packing_a_large_run_keeps_no_memory_of_its_size():
+    body = bytes(64 << 20)
+    encode_run(GOTJOB, [b"j1", b"j2"])
+    before = rss_bytes()
+    for _ in range(3):
+        assert len(encode_run(GOTJOB, [body])) > len(body)
+    assert rss_bytes() - before < len(body) // 2
+    assert encode_run(GOTJOB, [b"j1", b"j2"]) == GOTJOBS
+
+
+def test_a_run_that_cannot_be_packed_leaves_nothing_behind():
+    with pytest.raises(TypeError):
+        encode_run(GOTJOB, [b"j1", object()])
+    assert encode_run(GOTJOB, [b"j1", b"j2"]) == GOTJOBS
 
 
 def test_a_single_item_above_the_limit_is_a_run_of_its_own():

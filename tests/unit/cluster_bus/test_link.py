@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from cluster_bus import link as link_module
 from cluster_bus.codec import FRAME_BYTES_MAX, PROTOCOL_MAX, FrameError, Run, encode_run, frame
 from cluster_bus.handshake import ACCEPTOR, DIALER, HANDSHAKE_BYTES_MAX, Handshake, Hello
 from cluster_bus.link import PUMP_BYTES, Link
-from cluster_bus.messages import GOTJOB
-from cluster_bus.node import Node
+from cluster_bus.messages import GOTJOB, PING
+from cluster_bus.node import FORGOTTEN, UNKNOWN, Node
 
 A = Hello(b"a" * 20, b"run-a---", "", 7711, 17711)
 B = Hello(b"b" * 20, b"run-b---", "", 7712, 17712)
@@ -27,6 +28,7 @@ class Owner:
         self.opened: list[Link] = []
         self.ready: list[Link] = []
         self.frames: list[list[Run]] = []
+        self.jobs: list[tuple[Node, list[Run]]] = []
         self.lost: list[tuple[str, str]] = []
         self.frames_max = frames_max
 
@@ -40,6 +42,9 @@ class Owner:
         if len(self.frames) == self.frames_max:
             raise FrameError("too much")
         self.frames.append(runs)
+
+    def link_jobs(self, sender: Node, runs: list[Run]) -> None:
+        self.jobs.append((sender, runs))
 
     def link_lost(self, link: Link, reason: str, detail: str) -> None:
         self.lost.append((reason, detail))
@@ -90,6 +95,29 @@ def test_after_the_handshake_each_end_knows_the_other_and_frames_flow(secret: by
     owner = run(story, secret)
     assert owner.frames == [[[GOTJOB, b"j"]]]
     assert owner.lost == [("", "")]
+
+
+def test_only_frames_of_job_messages_from_a_known_node_take_the_short_path():
+    node = Node(A.id)
+
+    async def story(acceptor: Owner, address: Any) -> None:
+        dialer, link = await dial(address)
+        await until(lambda: dialer.ready and acceptor.ready)
+        for number, flags in enumerate((None, 0, FORGOTTEN, UNKNOWN)):
+            acceptor.ready[0].node = None if flags is None else node
+            node.flags = flags or 0
+            link.write(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [b"%d" % number])]))
+            await until(partial(arrived, acceptor, number + 1))
+        node.flags = 0
+        link.write(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [b"with a ping"]), encode_run(PING, [1])]))
+        await until(partial(arrived, acceptor, 5))
+
+    def arrived(acceptor: Owner, count: int) -> bool:
+        return len(acceptor.frames) + len(acceptor.jobs) == count
+
+    owner = run(story)
+    assert owner.jobs == [(node, [[GOTJOB, b"1"]])]
+    assert [runs[0][1] for runs in owner.frames] == [b"0", b"2", b"3", b"with a ping"]
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [(b"one", b"two"), (b"one", b""), (b"", b"two")])
