@@ -29,6 +29,7 @@ from typing import Any, Final
 from persistence.disk import READING, SYNCING, WRITING, Disk, Folder, Window
 from persistence.event_records import HEAD_BYTES, decode_events, encode_header, encode_packed, file_name, pack_events
 from persistence.pages import READY_BYTES_MIN, Pages, map_pages, sync_pages
+from persistence.zeros import Zeros, write_with_zeros
 
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
 # The log is removed one segment at a time. With a small limit the segments are smaller.
@@ -127,6 +128,7 @@ class EventLog:
         self._segment_bytes = segment_bytes
         self._file: Segment | None = None
         self._pages: Pages | None = None
+        self._zeros = Zeros()
         # (parts of the block, their bytes, first event, how many, wall clock ms), not handed to the disk yet.
         self._queue: deque[tuple[list[bytes], int, int, int, int]] = deque()
         self.written_seq = next_seq
@@ -330,6 +332,7 @@ class EventLog:
             segment.is_longer = True
             self._pages = Pages(outcome, segment.end, min(wanted, outcome.size), began_ms, wanted)
         self._file = segment
+        self._zeros.begin_file()
         self.segments.append(segment)
         if old is not None:
             self._end(old, segment.first_seq)
@@ -372,18 +375,30 @@ class EventLog:
         is_synced = self.syncs_each
         has_unsynced = file.durable_end < file.end  # `appendfsync always` came into force a moment ago.
         self._pages = None  # A thread writes now: the loop may copy nothing to the same place.
+        zeros = self._zeros.behind(end, self._segment_limit()) if is_synced else b""
+        if zeros:
+            file.is_longer = True
 
-        def work(folder: Folder) -> None:
+        def work(folder: Folder) -> bool:
+            if zeros and write_with_zeros(folder, name, offset, chunks, zeros):
+                return True
             if is_synced and not has_unsynced:
                 folder.write_synced(name, offset, chunks)
-                return
+                return False
             folder.write(name, offset, chunks)
             if is_synced:
                 folder.sync(name)
+            return False
+
+        def written(outcome: bool | OSError) -> None:
+            error = outcome if isinstance(outcome, OSError) else None
+            if zeros and error is None:
+                self._zeros.written(end + len(zeros), has_room=outcome is True)
+            self._on_written(error, file, end, next_seq, size, is_synced)
 
         self._is_busy = True
         self._moved_ms = self.now_ms
-        self._disk.start(WRITING, work, lambda outcome: self._on_written(outcome, file, end, next_seq, size, is_synced))
+        self._disk.start(WRITING, work, written)
 
     def _on_written(
         self, outcome: OSError | None, file: Segment, end: int, next_seq: int, size: int, is_synced: bool

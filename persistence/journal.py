@@ -17,6 +17,8 @@ rest. If nothing is ready in the window, and with `always`, one lane of the disk
 has gathered. With `always` each write is a sync as well. With `everysec` an fsync runs beside the writing, once a
 second. A segment's file is synced before the next file is begun, so only the state of the last one is ever in doubt.
 
+With `always` the file has zeros behind its blocks, too, so that few writes make it longer (zeros.py).
+
 A sync locks the pages that it writes, and the loop must not touch them. So the sync gets the pages before the one that
 is being written, up to the end of a block. If there is little to sync, the sync gets all of it, and the lane writes
 meanwhile. Blocks are contiguous, so a position determines a file offset.
@@ -51,6 +53,7 @@ from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages, map_pages, syn
 from persistence.records import DROPPED, IS_ALWAYS, Part, Run, encode_header, encode_parts, file_name, unpacked
 from persistence.reserved_segment import RESERVE_BYTES, Reserve, become_segment
 from persistence.write_queue import Waiting, WriteQueue
+from persistence.zeros import Zeros, write_with_zeros
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"
@@ -150,6 +153,7 @@ class Journal:
         self._file: _File | None = None
         self._pages: Pages | None = None
         self._is_longer = False  # The file has zeros behind its blocks.
+        self._zeros = Zeros()
         self._is_busy = False
         self._is_writing = False  # The lane writes: the loop may copy nothing to the same place.
         self._is_sealing = False  # The lane syncs all of the file: no other sync may run beside it.
@@ -602,17 +606,35 @@ class Journal:
         is_synced = self.policy == ALWAYS
         has_unsynced = max(self.synced, file.start) < start  # Another policy was in force a moment ago.
         name = file.name
+        zeros = self._zeros_behind(file, offset + end - start) if is_synced else b""
 
-        def work(folder: Folder) -> None:
+        def work(folder: Folder) -> bool:
+            if zeros and write_with_zeros(folder, name, offset, chunks, zeros):
+                return True
             if is_synced and not has_unsynced:
                 folder.write_synced(name, offset, chunks)
-                return
+                return False
             folder.write(name, offset, chunks)
             if is_synced:
                 folder.sync(name)
+            return False
+
+        def written(outcome: bool | OSError) -> None:
+            if zeros and self._file is file and not isinstance(outcome, OSError):
+                self._zeros.written(offset + end - start + len(zeros), has_room=outcome)
+            self._on_written(outcome if isinstance(outcome, OSError) else None, file, end, is_synced)
 
         self._is_busy = self._is_writing = True
-        self._disk.start(WRITING, work, lambda outcome: self._on_written(outcome, file, end, is_synced))
+        self._disk.start(WRITING, work, written)
+
+    def _zeros_behind(self, file: _File, end: int) -> bytes:
+        """Return the zeros that a write up to the offset `end` should append to the file, if any."""
+        if self._pages is not None or file.is_reserve or self._reserve.is_used:
+            return b""
+        zeros = self._zeros.behind(end, file.header_bytes + self._segment_bytes)
+        if zeros:
+            self._is_longer = True
+        return zeros
 
     def _on_written(self, outcome: OSError | None, file: _File, end: int, is_synced: bool) -> None:
         self._is_busy = self._is_writing = False
@@ -810,6 +832,7 @@ class Journal:
         self._file = file
         self._pages = pages
         self._is_longer = pages is not None or file.is_reserve
+        self._zeros.begin_file()
         self._chain.named = named
         self._chain.mark_used(file.number, file.part)
         if 0 < self._fresh_from <= file.number:

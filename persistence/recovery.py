@@ -6,6 +6,9 @@ the error names the place. The last file may end anywhere, because the machine d
 block on is cut, unless a later block says that this place was on disk when it was written. A clean stop leaves a mark
 that names the journal's end. If the journal ends before that, a part of it has been lost since.
 
+With `always` the blocks of a file replace zeros. A write that did not end leaves some of these zeros between its other
+bytes. No reply left the node for such a write, so it is as if it had never begun: this is no torn tail.
+
 `step` reads a piece at a time, so the caller decides where (a thread, a tool, a simulated disk) and how long. Reading
 changes nothing. A server calls `Recovery.repair` before it writes to the journal.
 """
@@ -19,6 +22,7 @@ from persistence.journal import CLEAN_NAME
 from persistence.records import (
     HEAD_BYTES,
     HEADER_ALIGN,
+    IS_ALWAYS,
     Block,
     FormatError,
     Header,
@@ -41,6 +45,11 @@ RESTORED_NAME: Final = "restored"
 # The bytes that are read at a time; the blocks of a piece are handed on together.
 PIECE_BYTES: Final = 1024 * 1024
 WINDOW_BYTES: Final = 1 << 16
+# A disk writes a sector of this size, or of a multiple of it, as a whole or not at all.
+SECTOR_BYTES: Final = 512
+# A block begins with its length, which is not zero.
+LENGTH_BYTES: Final = 4
+ZEROS_MIN: Final = 8
 
 
 class DamagedJournalError(Exception):
@@ -83,6 +92,7 @@ class Recovery:
         self._at = -1
         self._offset = 0
         self._rest = b""
+        self._is_always = False  # Whether the last block was written under `appendfsync always`.
         self._next_file()
 
     # -- the chain ---------------------------------------------------------------------------------
@@ -166,6 +176,7 @@ class Recovery:
                 blocks.append((header.number, block))
                 if block.synced > self._synced:
                     self._synced = block.synced
+                self._is_always = bool(block.flags & IS_ALWAYS)
                 at += block.size
                 self.position += block.size
             if 0 <= end <= self.position:
@@ -230,7 +241,7 @@ class Recovery:
             raise DamagedJournalError(
                 f"{name}: damaged at byte {at}, and a later block shows that this was on disk. {ADVICE}"
             )
-        if rest.strip(b"\0"):
+        if rest.strip(b"\0") and not (self._is_always and _is_unfinished(rest, at, block_size(rest, 0, self.position))):
             self.torn = (name, at, len(rest))
         self._next_file()
 
@@ -305,6 +316,22 @@ def _mark_of(text: bytes) -> tuple[int, int, int] | None:
     if len(words) != 3 or not all(word.isdigit() for word in words):
         return None
     return int(words[0]), int(words[1]), int(words[2])
+
+
+def _is_unfinished(rest: bytes, offset: int, size: int) -> bool:
+    """Return whether `rest`, the end of a file of zeros from `offset` on, is from a write that did not end.
+
+    Such a write lacks sectors, or its end. A whole block hardly ever ends with ZEROS_MIN zeros.
+
+    size   the length of the first block, if its head is there
+    """
+    used = len(rest.rstrip(b"\0"))
+    if used + ZEROS_MIN <= max(size, HEAD_BYTES) <= len(rest):
+        return True
+    first = -offset % SECTOR_BYTES
+    if first >= LENGTH_BYTES and not rest[:first].strip(b"\0"):
+        return True
+    return any(not rest[at : at + SECTOR_BYTES].strip(b"\0") for at in range(first, used, SECTOR_BYTES))
 
 
 def _find_block(data: bytes, position: int) -> Block | None:

@@ -268,9 +268,9 @@ def is_up(server: Server) -> bool:
 
 
 def tear(server: Server) -> int:
-    """Cut the last bytes off the journal. Return its new size."""
+    """Cut the last bytes off the journal, and the zeros behind them. Return its new size."""
     path = server.folder / FOLDER / segments(server)[-1]
-    size = path.stat().st_size - 7
+    size = len(path.read_bytes().rstrip(b"\0")) - 7
     os.truncate(path, size)
     return size
 

@@ -28,6 +28,13 @@ IS_QUEUED, IS_DELIVERED, IS_ACKED, IS_LEASED, WAS_QUEUED = 1, 2, 4, 8, 16
 HEADER_ALIGN = 512
 
 
+def cut_zeros(folder: Any, name: str) -> int:
+    """Cut the zeros off that a file has behind its last block, and return its new size."""
+    size = len(folder.read(name, 0, folder.size(name)).rstrip(b"\0"))
+    folder.truncate(name, size)
+    return size
+
+
 def header(version: int, described: list[Any]) -> bytes:
     """Return a header: magic, version, reserved, length and checksum of the description; the description; zeros."""
     body = msgpack.packb(described)

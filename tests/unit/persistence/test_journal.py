@@ -158,7 +158,7 @@ def test_acks_of_a_full_disk_go_to_the_reserved_file():
     journal, disk = make(reserve_bytes=4096)
     wait(journal, disk, RETRY_MS + 20)
     assert "reserve" in disk.folder.names()
-    disk.folder.fail("write create allocate", errno.ENOSPC, nth=1, times=1)
+    disk.folder.fail("write create allocate", errno.ENOSPC, nth=1, times=2)  # With zeros and without.
     disk.folder.fail("create allocate", errno.ENOSPC, times=-1)
     position = journal.append(RECORD)
     disk.run()

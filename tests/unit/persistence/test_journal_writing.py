@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -14,7 +15,8 @@ from journal_writer import RECORD, make, read, wait
 from persistence.disk import READING, WRITING
 from persistence.disk_errors import FINE, NO_ACKS, NO_ADDS
 from persistence.journal import CLEAN_NAME, RETRY_MS, SYNC_EVERY_MS
-from persistence.records import Part, file_name
+from persistence.records import GONE, HEADER_ALIGN, Part, file_name
+from persistence.zeros import ZEROS_BYTES_MAX, ZEROS_BYTES_MIN
 
 
 def test_one_fsync_serves_all_that_gathered_meanwhile():
@@ -26,6 +28,74 @@ def test_one_fsync_serves_all_that_gathered_meanwhile():
     disk.run()
     assert [op for op, *_ in disk.folder.trace] == ["write", "sync", "write", "sync"]
     assert journal.synced == journal.position
+
+
+def test_with_always_few_writes_change_the_length_of_the_file():
+    """A write that makes the file longer also changes the file system's own records. Its sync takes twice as long."""
+    journal, disk = make(segment_bytes=1 << 22)
+    name = file_name(1, 0)
+    lengths = []
+    for _ in range(4_000):
+        journal.append(RECORD)
+        disk.run()
+        lengths.append(disk.folder.size(name))
+    assert journal.synced == journal.position == read(disk)[1].position
+    changes = sum(before != after for before, after in pairwise(lengths))
+    assert 1 <= changes <= 3
+    assert lengths[0] >= ZEROS_BYTES_MIN
+    assert lengths[-1] < journal.position + 4 * ZEROS_BYTES_MAX
+    assert read(disk)[1].torn is None
+
+
+def test_zeros_do_not_make_a_file_longer_than_a_segment():
+    journal, disk = make(segment_bytes=10_000)
+    while journal.number == 1:
+        journal.append(RECORD)
+        disk.run()
+        assert disk.folder.size(file_name(1, 0)) <= max(10_000, journal.position) + HEADER_ALIGN
+    end = journal.position
+    journal.append(RECORD)
+    disk.run()
+    assert disk.folder.size(file_name(1, 0)) == HEADER_ALIGN + end, "a closed file has no zeros behind its blocks"
+    assert read(disk)[1].position == journal.synced == journal.position
+
+
+def test_a_disk_without_room_for_zeros_takes_blocks_until_it_is_full():
+    journal, disk = make(segment_bytes=1 << 20)
+    disk.folder.capacity_bytes = disk.folder.used_bytes + 10_000
+    while not journal.error:
+        journal.append(RECORD)
+        disk.run()
+    assert 9_000 < journal.synced <= 10_000
+    disk.folder.cut_power()
+    assert read(disk)[1].position >= journal.synced
+
+
+def test_with_always_a_write_that_a_power_cut_interrupts_is_as_if_it_had_never_begun():
+    """No reply left for it, so the journal is whole, and jobs are as certain as before (docs/journal.md)."""
+    lost = whole = 0
+    for seed in range(100):
+        journal, disk = make(folder=SimFolder(Random(seed)), segment_bytes=1 << 20)
+        for _ in range(seed % 7 + 1):
+            journal.append(RECORD)
+            disk.run()
+        safe = journal.ready_position()
+        for number in range(seed % 3 + 1):
+            journal.append([[GONE, *((b"%d-%d" % (number, item), 1) for item in range(seed * 20))]])
+        disk.folder.crash_in(seed % 2)
+        with suppress(CrashError):
+            disk.run()
+        disk.folder.cut_power()
+        _, recovery = read(disk)
+        assert recovery.position >= safe
+        assert recovery.torn is None
+        lost += recovery.position == safe
+        whole += recovery.position == journal.position
+        recovery.repair()
+        _, again = read(disk)
+        assert (again.position, again.torn) == (recovery.position, None)
+    assert lost > 20
+    assert whole > 0
 
 
 def test_a_full_segment_is_synced_before_the_next_begins():
@@ -122,7 +192,7 @@ def test_after_a_failed_use_of_the_reserved_file_the_next_file_has_another_name(
     """The file may already have its new name. So the next file needs another name."""
     journal, disk = make(reserve_bytes=4096)
     wait(journal, disk, RETRY_MS + 20)
-    disk.folder.fail("write", errno.ENOSPC, times=2)
+    disk.folder.fail("write", errno.ENOSPC, times=3)  # With zeros, without, and to the reserved file.
     position = journal.append(RECORD)
     disk.run()
     assert journal.level == NO_ACKS

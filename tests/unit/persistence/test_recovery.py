@@ -12,7 +12,7 @@ from disque_py.simulator.world.disk import InlineDisk
 from disque_py.simulator.world.folder import SimFolder
 from persistence.journal import CLEAN_NAME, Journal
 from persistence.records import GONE, HEAD_BYTES, HEADER_ALIGN, NewerFormatError, encode_header
-from persistence.recovery import RESTORED_NAME, DamagedJournalError, Recovery
+from persistence.recovery import RESTORED_NAME, SECTOR_BYTES, DamagedJournalError, Recovery
 
 NODE = bytes(20)
 
@@ -46,6 +46,11 @@ def content(folder, name):
     return folder.read(name, 0, folder.size(name))
 
 
+def blocks_of(folder, name):
+    """Return the content of a file without the zeros behind its last block."""
+    return content(folder, name)[: HEADER_ALIGN + sum(block.size for block in read(folder)[0])]
+
+
 def segments(folder):
     return [name for name in folder.names() if name.endswith(".seg")]
 
@@ -74,7 +79,7 @@ def test_the_last_file_may_end_anywhere():
     """It is cut at each byte. Whole blocks are read, the rest is a torn tail, and a repaired journal reads the same."""
     folder, _ = written(4, segment_bytes=1 << 30)
     (name,) = segments(folder)
-    data = content(folder, name)
+    data = blocks_of(folder, name)
     ends = [HEADER_ALIGN]
     for block in read(folder)[0]:
         ends.append(ends[-1] + block.size)
@@ -89,11 +94,45 @@ def test_the_last_file_may_end_anywhere():
         assert repaired.torn is None
 
 
+def test_a_last_block_with_wrong_bytes_is_torn_unless_sectors_of_zeros_show_that_its_write_did_not_end():
+    folder, _ = written(2, segment_bytes=1 << 30, bytes_each=3_000)
+    (name,) = segments(folder)
+    whole = content(folder, name)
+    blocks = read(folder)[0]
+    first, end = HEADER_ALIGN + blocks[0].size, HEADER_ALIGN + blocks[0].size + blocks[1].size
+    for at in range(first, end, 211):
+        rewrite_file(folder, name, whole[:at] + bytes((whole[at] ^ 1,)) + whole[at + 1 :])
+        recovery = read(folder)[1]
+        assert recovery.torn == (name, first, len(whole) - first)
+    for at in range(first - first % SECTOR_BYTES, end, SECTOR_BYTES):
+        start, stop = max(at, first), min(at + SECTOR_BYTES, end)
+        rewrite_file(folder, name, whole[:start] + bytes(stop - start) + whole[stop:])
+        blocks, recovery = read(folder)
+        assert (len(blocks), recovery.torn) == (1, None), f"without the sector at {at}"
+    for cut in range(first, end, 211):
+        rewrite_file(folder, name, whole[:cut] + bytes(len(whole) - cut))
+        blocks, recovery = read(folder)
+        assert (len(blocks), recovery.torn) == (1, None), f"written up to {cut}"
+    rewrite_file(folder, name, whole[: end - 97])
+    assert read(folder)[1].torn == (name, first, end - 97 - first), "the end of the file is missing"
+
+
+def test_without_always_a_write_that_did_not_end_is_a_torn_tail():
+    """Replies have left the node for records that were not on disk yet."""
+    folder, _ = written(2, segment_bytes=1 << 30, bytes_each=3_000, policy="everysec")
+    name = segments(folder)[-1]
+    whole = content(folder, name)
+    at = HEADER_ALIGN + read(folder)[0][0].size + 2 * SECTOR_BYTES
+    at -= at % SECTOR_BYTES
+    rewrite_file(folder, name, whole[:at] + bytes(SECTOR_BYTES) + whole[at + SECTOR_BYTES :])
+    assert read(folder)[1].torn is not None
+
+
 def test_a_torn_journal_does_not_look_whole_once_it_is_cut():
     """The next reader must be just as careful with the at-most-once jobs. Spec J3."""
     folder, _ = written(2, segment_bytes=1 << 30)
     (name,) = segments(folder)
-    rewrite_file(folder, name, content(folder, name)[:-1])
+    rewrite_file(folder, name, blocks_of(folder, name)[:-1])
     _, recovery = read(folder)
     recovery.repair()
     assert [block.flags for block in read(folder)[0]] == [1, 0]
@@ -290,7 +329,7 @@ def test_all_files_missing_after_a_clean_stop_is_not_a_new_journal():
 
 def test_an_end_that_was_cut_between_two_blocks_after_a_clean_stop_is_torn():
     folder, journal = written(2, segment_bytes=10_000)
-    end = folder.size("0000000001.seg")
+    end = len(blocks_of(folder, "0000000001.seg"))
     journal.append([[GONE, (b"x" * 40, 1)]])
     journal.close(lambda _: None, leave_mark=True)
     journal._disk.run()

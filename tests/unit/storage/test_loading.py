@@ -64,7 +64,7 @@ def test_a_torn_tail_is_cut_with_a_warning_or_refused():
     node = start()
     add(node, 3)
     name = [each for each in node.folder.names() if each.endswith(".seg")][-1]
-    node.folder.truncate(name, node.folder.size(name) - 1)
+    node.folder.truncate(name, journal_files.cut_zeros(node.folder, name) - 1)
     refusing = begin(node, aof_load_truncated=False)
     refusing.settle()
     assert "aof-load-truncated yes" in refusing.failed
@@ -132,7 +132,7 @@ def test_a_disk_too_full_to_cut_a_torn_tail_is_waited_for():
     node = start()
     add(node, 3)
     name = [each for each in node.folder.names() if each.endswith(".seg")][-1]
-    node.folder.truncate(name, node.folder.size(name) - 1)
+    node.folder.truncate(name, journal_files.cut_zeros(node.folder, name) - 1)
     again = begin(node)
     again.folder.fail("write truncate", errno.ENOSPC, times=5)
     again.settle(2_500)

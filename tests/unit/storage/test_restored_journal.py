@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from random import Random
 
+import journal_files
 from disque_py.simulator.world.folder import SimFolder
 from journaled import JournaledNode
 from persistence.check import Tally, read
@@ -82,7 +83,7 @@ def test_a_torn_journal_does_not_look_whole_once_it_is_cut():
     """The process dies after the cut and before anything is recorded: the next one must be as careful."""
     node = node_with_jobs()
     name = max(name for name in node.folder.names() if ".seg" in name)
-    node.folder.write(name, node.folder.size(name), [b"torn"])
+    node.folder.write(name, journal_files.cut_zeros(node.folder, name), [b"torn"])
     recovery = read(node.folder, Tally())
     assert recovery.torn is not None
     recovery.repair()
@@ -97,7 +98,7 @@ def test_a_cut_that_is_cut_short_is_still_torn():
     """The block that says so comes before the cut."""
     node = node_with_jobs()
     name = max(name for name in node.folder.names() if ".seg" in name)
-    node.folder.write(name, node.folder.size(name), [b"torn" * 30])
+    node.folder.write(name, journal_files.cut_zeros(node.folder, name), [b"torn" * 30])
     recovery = read(node.folder, Tally())
     node.folder.fail("truncate", errno.EIO)
     try:
