@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -76,6 +77,34 @@ def test_with_always_a_write_is_synced_before_it_counts():
     log.append([["a"]])
     disk.run(WRITING)
     assert (log.ready_position(), log.durable_seq, log.syncs) == (log.position, 2, 1)
+
+
+def test_with_always_few_writes_change_the_length_of_the_file_and_all_events_are_read():
+    log, disk, folder = start(syncs_each=True)
+    disk.run()
+    lengths = []
+    for number in range(2_000):
+        log.append([[number, "x" * 40]])
+        disk.run()
+        lengths.append(folder.size(log.segments[-1].name))
+    assert 1 <= sum(before != after for before, after in pairwise(lengths)) <= 3
+    assert lengths[-1] > log.segments[-1].end
+    folder.cut_power()
+    again, disk, _ = start(folder, syncs_each=True)
+    disk.run()
+    assert again.next_seq == 2_001
+    assert [event[0] for event in events_of(again, folder)] == [*range(2_000)]
+
+
+def test_with_always_a_full_disk_takes_events_without_zeros_behind_them():
+    log, disk, folder = start(syncs_each=True)
+    disk.run()
+    folder.capacity_bytes = folder.used_bytes + 20_000
+    while not log.error:
+        log.append([["x" * 40]])
+        disk.run()
+    assert folder.size(log.segments[-1].name) <= folder.capacity_bytes
+    assert log.segments[-1].durable_end > 15_000
 
 
 def test_a_power_cut_after_a_change_to_always_loses_no_earlier_event():
@@ -399,7 +428,8 @@ def test_with_any_disk_and_any_end_a_whole_beginning_is_left(turns, work, seed, 
     """Turns append, the disk works in any steps, and the process dies. The first events are left, in order."""
     size = Random(seed).choice((200, 20_000))
     has_windows = seed % 3 > 0
-    log, disk, folder = start(SimFolder(Random(seed)), has_windows=has_windows, segment_bytes=size)
+    always = seed % 4 == 0
+    log, disk, folder = start(SimFolder(Random(seed)), has_windows=has_windows, segment_bytes=size, syncs_each=always)
     rng = Random(seed)
     steps = iter(work)
     appended = 0
