@@ -158,9 +158,9 @@ class EventLogStorage:
                 current.has_hole = False  # The note that it was closed may not have reached the disk.
             log = self._watched
             if log is not None:
-                is_written = not log.error and (not power or log.syncs_each)
                 current.durable = log.durable_seq
-                current.safe = log.written_seq if is_written else log.durable_seq
+                # With `always` each write is durable, except those from the moment before `always` came into force.
+                current.safe = log.durable_seq if power or log.error else log.written_seq
             elif power:
                 current.safe = current.durable
         self._watched = None
