@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from disque_py.cli.visible import visible_lines
+from disque_py.program_commands import ProgramGroup
 
 
-class VisibleErrors(click.Group):
+class VisibleErrors(ProgramGroup):
     """A group of commands. In its errors, characters that a terminal would obey are escapes.
 
     A program overrides `run`, and raises click's errors there.

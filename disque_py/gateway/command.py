@@ -21,6 +21,7 @@ from disque_py import __version__
 from disque_py.gateway.access_file import new_secret, token_entry
 from disque_py.gateway.settings import ENVIRONMENT, TABLE, Settings, read_settings
 from disque_py.gateway.variables import unknown_variables
+from disque_py.program_commands import ProgramCommand
 from disque_py.shell_scripts import completion_option
 
 PROGRAM: Final = "disque-gateway"
@@ -39,7 +40,7 @@ def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ProgramCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.argument("conf", required=False, type=click.Path(exists=True, dir_okay=False))
 @_with_settings

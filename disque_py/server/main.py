@@ -22,6 +22,7 @@ import uvloop
 from disque_py import __version__
 from disque_py.config.conf_file import ConfigError
 from disque_py.config.settings import Settings
+from disque_py.output_errors import end_output
 from disque_py.server import completion, log, process, settings_file, trial
 from disque_py.server.host import NO_RESTART, UVLOOP_VERSION, Ending
 from disque_py.server.node_lifecycle import NodeLifecycle
@@ -64,11 +65,9 @@ def main(argv: list[str] | None = None) -> int:
     process.fill_standard_descriptors()
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] in ("-h", "--help"):
-        sys.stdout.write(USAGE)
-        return 0
+        return _print(USAGE)
     if arguments and arguments[0] in ("-v", "--version"):
-        sys.stdout.write(_version())
-        return 0
+        return _print(_version())
     if arguments and arguments[0] == completion.OPTION:
         return _complete(arguments)
     start_directory = os.getcwd()
@@ -96,8 +95,7 @@ def _complete(arguments: Sequence[str]) -> int:
     if script is None:
         sys.stderr.write(f"disque-server: {completion.OPTION} takes one word: bash, zsh or fish\n")
         return FAILURE
-    sys.stdout.write(script)
-    return 0
+    return _print(script)
 
 
 def _try(configuration: Configuration) -> int:
@@ -109,7 +107,16 @@ def _try(configuration: Configuration) -> int:
         sys.stderr.write(f"disque-server: {text}\n")
     if found.problems:
         return FAILURE
-    sys.stdout.write("disque-server: the configuration can be used\n")
+    return _print("disque-server: the configuration can be used\n")
+
+
+def _print(text: str) -> int:
+    """Write to standard output. Return the exit status."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        return end_output(error)
     return 0
 
 

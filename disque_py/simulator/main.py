@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from disque_py import __version__
+from disque_py.program_commands import ProgramCommand
 from disque_py.shell_scripts import completion_option
 from disque_py.simulator.figures import COLUMNS, Figures
 from disque_py.simulator.focused_plans import FOCUSES, draw_focused
@@ -342,7 +343,7 @@ def seeds_of(text: str) -> range:
         raise click.BadParameter(f"'{text}' is neither a number nor FIRST..LAST", param_hint="--seeds") from None
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ProgramCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--seeds", metavar="FIRST..LAST", help="Seeds to play, or one seed.")
 @click.option("--minutes", type=float, help="Play seeds for this time, starting with --seeds or a random one.")
 @click.option("--seconds", type=float, default=SECONDS, show_default=True, help="Virtual seconds with faults per seed.")

@@ -26,6 +26,7 @@ import disque_py
 from disque_py import __version__
 from disque_py.client.errors import DisqueError
 from disque_py.client.options import settings_of_url
+from disque_py.program_commands import ProgramCommand
 from disque_py.shell_scripts import completion_option
 from disque_py.tasks.app import App
 from disque_py.tasks.source_watch import SourceWatch
@@ -88,7 +89,7 @@ def _check_url(url: str, source: str) -> None:
         raise ProgramError(f"{source}: {error}") from error
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ProgramCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.argument("target", metavar="MODULE[:APP]")
 @click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), default=CONCURRENCY, show_default=True,

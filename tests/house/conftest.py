@@ -27,6 +27,8 @@ OUTSIDE = (
     "disque_py/simulator/main.py",
     "disque_py/tasks/",
     "disque_py/loopback_ports.py",
+    "disque_py/output_errors.py",
+    "disque_py/program_commands.py",
     "disque_py/shell_scripts.py",
     "disque_py/testing/",
     "persistence/descriptors.py",

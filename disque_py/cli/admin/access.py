@@ -22,6 +22,7 @@ from disque_py.cli.queue_view import ANSWER_S
 from disque_py.cli.visible_errors import VisibleErrors
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 from disque_py.client.one_node import OneNode
+from disque_py.output_errors import is_output_error
 from disque_py.shell_scripts import is_plain
 
 # Completion with TAB waits at most this long for a node.
@@ -83,8 +84,8 @@ class Program(VisibleErrors):
         except DisqueError as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                raise  # The reader has enough: click ends the program without a word.
+            if is_output_error(error):
+                raise
             raise click.ClickException(error.strerror or str(error)) from error
 
 

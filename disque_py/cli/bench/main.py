@@ -30,6 +30,7 @@ from disque_py.cli.bench.load import LoadError
 from disque_py.cli.bench.measures import MEASURES, TESTS, Cell, Found, Measure, Plan
 from disque_py.cli.bench.processes import GoneError, Line, Running, ServerError, Servers, reason_of
 from disque_py.cli.shell.suggestions import closest
+from disque_py.program_commands import ProgramCommand
 from disque_py.shell_scripts import completion_option
 
 RUNS: Final = 3
@@ -95,7 +96,11 @@ Examples:
 """
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=EXAMPLES)
+@click.command(
+    cls=ProgramCommand,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog=EXAMPLES,
+)
 @click.argument("tests", nargs=-1, shell_complete=_complete_tests, metavar="[TEST]...")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_print_tests,
               help="Print the tests and the contestants, and exit.")  # fmt: skip
@@ -371,7 +376,7 @@ def _show(
     bench: Bench, machine: dict[str, str], reference: str, json_file: Path | None, html_file: Path | None,
     *, as_markdown: bool,
 ) -> None:  # fmt: skip
-    """Write the files and print the figures. A terminal that is gone costs no file, and a full disk no output."""
+    """Write the files and print the figures. Nothing keeps the files from being written."""
     lines = lines_of(bench.samples, {test.name: test.metric for test in TESTS.values()}, reference)
     found = report.Report(machine, bench.versions, reference, bench.notes, bench.samples, lines)
     trouble = None
@@ -386,10 +391,9 @@ def _show(
             click.echo(report.markdown(found), nl=False)
         else:
             _print(found)
-    except BrokenPipeError:
-        raise  # The reader has seen enough, and click ends the program without a word.
-    except OSError as error:
-        trouble = trouble or OSError(error.errno, error.strerror, "standard output")
+    except OSError:
+        if trouble is None:
+            raise  # ProgramCommand tells the user.
     if trouble is not None:
         raise click.ClickException(f"WRITE {trouble.filename}: {trouble.strerror}") from trouble
 

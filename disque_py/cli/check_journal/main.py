@@ -23,6 +23,8 @@ from disque_py.cli.check_journal.importing import ImportOptions, Moved, MovingEr
 from disque_py.cli.check_journal.report import print_summary, record_line, summary
 from disque_py.cli.counting import counted
 from disque_py.cli.progress import Bar
+from disque_py.output_errors import is_output_error, naming
+from disque_py.program_commands import ProgramGroup
 from disque_py.resp.sizes import human_bytes
 from disque_py.shell_scripts import SHELLS, completion_script
 from persistence.aof_import import AofError
@@ -66,7 +68,7 @@ class JournalPath(click.Path):
 DIRECTORY: Final = JournalPath()
 
 
-class Program(click.Group):
+class Program(ProgramGroup):
     """The command group; turns expected errors into one line and exit status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -76,7 +78,7 @@ class Program(click.Group):
         except (DamagedJournalError, FormatError, MovingError, AofError, JobsFileError, DescriptionError) as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:
-            if isinstance(error, BrokenPipeError):
+            if is_output_error(error):
                 raise
             text = error.strerror or str(error)
             where = f"{error.filename}: " if error.filename and str(error.filename) not in text else ""
@@ -221,7 +223,7 @@ def export(directory: Path, file: Path) -> None:
     if str(file) == "-":
         _write_jobs(path, sys.stdout, with_bodies=True)
         return
-    with file.open("x", encoding="utf-8") as lines:
+    with naming(file), file.open("x", encoding="utf-8") as lines:
         try:
             count = _write_jobs(path, lines, with_bodies=True)
             lines.flush()

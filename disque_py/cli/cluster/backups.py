@@ -27,6 +27,7 @@ from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore
 from disque_py.cli.address import Target
 from disque_py.cli.cluster.view import patient
 from disque_py.client import commands
+from disque_py.output_errors import naming
 from persistence.backup import (
     DESCRIPTION_NAME,
     NODES_NAME,
@@ -171,7 +172,7 @@ def _tar_or_directory(fresh: Path, mode: str) -> Iterator[Callable[[Path, str], 
             sync_directory(directory)
         return
     # Settings of queues may have users with hashes of their passwords among them.
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+    with naming(fresh), open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
         # tarfile has no level for its own compression, so the stream is compressed here.
         with _compressed(file, mode) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
             yield lambda path, name: tar.add(path, name, recursive=False)

@@ -43,6 +43,7 @@ from disque_py.cli.misplaced_options import with_place
 from disque_py.cli.visible import visible
 from disque_py.cli.visible_errors import VisibleErrors
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
+from disque_py.output_errors import is_output_error
 from disque_py.shell_scripts import SHELLS, completion_script
 
 JOIN_TIMEOUT_S: Final = 30.0
@@ -65,7 +66,7 @@ class Program(VisibleErrors):
         except ConnectionLostError as error:
             raise click.ClickException(f"The connection broke: {error}") from error
         except OSError as error:
-            if isinstance(error, BrokenPipeError):
+            if is_output_error(error):
                 raise
             raise click.ClickException(text_of(error)) from error
 

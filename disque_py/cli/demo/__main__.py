@@ -23,6 +23,7 @@ from disque_py.cli.demo.load import PRODUCERS_PER_NODE, WORKERS_PER_NODE, Load
 from disque_py.cli.demo.nodes import Nodes, NodesError
 from disque_py.cli.demo.running import run
 from disque_py.cli.demo.tally import Report, Tally
+from disque_py.program_commands import ProgramCommand
 
 VICTIM: Final = 1  # Node b, because node a introduced the others.
 KILL_AT: Final = 0.4  # Share of the flights that are delivered.
@@ -35,6 +36,7 @@ DRAIN_SECONDS: Final = 20.0
 
 
 @click.command(
+    cls=ProgramCommand,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="""\b
 bin/demo --spark    Spark adds the flights and indexes their events.

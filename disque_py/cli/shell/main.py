@@ -28,6 +28,7 @@ from disque_py.cli.shell.session import Session
 from disque_py.cli.shell.shell_completion import ASK_VARIABLE
 from disque_py.cli.shell.suggestions import closest
 from disque_py.cli.visible import visible, visible_lines
+from disque_py.output_errors import end_output, is_output_error
 
 INTERRUPTED_STATUS = 130
 # The time that `help` waits for the server's docs. The built-in ones are nearly the same.
@@ -48,10 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"Error: {visible_lines(str(error))}", file=sys.stderr)
         return 1
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # A broken pipe only means that the reader of our output has ended.
-            print(f"Error: {visible_lines(reason_of(error))}", file=sys.stderr)
-        # Otherwise Python would print another error at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if is_output_error(error):
+            return end_output(error)
+        print(f"Error: {visible_lines(reason_of(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(file=sys.stderr)

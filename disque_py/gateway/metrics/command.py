@@ -25,6 +25,7 @@ from disque_py.client.tls import trusting
 from disque_py.gateway.metrics.selection import LIMIT_DEFAULT, Selection
 from disque_py.gateway.metrics.watching import Watchers
 from disque_py.gateway.variables import unknown_variables
+from disque_py.program_commands import ProgramCommand
 from disque_py.shell_scripts import completion_option
 
 PROGRAM: Final = "disque-exporter"
@@ -51,7 +52,9 @@ def _listen(ctx: click.Context, param: click.Parameter, value: str) -> Address:
         raise click.BadParameter(str(error), ctx, param) from error
 
 
-@click.command(context_settings={"auto_envvar_prefix": ENVIRONMENT, "help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=ProgramCommand, context_settings={"auto_envvar_prefix": ENVIRONMENT, "help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.option(
     "-n",

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from disque_py import __version__
+from disque_py.output_errors import is_output_error
+from disque_py.program_commands import ProgramGroup
 from disque_py.shell_scripts import SHELLS, completion_script
 from disque_py.spark.program import SETTINGS, FailureError, files, folders, read_pairs
 
@@ -41,7 +43,7 @@ ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossErro
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Program(click.Group):
+class Program(ProgramGroup):
     """The pipelines; turns expected errors into one line and exit status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -52,7 +54,7 @@ class Program(click.Group):
             raise click.exceptions.Exit(INTERRUPTED) from None
         except Exception as error:  # Spark's errors have no common type. Unexpected errors are raised again.
             sentence = sentence_of(error)
-            if sentence is None:
+            if sentence is None or (isinstance(error, OSError) and is_output_error(error)):
                 raise
             raise FailureError(PROGRAM, sentence) from error
 

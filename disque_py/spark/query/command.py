@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from disque_py import __version__
+from disque_py.output_errors import is_output_error, naming
+from disque_py.program_commands import ProgramGroup
 from disque_py.shell_scripts import completion_option
 from disque_py.spark.program import SETTINGS, FailureError, files, folders, read_pairs
 
@@ -40,7 +42,7 @@ class Shared:
         self.timing = False
 
 
-class Program(click.Group):
+class Program(ProgramGroup):
     """The questions; turns expected errors into one line and exit status 1."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -65,11 +67,11 @@ class Program(click.Group):
             sys.stdout.reconfigure(errors="backslashreplace")  # For characters that the locale can't show.
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            return None  # The reader of the output, such as `| head`, has ended.
         except ImportError as error:
             raise FailureError(PROGRAM, f"{error}; install it with: pip install 'disque-py[query]'") from error
         except OSError as error:
+            if is_output_error(error):
+                raise
             raise FailureError(PROGRAM, str(error)) from error
         except Exception as error:  # The extra packages may be missing, so their error types are compared by name.
             if type(error).__name__ not in ("TableError", "OptionError") and not type(error).__module__.startswith(
@@ -225,7 +227,8 @@ def report(shared: Shared, out: str, by: tuple[str, ...]) -> None:
     from pathlib import Path
 
     html = _ask(shared, lambda db: _report(db, shared.path, by))
-    Path(out).write_text(html, encoding="utf-8")
+    with naming(out):
+        Path(out).write_text(html, encoding="utf-8")
     print(out)
 
 

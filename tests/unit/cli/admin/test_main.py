@@ -55,7 +55,8 @@ def test_the_first_word_of_disque_cli_is_a_command_of_the_server(scripted, capsy
 
 @pytest.mark.parametrize("command", ["queue list", "queue list --json", "queue show mail"])
 @pytest.mark.parametrize(
-    ("output", "status", "told"), [("> /dev/full", 1, "Error: No space left on device\n"), (">&-", 0, "")]
+    ("output", "status", "told"),
+    [("> /dev/full", 1, "Error: the output can't be written: No space left on device\n"), (">&-", 0, "")],
 )
 def test_output_that_can_not_be_written_is_no_traceback(scripted, command, output, status, told):
     program = f"{sys.executable} -m disque_py.cli.admin.main -p {scripted(answers()).port}"

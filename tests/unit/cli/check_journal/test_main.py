@@ -153,7 +153,7 @@ def test_an_export_that_does_not_fit_leaves_no_file(journal, tmp_path):
     words = [sys.executable, "-m", "disque_py.cli.check_journal.main", "export", str(journal), str(half)]
     limit = f'ulimit -f {(whole.stat().st_size - 1) // 512} && exec "$@"'
     result = subprocess.run(["sh", "-c", limit, "sh", *words], capture_output=True, text=True, timeout=20, check=False)
-    assert (result.returncode, result.stderr) == (1, "Error: File too large\n")
+    assert (result.returncode, result.stderr) == (1, f"Error: {half}: File too large\n")
     assert not half.exists()
 
 

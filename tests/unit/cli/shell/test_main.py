@@ -251,7 +251,7 @@ def test_closed_standard_streams_cause_no_traceback(scripted, how):
 
 def test_a_full_disk_causes_no_traceback():
     result = run_process("> /dev/full", "--version")
-    assert (result.returncode, result.stderr) == (1, "Error: No space left on device\n")
+    assert (result.returncode, result.stderr) == (1, "Error: the output can't be written: No space left on device\n")
 
 
 def test_a_character_that_the_locale_lacks_causes_no_traceback():
