@@ -3,7 +3,7 @@
 This module has the commands. view.py asks the nodes, display.py prints, local_nodes.py starts and stops processes,
 draining.py empties a node, and backup_commands.py has `backup` and `restore`. A cluster is named by any of its nodes
 (host:port), or by the directory in which `start` made it. Exit status: 0 done, 1 not done or with problems, 2 bad
-usage.
+usage, 130 a start that was interrupted.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ from disque_py.cli.cluster.backup_commands import backup, restore, text_of
 from disque_py.cli.cluster.display import DrainDisplay, print_table, rows_of
 from disque_py.cli.cluster.local_nodes import LocalError, LocalNode
 from disque_py.cli.cluster.options import directory_option, read_address, read_place, targets_of
+from disque_py.cli.cluster.starting import Interrupts, MadeDirectories
 from disque_py.cli.cluster.view import (
     ClusterView,
     NodeView,
@@ -50,6 +51,8 @@ JOIN_TIMEOUT_S: Final = 30.0
 # Fewer characters of an id than this may name two nodes by accident.
 ID_PREFIX_MIN: Final = 6
 ID_LENGTH: Final = 40
+# A shell's exit status after Ctrl-C, also used after SIGTERM and SIGHUP.
+INTERRUPTED_STATUS: Final = 130
 
 
 class Program(VisibleErrors):
@@ -174,10 +177,6 @@ def start(
         local_nodes.check_free([node.port for node in before if node not in running])
     else:
         ports = local_nodes.choose_ports(port, count or 3)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise click.ClickException(f"Can't make the directory {text_of(error)}; name another one with --dir") from error
     last = local_nodes.load_options(directory)
     if last.with_tls and access.tls is None:
         raise click.ClickException(
@@ -189,30 +188,33 @@ def start(
     access = _with_password_of(access, server_options)
     nodes: list[LocalNode] = []
     silent: dict[LocalNode, str] = {}
+    made = None if before else MadeDirectories(directory, ports)
+    interrupts = Interrupts()
     try:
-        for at, number in enumerate(ports):
-            still = next((node for node in running if node.port == number), None)
-            words = [*server_options, *(option_words(zones[at % len(zones)]) if zones else ())]
-            nodes.append(still or local_nodes.launch(directory, number, words, with_tls=access.tls is not None))
-            local_nodes.save_nodes(directory, nodes + before[len(nodes) :], last)
-        local_nodes.await_ready(access, directory, [node for node in nodes if node not in running])
-        local_nodes.save_nodes(directory, nodes, options)
-        silent = local_nodes.silent_nodes(access, running)
-        addresses = [node.address for node in nodes if node not in silent]
-        if silent:
-            cluster = _meet_only(access, addresses)
-        else:
-            _join(access, [Place(address) for address in addresses])
-            targets = [access.at(address) for address in addresses]
-            _set_voters(look_around(targets), targets)
-            cluster = look_around(targets)
-    except BaseException:  # An interrupt, too.
-        # Half of a new cluster is useless, so its nodes are stopped. Nodes of a running cluster stay.
-        if not running:
-            local_nodes.stop_nodes(nodes)
-        if not before:
-            (directory / local_nodes.STATE_FILE).unlink(missing_ok=True)
-        raise
+        with interrupts.caught(), _undone_if_it_fails(interrupts, nodes, running, made):
+            _make_directory(directory)
+            for at, number in enumerate(ports):
+                still = next((node for node in running if node.port == number), None)
+                words = [*server_options, *(option_words(zones[at % len(zones)]) if zones else ())]
+                with interrupts.held():
+                    node = still or local_nodes.launch(directory, number, words, with_tls=access.tls is not None)
+                    nodes.append(node)
+                    local_nodes.save_nodes(directory, nodes + before[len(nodes) :], last)
+            local_nodes.await_ready(access, directory, [node for node in nodes if node not in running])
+            local_nodes.save_nodes(directory, nodes, options)
+            silent = local_nodes.silent_nodes(access, running)
+            addresses = [node.address for node in nodes if node not in silent]
+            if silent:
+                cluster = _meet_only(access, addresses)
+            else:
+                _join(access, [Place(address) for address in addresses])
+                targets = [access.at(address) for address in addresses]
+                _set_voters(look_around(targets), targets)
+                cluster = look_around(targets)
+    except KeyboardInterrupt:
+        files = "their files were removed" if made is not None else "their files stay"
+        click.echo(f"Interrupted: the nodes that were started are stopped again, and {files}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED_STATUS) from None
     print_table(cluster)
     for node, reason in silent.items():
         failure = reason if " login: " in reason else f"does not answer: {reason}"
@@ -223,6 +225,31 @@ def start(
         )
     also = f"Options:  {', '.join(kept)} as in the last start\n" if kept else ""
     click.echo(f"\n{also}Connect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
+
+
+@contextmanager
+def _undone_if_it_fails(
+    interrupts: Interrupts, nodes: Sequence[LocalNode], running: Sequence[LocalNode], made: MadeDirectories | None
+) -> Iterator[None]:
+    """Stop the nodes that were started in this block, and remove the made directories, unless it ends well."""
+    try:
+        yield
+    except BaseException as error:
+        with interrupts.held():
+            # Half of a new cluster is useless. After an error, nodes that have joined a running cluster stay.
+            if not running or isinstance(error, KeyboardInterrupt):
+                local_nodes.stop_nodes([node for node in nodes if node not in running])
+            if made is not None:
+                made.remove()
+        raise
+
+
+def _make_directory(directory: Path) -> None:
+    """Make the directory of a cluster. Raises ClickException."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.ClickException(f"Can't make the directory {text_of(error)}; name another one with --dir") from error
 
 
 def _command(words: str, directory: Path) -> str:
