@@ -7,6 +7,7 @@ Counting line feeds is one call into C for a whole batch. Ids are found with one
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,17 +35,25 @@ class Dialect:
     name      as on the command line
     trouble   bytes that occur only in error replies
     pong      the beginning of the reply to `ping`
+    login     the request with which each connection logs in, if any
     """
 
     name: str
     trouble: bytes = b"\r\n-"
     pong: bytes = b"+PONG"
+    login: Request | None = None
     has_jobs = True
     has_delay = False
     is_disque = False
 
+    def with_login(self, user: str, password: str) -> Dialect:
+        """Return this protocol with a login. It is the user `default` if no name is given."""
+        one = copy.copy(self)
+        one.login = Request(packed("AUTH", *([user] if user else []), password), 1)
+        return one
+
     def hello(self, queue: str) -> Request | None:
-        """Return the request that a connection sends first, if any."""
+        """Return the request that a connection sends first, or after its login, if any."""
         return None
 
     def prepare(self, queue: str) -> Request | None:
@@ -77,6 +86,10 @@ class Floor(Dialect):
 
     name = "floor"
     has_jobs = False
+
+    def with_login(self, user: str, password: str) -> Dialect:
+        """Return this protocol, which has no login."""
+        return self
 
 
 class DisqueDialect(Dialect):
@@ -168,6 +181,10 @@ class Beanstalk(Dialect):
     pong = b"USING"
     has_delay = True
     _ID: Final = re.compile(rb"RESERVED (\d+) ")
+
+    def with_login(self, user: str, password: str) -> Dialect:
+        """Return this protocol, which has no login."""
+        return self
 
     def hello(self, queue: str) -> Request | None:
         """Return the requests that choose the tube for both directions."""

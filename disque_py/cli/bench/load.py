@@ -396,8 +396,8 @@ async def connected(ports: Sequence[int], dialect: Dialect, count: int, queue: s
     try:
         for start in range(0, count, OPENED_AT_ONCE):
             await asyncio.gather(*(one(number) for number in range(start, min(count, start + OPENED_AT_ONCE))))
-        if hello is not None:
-            await Repeat(hello, 1, limit=count).run(made, None)
+        for request in filter(None, (dialect.login, hello)):
+            await Repeat(request, 1, limit=count).run(made, None)
     except OSError as error:
         close_all(made)
         raise LoadError(f"CONNECT {count} connections can't be opened: {error.strerror or error}") from error

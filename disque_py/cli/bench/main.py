@@ -25,10 +25,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from disque_py import __version__
 from disque_py.cli.bench import contestants, measures, page, proc, report
 from disque_py.cli.bench.contestants import ChoiceError, Contestant
+from disque_py.cli.bench.dialects import DIALECTS
 from disque_py.cli.bench.figures import Sample, lines_of
 from disque_py.cli.bench.load import LoadError
 from disque_py.cli.bench.measures import MEASURES, TESTS, Cell, Found, Measure, Plan
-from disque_py.cli.bench.processes import GoneError, Line, Running, ServerError, Servers, reason_of
+from disque_py.cli.bench.processes import GoneError, Line, LoginError, Running, ServerError, Servers, reason_of
 from disque_py.cli.shell.suggestions import closest
 from disque_py.program_commands import ProgramCommand
 from disque_py.shell_scripts import completion_option
@@ -47,7 +48,9 @@ BUSY_LOAD: Final = 0.5
 INTERRUPTED: Final = 130
 # The bytes of an unexpected reply that an error shows.
 REPLY_SHOWN: Final = 100
-NEEDS_LOGIN: Final = (b"-NOAUTH", b"-NOPERM")
+PASSWORD: Final = "DISQUECLI_AUTH"  # The same variable as for disque-cli.
+# The replies of Disque and Redis to a login that they don't need.
+NO_PASSWORD: Final = ("but no password is set", "without any password configured")
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # Generic in newer versions of click only.
@@ -93,6 +96,7 @@ Examples:
   disque-bench cycle --server 'old=/opt/old/bin/disque-server --port {port}'
   disque-bench backlog --jobs 1000000 --runs 1
   disque-bench ping --connect 127.0.0.1:7711    a server that is already running
+  DISQUECLI_AUTH=secret disque-bench ping --connect 7711 --user ann
 """
 
 
@@ -108,6 +112,9 @@ Examples:
               help="Measure one more Disque server, which this command starts with {port} and {dir}.")  # fmt: skip
 @click.option("--connect", "addresses", multiple=True, metavar="[PROTOCOL=][HOST:]PORT",
               help="Measure a running server on this machine; jobs that are left stay in it.")  # fmt: skip
+@click.option("--user", default="", help="User name to log in with at the servers of --connect.")
+@click.option("-a", "--password", envvar=PASSWORD, default="",
+              help=f"Password for the servers of --connect (or {PASSWORD}).")  # fmt: skip
 @click.option("--only", "names", multiple=True, metavar="NAME", help="Measure this contestant; may be repeated.")
 @click.option("--without", "skipped", multiple=True, metavar="NAME", help="Leave this contestant out.")
 @click.option("--reference", metavar="NAME", help="The contestant that ratios refer to (default: the first).")
@@ -134,6 +141,8 @@ def main(
     tests: tuple[str, ...],
     commands: tuple[str, ...],
     addresses: tuple[str, ...],
+    user: str,
+    password: str,
     names: tuple[str, ...],
     skipped: tuple[str, ...],
     reference: str | None,
@@ -164,9 +173,11 @@ def main(
         chosen, notes = _contestants(commands, addresses, names, skipped)
     except (ChoiceError, page.NoChartsError) as error:
         raise click.UsageError(str(error)) from error
+    if user and not addresses:
+        raise click.UsageError("--user is for servers of --connect; the others are started without passwords")
     if reference is not None and reference not in [one.name for one in chosen]:
         raise click.UsageError(f"--reference {reference} is not one of the servers that are measured")
-    _refuse_useless(chosen)
+    chosen = _ready_to_measure(chosen, user, password)
     _refuse_unwritable(json_file, html_file)
     plan = Plan().quick() if quick else Plan()
     given: dict[str, Any] = {
@@ -201,28 +212,48 @@ def _meant(name: str) -> str:
     return f" Did you mean '{found}'?" if found else ""
 
 
-def _refuse_useless(chosen: Sequence[Contestant]) -> None:
-    """Raise ClickException for a running server that can't be measured, before an hour is spent on the others."""
-    for one in chosen:
-        if one.is_started:
-            continue
-        try:
-            with Line(one.port) as line:
-                reply = line.request(one.dialect.ping())
-        except (OSError, EOFError) as error:
-            raise click.ClickException(
-                f"--connect: no server answers at port {one.port}: {reason_of(error)}. Start it, or leave it out"
-            ) from error
-        said = reply[:REPLY_SHOWN].decode(errors="replace").strip()
-        if reply.startswith(NEEDS_LOGIN):
-            raise click.ClickException(
-                f"--connect: the server at port {one.port} wants a login, and disque-bench has none: {said[1:]}"
-            )
-        if not reply.startswith(one.dialect.pong):
-            raise click.ClickException(
-                f"--connect: the server at port {one.port} does not speak the protocol {one.dialect.name}: it answered "
-                f"{said!r}. Name its protocol, as in --connect redis-list={one.port}, or leave it out"
-            )
+def _ready_to_measure(chosen: Sequence[Contestant], user: str, password: str) -> list[Contestant]:
+    """Return the contestants, with a login for the running servers that have passwords.
+
+    Raises ClickException for one that can't be measured, before an hour is spent on the others.
+    """
+    return [one if one.is_started else _looked_at(_with_login(one, user, password)) for one in chosen]
+
+
+def _with_login(one: Contestant, user: str, password: str) -> Contestant:
+    return replace(one, dialect=one.dialect.with_login(user, password)) if user or password else one
+
+
+def _looked_at(one: Contestant) -> Contestant:
+    """Return a running server that answers a PING; without a login if it has no passwords. Raises ClickException."""
+    where = f"--connect: the server at port {one.port}"
+    try:
+        with Line(one.port, one.dialect) as line:
+            reply = line.request(one.dialect.ping())
+    except LoginError as error:
+        if any(text in str(error.strerror) for text in NO_PASSWORD):
+            return _looked_at(replace(one, dialect=DIALECTS[one.dialect.name]))
+        raise click.ClickException(
+            f"{where} refused the login: {error.strerror}. Check --user, -a and the environment variable {PASSWORD}"
+        ) from error
+    except (OSError, EOFError) as error:
+        raise click.ClickException(
+            f"--connect: no server answers at port {one.port}: {reason_of(error)}. Start it, or leave it out. "
+            "A port for TLS can't be measured"
+        ) from error
+    said = reply[:REPLY_SHOWN].decode(errors="replace").strip()
+    if reply.startswith(b"-NOAUTH"):
+        raise click.ClickException(
+            f"{where} wants a login: {said[1:]} Pass the password with -a, or in the environment variable {PASSWORD}"
+        )
+    if reply.startswith(b"-NOPERM"):
+        raise click.ClickException(f"{where} refuses this user: {said[1:]}. Name another one with --user")
+    if not reply.startswith(one.dialect.pong):
+        raise click.ClickException(
+            f"{where} does not speak the protocol {one.dialect.name}: it answered {said!r}. Name its protocol, as in "
+            f"--connect redis-list={one.port}, or leave it out"
+        )
+    return one
 
 
 def _refuse_unwritable(*files: Path | None) -> None:

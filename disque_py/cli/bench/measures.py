@@ -187,7 +187,7 @@ def prepare(running: Running, queue: str) -> None:
     request = running.contestant.dialect.prepare(queue)
     if request is not None:
         try:
-            with Line(running.ports[0]) as line:
+            with Line(running.ports[0], running.contestant.dialect) as line:
                 line.request(request)
         except (OSError, EOFError) as error:
             raise LoadError(f"CONNECT {running.contestant.name}: {error}") from error

@@ -35,7 +35,7 @@ class Paced:
 def open_line(port: int, dialect: Dialect, queue: str) -> Line:
     """Return a connection that is ready for a queue. Raises LoadError."""
     try:
-        line = Line(port)
+        line = Line(port, dialect)
         hello = dialect.hello(queue)
         if hello is not None:
             line.request(hello)

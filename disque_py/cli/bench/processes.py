@@ -6,6 +6,7 @@ program is killed. A server that was running before is never stopped and never e
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import os
 import re
@@ -26,7 +27,7 @@ import hiredis
 import disque_py
 from disque_py.cli.bench import proc
 from disque_py.cli.bench.contestants import Contestant
-from disque_py.cli.bench.dialects import Request, packed
+from disque_py.cli.bench.dialects import Dialect, Request, packed
 from disque_py.cli.bench.load import HOST
 from disque_py.client import results
 from disque_py.loopback_ports import free_port
@@ -51,17 +52,29 @@ class ServerError(Exception):
     """A server can't be started or joined; the text is for the user."""
 
 
+class LoginError(OSError):
+    """A server refused a login; the text is its reply."""
+
+
 class GoneError(ServerError):
     """A server has ended, or does not answer any more, so nothing else can be measured with it."""
 
 
 class Line:
-    """A blocking connection for questions."""
+    """A blocking connection for questions, logged in if the protocol has a login. Raises OSError, EOFError."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, dialect: Dialect | None = None) -> None:
         self.sock = socket.create_connection((HOST, port), REPLY_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader()
+        if dialect is not None and dialect.login is not None:
+            try:
+                reply = self.request(dialect.login)
+                if reply.startswith(b"-"):
+                    raise LoginError(errno.EACCES, reply[1:].decode(errors="replace").strip())
+            except BaseException:
+                self.sock.close()
+                raise
 
     def __enter__(self) -> Line:
         return self
@@ -116,7 +129,7 @@ class Running:
         """Return the messages that its nodes have sent each other, and the bytes if the nodes count them."""
         messages, sizes = 0, list[int]()
         for port in self.ports:
-            fields = info(port)
+            fields = info(port, self.contestant.dialect)
             messages += int(fields.get("cluster_stats_messages_sent", 0))
             sizes += [int(value) for name, value in fields.items() if _BUS_BYTES.fullmatch(name)]
         return messages, sum(sizes) if sizes else None
@@ -131,7 +144,7 @@ class Running:
                 raise GoneError(f"{name} {_state(process)}. Its output:\n{_last_words(folder)}")
         for port in self.ports:
             try:
-                with Line(port) as line:
+                with Line(port, self.contestant.dialect) as line:
                     line.request(self.contestant.dialect.ping())
             except (OSError, EOFError) as error:
                 raise GoneError(f"{name} does not answer at port {port}: {reason_of(error)}") from error
@@ -145,9 +158,9 @@ class Running:
                     line.ask(*words)
 
 
-def info(port: int) -> dict[str, str | int | float]:
+def info(port: int, dialect: Dialect | None = None) -> dict[str, str | int | float]:
     """Return the fields of INFO; none if the server does not know it."""
-    with Line(port) as line:
+    with Line(port, dialect) as line:
         reply = line.ask("INFO")
     return results.info(reply) if isinstance(reply, bytes) else {}
 
@@ -171,7 +184,8 @@ class Servers:
         if not contestant.is_started:
             running.ports = [contestant.port]
             self._await(running, contestant.port, None, Path())
-            pid = info(contestant.port).get("process_id") if contestant.dialect.name != "beanstalkd" else None
+            has_info = contestant.dialect.name != "beanstalkd"
+            pid = info(contestant.port, contestant.dialect).get("process_id") if has_info else None
             running.pids = [pid] if isinstance(pid, int) else []
         for _ in range(count if contestant.is_started else 0):
             try:
@@ -236,7 +250,7 @@ class Servers:
         name = running.contestant.name
         while True:
             try:
-                with Line(port) as line:
+                with Line(port, running.contestant.dialect) as line:
                     line.request(running.contestant.dialect.ping())
                 return
             except (OSError, EOFError) as error:
@@ -298,7 +312,7 @@ def _version(running: Running) -> str:
         return f"uvloop {importlib.metadata.version('uvloop')}"
     if running.contestant.dialect.name == "beanstalkd":
         return _beanstalkd_version(running.ports[0])
-    fields = info(running.ports[0])
+    fields = info(running.ports[0], running.contestant.dialect)
     version = fields.get("disque_version") or fields.get("redis_version") or ""
     return " ".join(filter(None, (str(version), str(fields.get("build", "")))))
 

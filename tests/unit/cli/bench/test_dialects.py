@@ -68,3 +68,10 @@ def test_a_dialect_without_jobs_says_so():
 
 def test_every_dialect_has_a_name_and_a_ping():
     assert all(dialect.name == name and dialect.ping().marks == 1 for name, dialect in DIALECTS.items())
+
+
+def test_a_login_is_one_request_and_the_protocol_itself_stays_without_one():
+    assert words_of(DISQUE.with_login("", "secret").login.data) == [[b"AUTH", b"secret"]]
+    assert words_of(REDIS_LIST.with_login("ann", "x").login.data) == [[b"AUTH", b"ann", b"x"]]
+    assert DISQUE.login is None
+    assert BEANSTALKD.with_login("ann", "x").login is None

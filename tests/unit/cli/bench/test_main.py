@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from disque_py import __version__
+from disque_py.cli.bench import contestants
+from disque_py.cli.bench.contestants import Contestant
+from disque_py.cli.bench.dialects import DISQUE
 from disque_py.cli.bench.main import main, write_whole
 from disque_py.cli.bench.measures import TESTS
+from disque_py.cli.bench.processes import Servers
 from disque_py.loopback_ports import free_port
 
 
@@ -39,6 +45,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tm
         (["-P", "1,x"], "'1,x' is not a list of numbers from 1 to 1,000"),
         (["-c", "0"], "'0' is not a list of numbers from 1 to 20,000"),
         (["--only", "x"], "there is no contestant 'x' here"),
+        (["--user", "ann"], "--user is for servers of --connect"),
         (["--server", "disque-server"], "needs {port}"),
         (["--connect", "10.0.0.1:7711"], "is not this machine"),
         (
@@ -66,7 +73,8 @@ def test_a_running_server_that_does_not_answer_ends_the_run_at_once(monkeypatch)
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (b"-NOAUTH Authentication required.\r\n", "wants a login, and disque-bench has none: NOAUTH"),
+        (b"-NOAUTH Authentication required.\r\n", "wants a login: NOAUTH Authentication required. Pass the password"),
+        (b"-NOPERM no\r\n", "refuses this user: NOPERM no. Name another one with --user"),
         (b"HTTP/1.1 400 Bad Request\r\n", "does not speak the protocol disque: it answered 'HTTP/1.1 400 Bad Request'"),
         (b"", "no server answers at port"),
     ],
@@ -85,6 +93,47 @@ def test_a_running_server_that_cannot_be_measured_ends_the_run_at_once(monkeypat
         status, output = run("ping", "--connect", str(listener.getsockname()[1]))
     assert status == 1
     assert message in output
+
+
+def quick(port):
+    """The words for a quick test of a running server alone."""
+    return ("--quick", "--seconds", "0.05", "-c", "2", "--connect", str(port), "--only", f"disque:{port}")
+
+
+@pytest.fixture(scope="module")
+def with_password():
+    """The port of a node with a password."""
+    options = "--port {port} --bind 127.0.0.1 --dir {dir} --requirepass secret"
+    with Servers() as servers:
+        command = (sys.executable, "-m", "disque_py.server.main", *options.split())
+        yield servers.start(Contestant("closed", DISQUE, command)).ports[0]
+
+
+@pytest.mark.parametrize("words", [["-a", "secret"], ["--user", "default", "--password", "secret"]])
+def test_a_running_server_with_a_password_is_measured(with_password, words):
+    """These tests use the generator, the blocking connections, and INFO."""
+    status, output = run("cycle", "wakeup", *quick(with_password), *words)
+    assert (status, "Not measured" in output) == (0, False), output
+    assert f"disque:{with_password} {__version__}" in output
+
+
+def test_the_password_comes_from_the_environment_of_disque_cli(with_password):
+    assert run("ping", *quick(with_password), DISQUECLI_AUTH="secret")[0] == 0
+
+
+def test_a_refused_login_ends_the_run_at_once(with_password):
+    status, output = run("ping", *quick(with_password), "--user", "ann", "-a", "x")
+    assert status == 1
+    assert f"the server at port {with_password} refused the login: WRONGPASS invalid username-password pair" in output
+    assert "Check --user, -a and the environment variable DISQUECLI_AUTH" in output
+
+
+def test_a_server_without_a_password_is_measured_without_a_login():
+    """The password may be for another server."""
+    with Servers() as servers:
+        port = servers.start(contestants.ours(1 << 28)).ports[0]
+        status, output = run("ping", *quick(port), "-a", "secret")
+    assert (status, "Not measured" in output) == (0, False), output
 
 
 def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path):
