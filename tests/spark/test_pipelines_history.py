@@ -7,8 +7,9 @@ import shutil
 from typing import Any
 
 from disque_py.spark.pipelines import depth, errors, latency
-from disque_py.spark.pipelines.history import CTIMES_PER_MS
+from disque_py.spark.pipelines.history import CTIMES_PER_MS, Plan, history_view
 from index_events import TS, batch, event, index
+from made import make_index, make_moves
 
 DAY_MS = 86_400_000
 STATES = ("pending", "running", "errored", "pending", "running", "completed")
@@ -59,3 +60,18 @@ def test_kept_and_new_rows_equal_those_computed_all_at_once(spark, tmp_path):
         shutil.rmtree(path / name)
         whole = pipeline.run(spark, str(path)).to_pylist()
         assert sorted(map(str, kept)) == sorted(map(str, whole))
+
+
+def test_two_pipelines_in_one_session_read_their_own_events(spark, tmp_path):
+    """They shared the name of a view, so the first one read the index of the second."""
+    one, other = make_index(tmp_path / "one"), make_moves(tmp_path / "other")
+
+    def count(events):
+        return spark.sql(f"SELECT DISTINCT job_id FROM {events}").count()
+
+    with history_view(spark, one, Plan({}, {})) as events:
+        alone = count(events)
+        with history_view(spark, other, Plan({}, {})):
+            assert count(events) == alone
+        assert count(events) == alone
+    assert [view.name for view in spark.catalog.listTables() if view.name.startswith("disque_events")] == []

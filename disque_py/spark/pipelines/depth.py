@@ -10,6 +10,7 @@ Writes the table `depth`: at, queue, state, the keys of `by`, jobs. Only spans i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow as pa
 from disque_py.event_format import LIVE_SQL
 from disque_py.spark.index_lock import write_lock
 from disque_py.spark.options import OptionError
-from disque_py.spark.pipelines.history import Plan, columns_of, open_history, plan_of, rows_of, save
+from disque_py.spark.pipelines.history import Plan, columns_of, history_view, plan_of, rows_of, save
 from disque_py.spark.store import Store
 
 BUCKET_S: Final = 60
@@ -80,14 +81,15 @@ def run(
             return plan.kept
         if DAY_S % int(bucket_s):
             plan = plan.whole()  # A span may begin on one day and end on the next.
-        events = open_history(spark, path, plan)
-        if plan.first is not None and not plan.is_trimmed and _reaches_back(spark, events, plan):
-            plan = plan.whole()
-            events = open_history(spark, path, plan)
-        sql = SQL.format(
-            events=events, select=select, names=names, live=LIVE_SQL, bucket=int(bucket_s), bound=plan.bound("at")
-        )
-        rows = rows_of(spark, sql, by)
+        with ExitStack() as views:
+            events = views.enter_context(history_view(spark, path, plan))
+            if plan.first is not None and not plan.is_trimmed and _reaches_back(spark, events, plan):
+                plan = plan.whole()
+                events = views.enter_context(history_view(spark, path, plan))
+            sql = SQL.format(
+                events=events, select=select, names=names, live=LIVE_SQL, bucket=int(bucket_s), bound=plan.bound("at")
+            )
+            rows = rows_of(spark, sql, by)
         series = [name for name in rows.column_names if name not in ("at", "jobs")]
         return save(_on_top(rows, plan, series), path, "depth", plan)
 

@@ -20,10 +20,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +41,7 @@ from disque_py.spark.meta_keys import column_of, distinct, with_keys
 from disque_py.spark.options import OptionError, check_days
 from disque_py.spark.upkeep import VACUUM_HOURS
 
+# The beginning of a view's name. Several pipelines may run in one session at the same time, each with its own view.
 VIEW: Final = "disque_events"
 # The key in a commit's metadata under which it records the options and days of its table.
 NOTE: Final = "disque.made_of"
@@ -147,8 +150,21 @@ def _days_of(store: Store) -> dict[str, int]:
     return dict(sorted(days.items()))
 
 
-def open_history(spark: Any, path: str, plan: Plan) -> str:
-    """Return the events of a plan as SQL: a query to select from, with the columns of ORDERED_SQL."""
+@contextmanager
+def history_view(spark: Any, path: str, plan: Plan) -> Iterator[str]:
+    """Yield the events of a plan as SQL: a query to select from, with the columns of ORDERED_SQL.
+
+    It can be used until the end of the block, which drops the view.
+    """
+    name = f"{VIEW}_{uuid4().hex}"
+    _history_frame(spark, path, plan).createOrReplaceTempView(name)
+    try:
+        yield f"({ORDERED_SQL.format(view=name, final=FINAL_RANK_SQL, transition=TRANSITION_SQL)})"
+    finally:
+        spark.catalog.dropTempView(name)
+
+
+def _history_frame(spark: Any, path: str, plan: Plan) -> Any:
     reader = spark.read.format("disque-index").option("table", "history")
     for name, value in (("since", plan.since), ("until", plan.until)):
         if value:
@@ -160,8 +176,7 @@ def open_history(spark: Any, path: str, plan: Plan) -> str:
             frame = frame.unionByName(spark.createDataFrame(before).select(*frame.columns))
     if "extra" not in frame.columns:  # A query may leave it out.
         frame = frame.selectExpr("*", "CAST(NULL AS map<string,string>) AS extra")
-    frame.createOrReplaceTempView(VIEW)
-    return f"({ORDERED_SQL.format(view=VIEW, final=FINAL_RANK_SQL, transition=TRANSITION_SQL)})"
+    return frame
 
 
 def events_before(store: Store, first: datetime) -> pa.Table | None:
@@ -234,8 +249,10 @@ def hourly(spark: Any, path: str, name: str, sql: str, by: Sequence[str], since:
         plan = plan_of(spark, path, name, "hour", {"by": list(by)}, since, until)
         if plan.is_done:
             return plan.kept
-        query = sql.format(events=open_history(spark, path, plan), select=select, names=names, bound=plan.bound("ts"))
-        return save(rows_of(spark, query, by), path, name, plan)
+        with history_view(spark, path, plan) as events:
+            query = sql.format(events=events, select=select, names=names, bound=plan.bound("ts"))
+            rows = rows_of(spark, query, by)
+        return save(rows, path, name, plan)
 
 
 def save(rows: pa.Table, path: str, name: str, plan: Plan) -> pa.Table:
