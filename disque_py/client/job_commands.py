@@ -242,7 +242,8 @@ def working(
 
     Raises NoJobError, TooLateError, BadIdError, JobCanceledError if the job was canceled, StaleError if a later
     delivery than `attempt` is known, and FencedError if a later claim is known. A claim that could not be renewed
-    raises NoQuorumError. A number that is not whole raises ValueError.
+    raises NoQuorumError. A number that is not whole raises ValueError. If the node of the job is silent, another one is
+    asked after the client's `timeout`, which should be below a third of the lease.
 
         client.working(job)  # another lease of the job's RETRY, from now
     """
