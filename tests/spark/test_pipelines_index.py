@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import uuid
 
 import pytest
 
@@ -65,6 +67,30 @@ def test_an_index_that_lacks_an_unreachable_node_ends_with_an_error(tmp_path):
     assert "disque-pipeline: 1 nodes could not be read from" in done.stderr
     assert 'nodes_away{query="index"} 1' in (tmp_path / "metrics").read_text()
     assert [node for node, _, _ in all_read(tmp_path)] == [stubs.nodes[0].id] * 5
+
+
+def test_a_pipeline_that_fails_in_spark_prints_one_sentence(tmp_path):
+    """Spark logs the same error with a Java trace first. Here the checkpoint's position is beyond the log's end."""
+    checkpoint = tmp_path / "checkpoint"
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+    (checkpoint / "commits" / "0").write_text("v1\n{}")
+    with StubCluster() as stubs:
+        (node,) = stubs.nodes
+        node.events(5)
+        begin = {node.id: {"log": node.log, "next": 50}}
+        state = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}
+        lines = ["v1", json.dumps(state), json.dumps({"nodes": begin, "from": begin})]
+        (checkpoint / "offsets" / "0").write_text("\n".join(lines))
+        words = ["index", "--once", "--nodes", stubs.servers, "--path", str(tmp_path / "index"), "--quiet"]
+        done = subprocess.run(
+            [sys.executable, "-m", "disque_py.spark.pipelines", *words, "--checkpoint", str(checkpoint)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert f"disque-pipeline: disque-events: node {node.id}: log {node.log} ends before 5" in done.stderr
+    assert not [line for line in done.stderr.splitlines() if " ERROR " in line or line.startswith("\tat ")]
 
 
 def test_recency_reads_jobs_as_changes(spark, cluster, tmp_path):

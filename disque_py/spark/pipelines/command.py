@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -35,6 +36,8 @@ SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
 PASSWORD: Final = "DISQUECLI_AUTH"  # The same variable as for disque-cli.
 WAIT_S: Final = 10
 INTERRUPTED: Final = 130  # A shell's exit status after Ctrl-C.
+# The last line of a Python traceback.
+ERROR_LINE: Final = re.compile(r"[\w.]+(?:Error|Exception): \S")
 # The system's words for ENOSPC in the errors of Java, Arrow and delta-rs.
 DISK_FULL: Final = "No space left on device"
 ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossError", "GapError", "SchemaError",
@@ -71,6 +74,7 @@ class StreamOptions:
     metrics_port: int | None
     metrics_file: str
     quiet: bool
+    traceback: bool
     source: dict[str, str]
 
     @property
@@ -102,6 +106,11 @@ def read_day(ctx: click.Context, param: click.Parameter, value: str) -> str:
         raise click.BadParameter(f"'{value}' is not a day such as 2026-01-31", ctx, param) from None
 
 
+traceback_option = click.option(
+    "--traceback", is_flag=True, help="If Spark fails, also print its log of the failure and the whole error."
+)
+
+
 def index_path(function: Function) -> Function:
     """Add --path, which names an existing index."""
     option = click.option("--path", required=True, shell_complete=folders, help="Folder or URI of an index.")
@@ -116,6 +125,7 @@ def stream_options(function: Function) -> Function:
             help="Option of disque-events; may be repeated. "
             f"{PASSWORD} in the environment keeps a password out of process lists.",
         ),
+        traceback_option,
         click.option("--quiet", is_flag=True, help="Don't print a line per batch."),
         click.option(
             "--metrics-file", default="", shell_complete=files, help="Write Prometheus metrics into this file."
@@ -139,6 +149,7 @@ def stream_options(function: Function) -> Function:
 def batch_options(function: Function) -> Function:
     """Add the options of pipelines that read an index and end."""
     for option in (
+        traceback_option,
         click.option(
             "--until", default="", callback=read_day, metavar="DAY", help="Events up to and including this day."
         ),
@@ -399,12 +410,35 @@ def sentence_of(error: BaseException) -> str | None:
     return None
 
 
-def _open_session(name: str, *, quiet: bool = False) -> Any:
-    from disque_py.spark.pipelines.session import open_session
+def reason_of(error: Exception) -> str:
+    """Return the line that says why Spark failed: the last error of Python, or else Spark's own first line."""
+    lines = [line.strip() for line in str(error).partition("\n\tat ")[0].splitlines() if line.strip()]
+    found = [line for line in lines if ERROR_LINE.match(line)]
+    return (found[-1] if found else lines[0] if lines else type(error).__name__).rstrip(".")
+
+
+@contextmanager
+def _plain_failures(traceback: bool) -> Iterator[None]:
+    """Turn errors of Spark that nothing here expects into one sentence, unless the user wants all of them."""
+    try:
+        yield
+    except Exception as error:  # Spark's errors have no common type.
+        if traceback or not type(error).__module__.startswith(("pyspark.", "py4j.")) or sentence_of(error) is not None:
+            raise
+        raise FailureError(
+            PROGRAM, f"Spark failed: {reason_of(error)}. Start it again with --traceback to see all of the error"
+        ) from error
+
+
+def _open_session(name: str, *, quiet: bool = False, traceback: bool = False) -> Any:
+    from disque_py.spark.pipelines.session import hush_failures, open_session
 
     if not quiet:
         click.echo(f"{name}: Spark is starting …", err=True)
-    return open_session(name)
+    spark = open_session(name)
+    if not traceback:
+        hush_failures(spark)
+    return spark
 
 
 def _checks_here() -> bool:
@@ -432,9 +466,10 @@ def _stream(
             Store(path).check_writable()
         check()
         watch = _watch(options.nodes, source)
-    spark = _open_session(name, quiet=options.quiet)
+    spark = _open_session(name, quiet=options.quiet, traceback=options.traceback)
     try:
-        missed = _follow(spark, name, options, watch, lambda: start(spark, source), between)
+        with _plain_failures(options.traceback):
+            missed = _follow(spark, name, options, watch, lambda: start(spark, source), between)
     finally:
         spark.stop()
     if missed:
@@ -487,7 +522,9 @@ def _follow(
     return watch.sentence() if watch is not None and options.once else ""
 
 
-def _batch(name: str, run: Callable[..., Any], path: str, by: tuple[str, ...], since: str, until: str) -> None:
+def _batch(
+    name: str, run: Callable[..., Any], path: str, by: tuple[str, ...], since: str, until: str, traceback: bool
+) -> None:
     """Check the index and the keys, start Spark, and run a pipeline that ends. Raises OptionError, TableError."""
     if _checks_here():
         from disque_py.spark.delta_store import Store
@@ -499,9 +536,10 @@ def _batch(name: str, run: Callable[..., Any], path: str, by: tuple[str, ...], s
         check_keys(by)
         open_existing(Store(path), HISTORY)
         Store(path).check_writable()
-    spark = _open_session(name)
+    spark = _open_session(name, traceback=traceback)
     try:
-        rows = run(spark, path, by=by, since=since, until=until)
+        with _plain_failures(traceback):
+            rows = run(spark, path, by=by, since=since, until=until)
         click.echo(f"{name}: {len(rows)} rows in {path.rstrip('/')}/{name}")
     finally:
         spark.stop()

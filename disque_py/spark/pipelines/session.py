@@ -25,6 +25,18 @@ LOCAL: Final = {
 }
 
 
+# Spark logs the failure of a query with a Java trace before it raises the same error here.
+LOGGERS_OF_FAILURES: Final = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.sql.execution.datasources.v2.AppendDataExec",
+    "org.apache.spark.sql.execution.datasources.v2.DataWritingSparkTask",
+    "org.apache.spark.sql.execution.datasources.v2.WriteToDataSourceV2Exec",
+    "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution",
+    "org.apache.spark.util.Utils",
+)
+
+
 def open_session(name: str, **more: str) -> Any:
     """Return a session in which the data sources are registered.
 
@@ -35,7 +47,7 @@ def open_session(name: str, **more: str) -> Any:
     """
     # Workers must find this package. By default Spark starts the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    is_submitted = _is_submitted()
     if not is_submitted:
         ensure_java()
     from pyspark.sql import SparkSession
@@ -49,3 +61,16 @@ def open_session(name: str, **more: str) -> Any:
         spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     return spark
+
+
+def hush_failures(spark: Any) -> None:
+    """Keep the failures of queries out of the log of a local session, because their errors are raised, too."""
+    if _is_submitted() or "SPARK_REMOTE" in os.environ:
+        return
+    log4j = spark._jvm.org.apache.logging.log4j
+    for logger in LOGGERS_OF_FAILURES:
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.OFF)
+
+
+def _is_submitted() -> bool:
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from disque_py.spark.options import OptionError
-from disque_py.spark.pipelines.command import INTERRUPTED, PROGRAM, main, merge_waiting, sentence_of
+from disque_py.spark.pipelines.command import INTERRUPTED, PROGRAM, main, merge_waiting, reason_of, sentence_of
 from spark_stub import StubCluster
 
 
@@ -51,8 +51,18 @@ def sentence(capsys, *words):
 
 
 def test_every_pipeline_has_its_options(capsys):
-    stream = {"--nodes", "--path", "--trigger", "--once", "--checkpoint", "--metrics-port", "--metrics-file", "--quiet"}
-    batch = {"--path", "--by", "--since", "--until"}
+    stream = {
+        "--traceback",
+        "--nodes",
+        "--path",
+        "--trigger",
+        "--once",
+        "--checkpoint",
+        "--metrics-port",
+        "--metrics-file",
+        "--quiet",
+    }
+    batch = {"--traceback", "--path", "--by", "--since", "--until"}
     options = {
         "index": stream | {"--source", "--sink"},
         "recency": stream | {"--source", "--limit", "--key", "--member"},
@@ -123,6 +133,21 @@ def test_a_full_disk_is_one_sentence(text):
     """Java, Arrow and delta-rs have different errors, deep inside the error of Spark."""
     sentence = sentence_of(RuntimeError(f"[STREAM_FAILED] Query failed\n{text}\n\tat org.apache.spark"))
     assert sentence.startswith("a disk is full (no space left on device): free space below --path")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "[FAILED] x\nTraceback:\n  File y\nFileNotFoundError: no file a\n\tat java.io.IOError: b",
+            "FileNotFoundError: no file a",
+        ),
+        ("[TABLE_NOT_FOUND] no table\n\tat org.apache.spark", "[TABLE_NOT_FOUND] no table"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_reason_of_an_unexpected_failure_is_one_line(text, reason):
+    assert reason_of(RuntimeError(text)) == reason
 
 
 def test_a_missing_package_is_reported_with_the_extra_that_installs_it():

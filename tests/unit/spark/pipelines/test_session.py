@@ -56,3 +56,9 @@ def test_under_spark_submit_nothing_is_set(builder, monkeypatch):
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     session.open_session("index")
     assert builder.said == {}
+
+
+def test_a_session_of_another_program_keeps_its_log(builder, monkeypatch):
+    """Only a local session has loggers that are ours to change."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    session.hush_failures(SimpleNamespace())
