@@ -5,8 +5,9 @@ number that was ever committed, as a `txn` action in the same commit as the rows
 nothing. Nor does a whole log that is read again because the checkpoint was lost. The remaining events are sorted by
 job and written twice: all of them for `history`, and the newest event of each job for the merge into `current`.
 
-A log that was cut is read again under another name (docs/events.md). Its later events have numbers that the table knows
-under the old name. So events under the old name are refused: they would be dropped.
+A log that was cut is read again under another name (docs/events.md). Its later events have numbers that the table
+knows under the old name. So events under the old name are refused: they would be dropped. If no query has noticed the
+cut yet, index_repeats.py notices it before such events are dropped.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from deltalake import DeltaTable
 from disque_py.spark.delta_store import NewFile, Store, TableError, write_file, write_staged
 from disque_py.spark.event_log import name_after_cut
 from disque_py.spark.index_newest import newest, with_final
+from disque_py.spark.index_repeats import check_repeats
 from disque_py.spark.index_schema import FINAL, HISTORY, STAGING, IndexSchemaError
 from disque_py.spark.index_sorting import sort_by_job
 
@@ -99,7 +101,7 @@ class IndexTask:
         """Write all rows of the task. There may be none.
 
         Raises IndexSchemaError for a row without a position, and TableError for a log under the name that it had
-        before it was cut.
+        before it was cut, also if no query has noticed the cut yet.
         """
         for batch in batches:
             self._waiting.append(batch)
@@ -152,6 +154,8 @@ class IndexTask:
                     pc.and_(pc.equal(events["node"], log[0]), pc.equal(events["log"], log[1])),
                     pc.less_equal(events["seq"], mark),
                 )
+                if self._table is not None:
+                    check_repeats(self._store, self._table, *log, events.filter(is_old))
                 keep = pc.invert(is_old) if keep is None else pc.and_(keep, pc.invert(is_old))
         if keep is not None:
             events = events.filter(keep)

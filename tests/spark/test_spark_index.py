@@ -5,6 +5,7 @@ Duplicates, ties and crashes are tested without Spark, in tests/unit/spark/test_
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -33,6 +34,24 @@ def test_small_batches_a_restart_a_repeated_batch_and_a_lost_checkpoint_give_eac
         cluster.nodes[1].events(3)
         index(spark, cluster, tmp_path, minPartitions="6")
         assert places(tmp_path) == all_places(cluster)
+
+
+def test_a_query_without_its_checkpoint_notices_a_log_that_was_cut(spark, tmp_path):
+    """It left out the events after the cut, because the index has others with their numbers."""
+    with StubCluster() as cluster:
+        (node,) = cluster.nodes
+        node.events(9)
+        index(spark, cluster, tmp_path)
+        shutil.rmtree(tmp_path / "checkpoint")
+        del node.lines[4:]
+        assert index(spark, cluster, tmp_path) == [4]  # These are the same.
+        node.events(2, "D-after-the-cut-")
+        with pytest.raises(StreamingQueryException, match=r"event 5 of node .* under this number: the log was cut"):
+            index(spark, cluster, tmp_path)
+        shutil.rmtree(tmp_path / "checkpoint")
+        start = json.dumps({node.id: {"log": f"{node.log}.1", "next": 0}})
+        assert index(spark, cluster, tmp_path, startingOffsets=start) == [6]
+        assert len([row for row in rows(tmp_path, "current") if row["job_id"].startswith("D-after")]) == 2
 
 
 def test_a_task_that_fails_once_rows_out_of_order_and_a_new_column(spark, tmp_path):
