@@ -340,11 +340,18 @@ def read_settings(
 ) -> Settings:
     """Return the settings of a file, the environment and options. Raises OSError, and ValueError with the line."""
     known = os.environ if environment is None else environment
-    texts = parse_file(Path(path).read_text(encoding="utf-8")) if path else {}
+    texts = _read_file(path) if path else {}
     for setting in TABLE:
         if setting.variable in known:
             texts[setting.name] = known[setting.variable]
     return Settings({**texts, **options})
+
+
+def _read_file(path: str) -> dict[str, str]:
+    try:
+        return parse_file(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:  # Also bytes that are no UTF-8.
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _without_comment(line: str) -> str:

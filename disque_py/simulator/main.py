@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from disque_py import __version__
+from disque_py.output_errors import naming
 from disque_py.program_commands import ProgramCommand
 from disque_py.shell_scripts import completion_option
 from disque_py.simulator.figures import COLUMNS, Figures
@@ -34,6 +35,7 @@ from disque_py.simulator.simulation import Failure, Result, simulate
 from disque_py.simulator.world.world import World
 
 SECONDS: Final = 10
+SECONDS_MIN: Final = 0.1
 SEEDS: Final = 50
 # Seeds that are queued for the processes ahead of the seeds that are done.
 AHEAD: Final = 2
@@ -177,8 +179,14 @@ class Report:
                 console.print(failure, markup=False, soft_wrap=True)
             assert isinstance(console.file, StringIO)
             draft = self._path.with_name(self._path.name + ".new")
-            draft.write_text(console.file.getvalue(), encoding="utf-8")
-            draft.replace(self._path)
+            try:
+                with naming(draft):
+                    draft.write_text(console.file.getvalue(), encoding="utf-8")
+                draft.replace(self._path)
+            except OSError as error:
+                draft.unlink(missing_ok=True)
+                what = f"--report {self._path} can't be written: {error.strerror or error}; name another file"
+                raise click.ClickException(what) from error
 
     def show_summary(self, console: Console) -> None:
         """Show the figures of all seeds."""
@@ -338,16 +346,25 @@ def seeds_of(text: str) -> range:
     """Return the seeds of `7`, or of `7..20`, which includes both ends."""
     first, dots, last = text.partition("..")
     try:
-        return range(int(first), int(last if dots else first) + 1)
+        seeds = range(int(first), int(last if dots else first) + 1)
     except ValueError:
         raise click.BadParameter(f"'{text}' is neither a number nor FIRST..LAST", param_hint="--seeds") from None
+    if not seeds:
+        raise click.BadParameter(f"'{text}' has no seeds: write the smaller number first", param_hint="--seeds")
+    return seeds
 
 
 @click.command(cls=ProgramCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--seeds", metavar="FIRST..LAST", help="Seeds to play, or one seed.")
-@click.option("--minutes", type=float, help="Play seeds for this time, starting with --seeds or a random one.")
-@click.option("--seconds", type=float, default=SECONDS, show_default=True, help="Virtual seconds with faults per seed.")
-@click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes that play seeds.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Play seeds for this time, starting with --seeds or a random one.",
+)
+@click.option("--seconds", type=click.FloatRange(SECONDS_MIN), default=SECONDS, show_default=True,
+              help="Virtual seconds with faults per seed.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True,
+              help="Number of processes that play seeds.")  # fmt: skip
 @click.option("--weather", metavar="KIND[+KIND...]", help=f"Only this weather (kinds of faults): {', '.join(WEATHER)}.")
 @click.option(
     "--focus",
@@ -396,7 +413,9 @@ def main(
     """
     unknown = [kind for kind in (weather or "fair").split("+") if kind not in WEATHER]
     if unknown:
-        raise click.BadParameter(f"there is no weather '{unknown[0]}'", param_hint="--weather")
+        raise click.BadParameter(
+            f"there is no weather '{unknown[0]}'; the kinds are {', '.join(WEATHER)}", param_hint="--weather"
+        )
     chosen = seeds_of(seeds) if seeds else range(1, SEEDS + 1)
     until_s = float("inf")
     if minutes is not None:
@@ -409,6 +428,11 @@ def main(
         raise click.BadParameter(str(error), param_hint="--keep") from None
     orders = (Order(seed, seconds, weather or "", keep, focus or "") for seed in chosen)
     signal.signal(signal.SIGTERM, interrupt)
+    if report_path is not None and not os.access(report_path.parent, os.W_OK):
+        raise click.BadParameter(
+            f"{report_path.parent} is missing, or can't be written; name a file in another directory",
+            param_hint="--report",
+        )
     if failures_max is None:
         failures_max = 0 if report_path is not None else FAILURES_MAX
     with Report(is_hashing=trace_hash, total=None if minutes is not None else len(chosen), path=report_path) as report:

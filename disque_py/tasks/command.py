@@ -57,8 +57,12 @@ def load(target: str) -> App:
     except SystemExit as error:
         raise ProgramError(f"{module_name} can't be imported: it calls sys.exit({error.code!r})") from error
     except Exception as error:  # The program may raise anything.
-        if not (isinstance(error, ModuleNotFoundError) and error.name == module_name):
-            traceback.print_exc()
+        if isinstance(error, ModuleNotFoundError) and error.name in _parents(module_name):
+            raise ProgramError(
+                f"{module_name} can't be imported: there is no module {error.name} in {os.getcwd()} or on the Python "
+                "path. Start the worker in the folder of the program, or correct the name"
+            ) from error
+        traceback.print_exc()
         raise ProgramError(f"{module_name} can't be imported: {error}") from error
     module = found
     for part in (name or "app").split("."):
@@ -71,6 +75,12 @@ def load(target: str) -> App:
             f"{module_name} has no App called {name or 'app'!r}" + (f". Write {others}" if others else "")
         )
     return found
+
+
+def _parents(module_name: str) -> list[str]:
+    """Return a module's name, after those of the packages that it is in."""
+    parts = module_name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def _advice(path: str, name: str) -> str:
@@ -127,6 +137,8 @@ def main(
     in it; the default is `app`.
     """
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(process)d %(levelname)s %(message)s")
+    if "" in queues:
+        raise click.UsageError("-q needs the name of a queue")
     if folders and not reloads:
         raise click.UsageError("--reload-dir needs --reload")
     if url is not None:

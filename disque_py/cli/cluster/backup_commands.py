@@ -7,7 +7,10 @@ so needs the directory and a node that is not running. Every step that would ove
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +146,11 @@ def restore(
         )
     try:
         backups.refuse_missing(directory.absolute().parent)
-        directory.mkdir(exist_ok=True)
-        with Bar("Restoring") as bar, backups.opened(source, node) as (opened, description):
+        with (
+            Bar("Restoring") as bar,
+            backups.opened(source, node) as (opened, description),
+            _made_directory(directory),
+        ):
             restored = backups.restore(
                 opened,
                 description,
@@ -163,6 +169,19 @@ def restore(
     )
     for path in restored.moved:
         click.echo(f"The former files are now in {path}")
+
+
+@contextmanager
+def _made_directory(directory: Path) -> Iterator[None]:
+    """Make a directory if it is missing, and remove it again if the block fails."""
+    is_new = not directory.exists()
+    directory.mkdir(exist_ok=True)
+    try:
+        yield
+    except BaseException:  # An interrupt, too.
+        if is_new:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 def text_of(error: Exception) -> str:

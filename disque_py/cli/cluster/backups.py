@@ -251,7 +251,7 @@ def opened(backup: Path, node: str) -> Iterator[tuple[Source, Description]]:
         with tarfile.open(backup) as tar:
             yield _chosen(_members(tar), node, backup)
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0].removesuffix(":")
         raise BackupError(f"{backup} is neither a directory with a backup nor a complete tar file: {reason}") from error
 
 

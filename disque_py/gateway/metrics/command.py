@@ -165,15 +165,17 @@ def connection_of(words: dict[str, Any]) -> tuple[tuple[Address, ...], ClientOpt
 
 
 def _context(words: dict[str, Any]) -> ssl.SSLContext:
+    file = f"--cacert {words['cacert']}"
     try:
         context = trusting(words["cacert"])
         if words["insecure"]:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if words["cert"]:
+            file = f"--cert {words['cert']}" + (f" with --key {words['key']}" if words["key"] else "")
             context.load_cert_chain(words["cert"], words["key"] or None)
     except OSError as error:
-        raise click.UsageError(f"--cacert, --cert or --key can't be used: {error}") from error
+        raise click.UsageError(f"{file} can't be used: {error.strerror or error}") from error
     return context
 
 

@@ -64,6 +64,12 @@ def test_with_logins_any_address_may_be_served():
     assert Settings({"listen": "0.0.0.0:1", "grpc-listen": "", "broker-users": "yes"}).grpc_listen is None
 
 
+def test_an_error_in_a_file_names_the_file(tmp_path):
+    (tmp_path / "gateway.conf").write_text("\nrat 1")
+    with pytest.raises(ValueError, match=r"gateway.conf: line 2: there is no setting 'rat'"):
+        read_settings(str(tmp_path / "gateway.conf"), {})
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

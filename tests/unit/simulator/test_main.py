@@ -138,10 +138,31 @@ def test_ranges_of_seeds_are_read():
     assert list(seeds_of("7..9")) == [7, 8, 9]
 
 
-@pytest.mark.parametrize("words", [["--seeds", "x"], ["--keep", "this"], ["--weather", "snow"]])
-def test_invalid_options_are_refused(words):
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--seeds", "x"], "neither a number nor FIRST..LAST"),
+        (["--seeds", "5..1"], "'5..1' has no seeds: write the smaller number first"),
+        (["--keep", "this"], "is none of"),
+        (["--weather", "snow"], "there is no weather 'snow'; the kinds are fair, "),
+        (["--jobs", "0"], "0 is not in the range x>=1"),
+        (["--seconds", "0"], "is not in the range x>=0.1"),
+        (["--minutes", "-1"], "is not in the range x>0"),
+        (["--report", "/no/such/directory/x"], "/no/such/directory is missing, or can't be written"),
+    ],
+)
+def test_invalid_options_are_refused(words, text):
     """The error comes before a seed is played."""
-    assert run(*words).exit_code == 2
+    result = run(*words)
+    assert (result.exit_code, text in " ".join(result.output.split())) == (2, True), result.output
+
+
+def test_a_report_that_does_not_fit_is_one_sentence(tmp_path):
+    (tmp_path / "report.new").symlink_to("/dev/full")
+    result = run("--seeds", "1", "--weather", "fair", "--seconds", "1", "--report", str(tmp_path / "report"))
+    assert result.exit_code == 1
+    told = f"Error: --report {tmp_path}/report can't be written: No space left on device; name another file\n"
+    assert result.output.endswith(told)
 
 
 @pytest.mark.plain

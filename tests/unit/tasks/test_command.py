@@ -32,7 +32,12 @@ def test_each_option_has_a_help(invoke):
 @pytest.mark.parametrize(
     ("source", "target", "words"),
     [
-        ("", "no_such_module_1", "No module named"),
+        (
+            "",
+            "no_such_module_1",
+            "on the Python path. Start the worker in the folder of the program",
+        ),
+        ("", "no_such_package_1.tasks", "there is no module no_such_package_1 in "),
         ("1 / 0", "broken_1", "division by zero"),
         ("app = 1", "other_1:app", "no App called 'app'"),
         ("", "other_2:shop.app", "no App called 'shop.app'"),
@@ -62,6 +67,11 @@ def test_a_file_instead_of_a_module_gets_advice(invoke, tmp_path, target, advice
     found = invoke(target)
     assert found.exit_code == 2
     assert found.output.endswith(f": it is a path, and no name of a module. {advice}\n")
+
+
+def test_a_queue_needs_a_name(invoke):
+    found = invoke("json:app", "-q", "")
+    assert (found.exit_code, "-q needs the name of a queue" in found.output) == (2, True)
 
 
 def test_an_app_of_another_name_is_named(invoke, tmp_path):

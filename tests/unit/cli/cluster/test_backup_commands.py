@@ -73,6 +73,17 @@ def test_backups_are_gathered_and_restored(node, tmp_path):
     assert (status, "disque.aof.d.old-1" in text, "another id" in text) == (0, True, True)
 
 
+def test_a_restore_that_fails_leaves_no_directory(node, tmp_path):
+    to = tmp_path / "all.tar"
+    run("backup", f"127.0.0.1:{node.port}", "--to", to, "--keep")
+    (tmp_path / "half.tar").write_bytes(to.read_bytes()[: to.stat().st_size // 2])
+    (tmp_path / "text").write_text("no backup")
+    for source in ("half.tar", "text"):
+        status, text = run("restore", tmp_path / source, tmp_path / "home")
+        assert (status, (tmp_path / "home").exists()) == (1, False), text
+        assert not text.rstrip().endswith(":")
+
+
 def test_a_journals_directory_is_not_taken_for_a_nodes(node, tmp_path):
     """The node would not look there, so it would start empty."""
     run("backup", f"127.0.0.1:{node.port}", "--to", tmp_path / "all", "--keep")
