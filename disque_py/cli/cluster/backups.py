@@ -15,6 +15,7 @@ import gzip
 import os
 import shutil
 import tarfile
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -95,10 +96,15 @@ def refuse_occupied(to: Path) -> None:
 
 
 def refuse_missing(directory: Path) -> None:
-    """Raise BackupError if a directory does not exist. A program makes only the last part of a path by itself."""
+    """Raise BackupError if nothing can be made in a directory. A program makes only the end of a path by itself."""
     if not directory.is_dir():
         is_there = os.path.lexists(directory)
         raise BackupError(f"{directory} " + ("is not a directory" if is_there else "does not exist: create it"))
+    try:
+        with tempfile.TemporaryFile(dir=directory):  # Permissions alone don't tell it of every file system.
+            pass
+    except OSError as error:
+        raise BackupError(f"{directory} can't be written ({error.strerror}): name another directory") from error
 
 
 def _fresh(to: Path) -> Path:

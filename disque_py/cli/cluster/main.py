@@ -12,6 +12,7 @@ import json
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -250,6 +251,13 @@ def _make_directory(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise click.ClickException(f"Can't make the directory {text_of(error)}; name another one with --dir") from error
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise click.ClickException(
+            f"{directory} can't be written ({error.strerror}); name another directory with --dir"
+        ) from error
 
 
 def _command(words: str, directory: Path) -> str:

@@ -75,7 +75,8 @@ class MadeDirectories:
         for home in self._homes:
             shutil.rmtree(home, ignore_errors=True)
         for name in (STATE_FILE, STATE_FILE + ".new"):
-            (self._directory / name).unlink(missing_ok=True)
+            with suppress(OSError):  # The reason why the start failed is more important.
+                (self._directory / name).unlink()
         for path in self._parents:
             with suppress(OSError):
                 path.rmdir()

@@ -107,6 +107,13 @@ def test_no_copy_is_made_for_a_directory_that_does_not_exist(node, tmp_path, nam
     assert [b"JOURNAL", b"BACKUP"] not in [words[:2] for words in node.requests]
 
 
+def test_no_copy_is_made_for_a_directory_that_can_not_be_written(node):
+    """/proc is such a directory for every user, also for root."""
+    status, text = run("backup", f"127.0.0.1:{node.port}", "--to", "/proc/all.tar")
+    assert (status, text) == (1, "Error: /proc can't be written (No such file or directory): name another directory\n")
+    assert [b"JOURNAL", b"BACKUP"] not in [words[:2] for words in node.requests]
+
+
 def test_the_working_directory_may_be_where_backups_are_gathered(node, tmp_path, monkeypatch):
     (tmp_path / "all").mkdir()
     monkeypatch.chdir(tmp_path / "all")

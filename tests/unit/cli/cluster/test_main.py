@@ -375,6 +375,9 @@ def test_a_directory_that_cannot_be_made_is_reported(tmp_path):
     result = run("start", "--dir", "/proc/x")
     told = "Error: Can't make the directory /proc/x: No such file or directory; name another one with --dir\n"
     assert (result.exit_code, result.output) == (1, told)
+    result = run("start", "--dir", "/proc")
+    told = "Error: /proc can't be written (No such file or directory); name another directory with --dir\n"
+    assert (result.exit_code, result.output) == (1, told)
 
 
 def test_a_word_without_dashes_is_no_option_of_the_servers(tmp_path):
