@@ -178,6 +178,7 @@ class Disque(BlockingCommands):
                 reply = connection.ask(payload, limit_s)
                 pool.give_back(connection)
             except DisqueConnectionError as error:
+                connection.is_abandoned = True
                 pool.note_broken(connection, error)
                 patience = patience or self._patience(request)
                 if request.is_pinned or patience.is_over(time.monotonic()):
@@ -185,6 +186,7 @@ class Disque(BlockingCommands):
                 if not may_repeat(error, request.repeat, retry_unsafe=self.options.retry_unsafe):
                     raise
             except BaseException as error:  # An interrupt leaves a half-read reply behind.
+                connection.is_abandoned = True
                 pool.note_broken(connection, error)
                 raise
             else:
@@ -401,8 +403,10 @@ class Disque(BlockingCommands):
                 pool.give_back(connection)
             except DisqueConnectionError as error:
                 failure = error
+                connection.is_abandoned = True
                 pool.note_broken(connection, error)
             except BaseException as error:  # An interrupt leaves half-read replies behind.
+                connection.is_abandoned = True
                 pool.note_broken(connection, error)
                 raise
             bulk.end_round(replies, connection.sent_count, failure)

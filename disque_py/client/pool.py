@@ -69,6 +69,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
+class _Place:
+    """A place in the pool for a connection that is being made.
+
+    is_counted     it takes one of the pool's places; later the connection does
+    is_abandoned   its command was interrupted, and perhaps again before it gave the place back
+    """
+
+    __slots__ = ("is_abandoned", "is_counted")
+
+    def __init__(self) -> None:
+        self.is_counted = False
+        self.is_abandoned = False
+
+
 class Pool:
     """Connections by node; `rng` chooses among equal nodes."""
 
@@ -89,6 +103,7 @@ class Pool:
         self.cluster = Cluster(options.seeds, self._rng, discover=options.discover, place=options.place)
         self._idle: dict[Address, list[SocketConnection]] = {}
         self._busy: set[SocketConnection] = set()
+        self._places: set[_Place] = set()
         self._counted = 0
         self._waiting = 0
         self._last_error = "none is due, all failed a moment ago"
@@ -114,16 +129,17 @@ class Pool:
         ready = self.take_idle(request)
         if ready is not None:
             return ready
-        is_counted = request.lane is not _OWN
-        if is_counted:
-            self._take_place()
+        place = self._take_place() if request.lane is not _OWN else None
         try:
             connection = self._take(request, patience)
         except BaseException:  # An interrupt, too, must give the place back.
-            if is_counted:
-                self._leave_place()
+            if place is not None:
+                place.is_abandoned = True
+                self._leave_place(place)
             raise
-        connection.is_counted = is_counted
+        if place is not None:  # No call stands between these lines, so no interrupt does.
+            connection.is_counted = True
+            place.is_counted = False
         return connection
 
     def _discard(self, connection: SocketConnection | None) -> None:
@@ -159,34 +175,57 @@ class Pool:
             self._discard(connection)
             return None
         except BaseException:  # An interrupt, too, must give the place back.
+            if connection is not None:
+                connection.is_abandoned = True
             self._discard(connection)
             raise
 
-    def _take_place(self) -> None:
-        is_taken = False
+    def _take_place(self) -> _Place:
+        """Wait for a free place, and take it. Raises NotConnectedError."""
+        place = _Place()
         try:
             with self.lock:  # Not the condition: an interrupt in its Python code would leave the lock taken.
                 self._waiting += 1
                 try:
-                    is_free = self._room.wait_for(
-                        lambda: self._is_closed or self._counted < self._options.pool_size, self._options.patience
-                    )
+                    is_free = self._room.wait_for(self._has_room, self._options.patience)
                 finally:
                     self._waiting -= 1
                 if not is_free:
                     raise NotConnectedError(f"all {self._options.pool_size} connections are in use")
+                self._places = {other for other in self._places if other.is_counted}
+                self._places.add(place)
                 self._counted += 1
-                is_taken = True
+                place.is_counted = True
         except BaseException:  # An interrupt, too, must give the place back.
-            if is_taken:
-                self._leave_place()
+            place.is_abandoned = True
+            self._leave_place(place)
             raise
+        return place
 
-    def _leave_place(self) -> None:
+    def _has_room(self) -> bool:
+        if not self._is_closed and self._counted >= self._options.pool_size:
+            self._reclaim()
+        return self._is_closed or self._counted < self._options.pool_size
+
+    def _reclaim(self) -> None:
+        """Take back the places of commands whose clean-up was interrupted, too."""
+        for place in [place for place in self._places if place.is_abandoned]:
+            self._forget_place(place)
+        for connection in [connection for connection in self._busy if connection.is_abandoned]:
+            self._forget(connection)
+            connection.close()
+
+    def _leave_place(self, place: _Place) -> None:
         with self.lock:
+            self._forget_place(place)
+
+    def _forget_place(self, place: _Place) -> None:
+        if place.is_counted:  # As in `_forget`.
+            place.is_counted = False
             self._counted -= 1
-            if self._waiting:
-                self._room.notify()
+        self._places.discard(place)
+        if self._waiting:
+            self._room.notify()
 
     def _take(self, request: Request[Any], patience: Patience) -> SocketConnection:
         with self.lock:
@@ -278,6 +317,7 @@ class Pool:
                 connection.shelf = self._idle.setdefault(address, [])
                 self._busy.add(connection)
         except BaseException:  # An interrupt, too, must leave no socket open.
+            connection.is_abandoned = True
             self._discard(connection)
             raise
         return connection
@@ -331,12 +371,12 @@ class Pool:
             idle.close()
 
     def _forget(self, connection: SocketConnection) -> None:
-        self._busy.discard(connection)
         if connection.is_counted:  # No call stands between these two lines, so no interrupt does.
             connection.is_counted = False
             self._counted -= 1
-            if self._waiting:
-                self._room.notify()
+        self._busy.discard(connection)
+        if self._waiting:
+            self._room.notify()
 
     def _login_refused(self, address: Address, error: ReplyError) -> None:
         with self.lock:

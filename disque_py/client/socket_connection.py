@@ -47,6 +47,7 @@ class SocketConnection:
     hello         the node's answer to HELLO
     sent_count    commands of the current exchange of which a byte may have left
     is_counted    it takes one of the pool's places
+    is_abandoned  the command that used it was interrupted, and perhaps again before it gave the place back
     is_closed     nothing more can be sent
     shelf         the pool's idle connections to the same node
     """
@@ -59,6 +60,7 @@ class SocketConnection:
         "_sock",
         "address",
         "hello",
+        "is_abandoned",
         "is_closed",
         "is_counted",
         "sent_count",
@@ -69,6 +71,7 @@ class SocketConnection:
         self.address = address
         self.hello: Hello | None = None
         self.sent_count = 0
+        self.is_abandoned = False
         self.is_counted = False
         self.is_closed = False
         self.shelf: list[SocketConnection] = []

@@ -8,6 +8,8 @@ import pytest
 
 # Names with an underscore that Python itself makes public.
 OF_PYTHON = {"_asdict", "_exit", "_fields", "_make", "_replace"}
+# PySpark's way to the Java side, which has no public name.
+OF_OTHERS = {"_jvm"}
 OWN = {"self", "cls"}
 
 
@@ -37,7 +39,7 @@ def foreign(name, tree):
     here = set(made_here(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr) and not is_own(node.value):
-            if node.attr not in here | OF_PYTHON:
+            if node.attr not in here | OF_PYTHON | OF_OTHERS:
                 yield f"{name}:{node.lineno}: {ast.unparse(node)}"
 
 

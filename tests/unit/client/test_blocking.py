@@ -459,6 +459,62 @@ def test_an_interrupt_at_any_moment_costs_no_connection(is_connected):
         assert place > 20
 
 
+def interrupted_twice(work, place, then):
+    """Run some work, raise Interrupt in the n-th call of our code, and again in the n-th of our functions after that.
+
+    Code of others is not counted, because hooks of pytest would be interrupted, too.
+    """
+    left = then
+
+    def is_ours(frame):
+        return frame.f_globals["__name__"].startswith("disque_py.")
+
+    def look(frame, event, argument):
+        nonlocal left
+        if event == "call" and is_ours(frame):
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                raise Interrupt
+
+    def first(frame, event, function):
+        nonlocal place
+        if event in ("call", "c_return") and is_ours(frame):
+            place -= 1
+            if place == 0:
+                sys.setprofile(None)
+                sys.settrace(look)
+                raise Interrupt
+
+    before = sys.gettrace()
+    sys.setprofile(first)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        sys.settrace(before)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # A socket that has no name yet.
+@pytest.mark.parametrize("then", [1, 2, 3, 4])
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_second_interrupt_during_the_clean_up_costs_no_connection(is_connected, then):
+    answers = {"QLEN": b":1\r\n"}
+    with Node(answers=answers) as node, client_of(node, pool_size=1, patience=2) as client:
+        for place in range(1, 1_000):
+            if is_connected:
+                assert client.qlen("q") == 1, place
+            else:
+                node.drop()
+            try:
+                interrupted_twice(lambda: client.qlen("q"), place, then)
+            except Interrupt:
+                continue
+            break
+        assert client.qlen("q") == 1
+        assert place > 20
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # A socket that has no name yet.
 def test_an_interrupt_at_any_moment_leaves_the_client_to_other_threads():
     """The thread that was interrupted may hold no lock. It would not notice, because it may take its locks again."""
