@@ -1,7 +1,7 @@
 """Routing: method and path → operation and the texts in the path.
 
-A path is matched before it is decoded, so a name may have any character, percent-encoded. Ids of jobs may have slashes,
-encoded or not.
+A path is matched before it is decoded, so a name may have any character, percent-encoded. Ids of jobs may have slashes.
+Each character of an id may be encoded or not: some programs encode `+` and leave `/` as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from disque_py.gateway.operations import Operation
 from disque_py.gateway.problems import RefusedError
 
-ID: Final = r"(D-[0-9a-f]{8}-.{24}-[0-9a-f]{4}|[^/]+)"
+ID: Final = r"(D-[0-9a-f]{8}-(?:%[0-9A-Fa-f]{2}|[^%]){24}-[0-9a-f]{4}|[^/]+)"
 
 KNOWN_MAX: Final = 2_000
 KNOWN_PATH: Final = 256

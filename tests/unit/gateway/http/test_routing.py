@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from disque_py.gateway.http.routing import Routes
@@ -24,8 +26,11 @@ def test_every_path_leads_to_its_operation(operation):
     }
 
 
-def test_an_id_may_be_encoded_or_not():
-    assert ROUTES.find("GET", f"/v1/jobs/{ID}")[1] == ROUTES.find("GET", f"/v1/jobs/{ID.replace('/', '%2F')}")[1]
+@pytest.mark.parametrize("safe", ["/+", "/", "+", ""])
+def test_each_character_of_an_id_may_be_encoded_or_not(safe):
+    """`urllib.parse.quote` encodes `+`, but not `/`."""
+    operation, texts = ROUTES.find("GET", f"/v1/jobs/{quote(ID, safe=safe)}/history")
+    assert (operation.name, texts) == ("job_history", {"id": ID})
 
 
 def test_another_method_is_named():
