@@ -150,6 +150,13 @@ def test_the_audit_page_shows_what_an_admin_may_see(guarded, make_gateway, tmp_p
         assert ">Audit<" in gateway.get("/console/audit", login="Bearer dq_all").text
 
 
+def test_an_empty_state_of_jobs_is_the_usual_one(gateway, visitor, queue):
+    """A form sends its empty fields, too."""
+    add(gateway, queue)
+    page = visitor.get(f"jobs?queue={queue}&status=")
+    assert (page.status, page.text.count("job?id=")) == (200, visitor.get(f"jobs?queue={queue}").text.count("job?id="))
+
+
 def test_without_a_login_every_page_leads_to_it(guarded):
     visitor = Visitor(guarded)
     for page in PAGES:
@@ -172,6 +179,14 @@ def test_a_wrong_token_is_reported_and_a_logout_ends_the_session(guarded):
     visitor = logged_in(guarded, "dq_all")
     assert visitor.send("logout", {"form": visitor.token("queues")}).status == 303
     assert visitor.get("queues").status == 303
+
+
+@pytest.mark.parametrize("field", ["user", "password", "token"])
+def test_a_login_has_no_escaped_fields(guarded, field):
+    """Names of queues may have bytes that are not UTF-8. In a login, such a field has no meaning."""
+    visitor = Visitor(guarded)
+    reply = visitor.send("login", {"form": visitor.token("login"), f"{field}%": "%ff"})
+    assert (reply.status, "does not support this kind of login" in reply.text) == (401, True)
 
 
 def test_cookies_are_for_tls_only_if_a_proxy_has_it(guarded):
@@ -375,6 +390,14 @@ def test_a_job_is_added_again_with_its_bytes_and_its_priority(gateway, visitor, 
     assert (copy["body_base64"], copy["priority"]) == ("AP8B", -7)
     plain = add(gateway, queue)
     assert '<input name="priority" inputmode="numeric" value="">' in visitor.get(f"add?from={quote(plain)}").text
+
+
+def test_a_body_that_no_form_can_send_is_not_put_into_one(gateway, make_gateway, queue):
+    job = quote(add(gateway, queue, body="x" * 2000))
+    visitor = Visitor(make_gateway(body_max=1000))
+    assert visitor.get(f"job?id={job}").status == 200
+    reply = visitor.get(f"add?from={job}")
+    assert (reply.status, "too long for a form" in reply.text) == (413, True)
 
 
 def settings_form(page):

@@ -70,6 +70,7 @@ def test_a_login_is_completed_once_and_only_in_the_browser_that_began_it(visitor
     address = way_back(visitor.get("oidc"))
     assert Visitor(visitor.gateway).get(address).status == 403
     assert visitor.get(address.replace("state=", "state=x")).status == 403
+    assert visitor.get(address.replace("state=", "state=%ff")).status == 400
     assert visitor.get(address).status == 200
     visitor.get("oidc")
     assert visitor.get(address).status == 403

@@ -37,8 +37,17 @@ def test_a_body_is_shown_in_hexadecimal():
 
 
 def test_json_is_indented_and_anything_else_is_not_json():
-    assert shown.pretty('{"a":1}') == '{\n  "a": 1\n}'
-    assert [shown.pretty(text) for text in ("", "5", "{", "[" * 100_000)] == [""] * 4
+    assert shown.pretty(b'{"a":1}') == '{\n  "a": 1\n}'
+    assert [shown.pretty(body) for body in (b"", b"5", b"{", b"[" * 100_000, b'["\xff"]')] == [""] * 5
+
+
+def test_a_long_body_is_shown_in_part():
+    """A page of hundreds of megabytes would stop the gateway, and no browser could show it."""
+    assert shown.beginning("é".encode()) == "é"
+    assert shown.beginning(b"x" * 300_000).endswith("x\n… 37856 more bytes")
+    deep = b"[" * 900 + b"1," * 100_000 + b"1" + b"]" * 900
+    assert shown.pretty(deep) == ""
+    assert len(shown.pretty(b"[" + b"1," * 50_000 + b"1]")) > 200_000
 
 
 @pytest.mark.parametrize(

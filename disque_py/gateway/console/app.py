@@ -124,12 +124,16 @@ class Console:
             lists = exchange.query
         else:
             raise RefusedError("METHOD", "pages support GET and POST", methods=["GET", "HEAD", "POST"])
+        if rest == "login" or (rest in ("oidc", "oidc/back") and exchange.verb == "GET"):
+            # No name of a queue is among these fields, so none has escapes.
+            typed = {name: values[-1] for name, values in lists.items()}
+            if any(shown.has_other_bytes(value) for value in typed.values()):
+                raise RefusedError("ERR", "a login must be UTF-8")
+            if rest == "login":
+                return await self._login(exchange, session, typed)
+            return await self._at_issuer(exchange, session, rest, typed)
         lists = shown.without_escapes(lists)
         query = {name: values[-1] for name, values in lists.items()}
-        if rest == "login":
-            return await self._login(exchange, session, query)
-        if rest in ("oidc", "oidc/back") and exchange.verb == "GET":
-            return await self._at_issuer(exchange, session, rest, query)
         authorization = exchange.headers.get("authorization") or session.authorization
         principal = await self._service.login(
             authorization, exchange.address, INTERFACE, exchange.certificate, is_console=True

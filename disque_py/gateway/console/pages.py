@@ -209,7 +209,7 @@ def where_of(texts: list[str]) -> dict[str, str]:
 
 async def jobs(view: View) -> dict[str, Any]:
     """Jobs of a queue by state, metadata, age and reason."""
-    name, status = view.query.get("queue", ""), view.query.get("status", "pending")
+    name, status = view.query.get("queue", ""), view.query.get("status") or "pending"
     if not name:
         rows = await view.rows()
         return {
@@ -328,15 +328,14 @@ async def job(view: View) -> dict[str, Any]:
             body = found["body"].encode()
         elif "body_base64" in found:
             body = base64.b64decode(found["body_base64"])
-    text = "" if body is None else body.decode("utf-8", "replace")
     return {
         "id": job_id,
         "found": found,
         "queue": queue_name,
         "history": history,
         "body": body,
-        "text": text,
-        "json": shown.pretty(text),
+        "text": shown.beginning(body) if body is not None else "",
+        "json": shown.pretty(body) if body is not None else "",
         "hex": shown.hexdump(body) if body is not None else "",
     }
 
@@ -378,6 +377,8 @@ async def add(view: View) -> dict[str, Any]:
         if "body_base64" in found:
             filled["encoding"] = "base64"
         filled["body"] = found.get("body_base64") or found.get("body", "")
+        if len(filled["body"]) > view.service.settings.body_max:
+            raise RefusedError("TOOBIG", "the body of this job is too long for a form (body-max)")
         meta = found.get("meta") or {}
         # The form has one pair per line, and these pairs can't be written in that way.
         left_out = [name for name, value in meta.items() if not _is_line(name, value)]

@@ -14,8 +14,12 @@ from urllib.parse import quote, unquote
 
 from markupsafe import Markup, escape
 
+# The most bytes of a body that a page shows: in hexadecimal digits, and as text. Of any body, a page has only the
+# beginning, because the gateway serves nothing else while it renders a page.
 HEX_MAX: Final = 4096
-JSON_MAX: Final = 262_144
+TEXT_MAX: Final = 262_144
+# The most characters of JSON with indentation. Deep arrays need far more characters with it than without it.
+JSON_MAX: Final = 2 * TEXT_MAX
 _SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -88,6 +92,11 @@ def field(value: Any, name: str) -> Markup:
     return Markup(f'name="{escape(name)}" value="{escape(text)}"')  # both are escaped
 
 
+def has_other_bytes(text: str) -> bool:
+    """Return whether a text has bytes that are not UTF-8, as surrogates."""
+    return _SURROGATES.search(text) is not None
+
+
 def typed(name: str) -> str:
     """Return the text that a user types for a name: the name, or as in an address if it is not UTF-8."""
     return quote(name, safe="", errors="surrogateescape") if _SURROGATES.search(name) else name
@@ -129,11 +138,26 @@ def hexdump(body: bytes) -> str:
     return "\n".join(lines)
 
 
-def pretty(text: str) -> str:
-    """Return JSON with indentation; empty if the text is not JSON."""
-    if text.lstrip()[:1] not in ("{", "[") or len(text) > JSON_MAX:
+def beginning(body: bytes) -> str:
+    """Return the beginning of a body as text. Bytes that are not UTF-8 are U+FFFD."""
+    text = body[:TEXT_MAX].decode("utf-8", "replace")
+    if len(body) > TEXT_MAX:
+        text += f"\n… {len(body) - TEXT_MAX} more bytes"
+    return text
+
+
+def pretty(body: bytes) -> str:
+    """Return JSON with indentation; empty if the body is not JSON, or would be too long."""
+    if len(body) > TEXT_MAX or body.lstrip()[:1] not in (b"{", b"["):
         return ""
+    found: list[str] = []
+    size = 0
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        for part in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(body.decode())):
+            size += len(part)
+            if size > JSON_MAX:
+                return ""
+            found.append(part)
     except (ValueError, RecursionError):
         return ""
+    return "".join(found)
