@@ -150,6 +150,24 @@ def test_the_audit_page_shows_what_an_admin_may_see(guarded, make_gateway, tmp_p
         assert ">Audit<" in gateway.get("/console/audit", login="Bearer dq_all").text
 
 
+@pytest.mark.parametrize("page", ["queues", "queue", "jobs", "job", "dead", "schedules", "audit", "operations"])
+def test_a_name_that_turns_text_around_is_shown_with_escapes(gateway, visitor, nodes, page):
+    name = f"con-{page}-\u202eliam"
+    job = add(gateway, quote(name, safe=""))
+    gateway.post(f"/v1/queues/{quote(name, safe='')}/redrive", {})
+    with nodes.client() as client:
+        client.execute("QUEUE", "SET", name, "dead-letter", f"{name}-dead")
+        client.execute("SCHEDULE", "SET", name, "EVERY", "1h", "QUEUE", name, "BODY", "b")
+    address = {"queue": f"queue?name={quote(name)}", "jobs": f"jobs?queue={quote(name)}", "job": f"job?id={quote(job)}"}
+
+    def seen():
+        """Return the text of the page, without addresses and fields, which have the name itself."""
+        return re.sub(r"<[^>]*>", "", visitor.get(address.get(page, page)).text)
+
+    assert until(lambda: page == "jobs" or rf"con-{page}-\u202eliam" in seen())
+    assert "\u202e" not in seen()
+
+
 def test_an_empty_state_of_jobs_is_the_usual_one(gateway, visitor, queue):
     """A form sends its empty fields, too."""
     add(gateway, queue)

@@ -58,6 +58,20 @@ def test_a_name_has_something_to_see(name, text):
     assert shown.named(name) == text
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("\u202eliam", r"\u202eliam"),
+        ("ma\u200bil", r"ma\u200bil"),
+        ("mail\n", r"mail\n"),
+        ("a\udce9\0", "a\udce9\\x00"),
+    ],
+)
+def test_no_name_looks_like_another_one(name, text):
+    """A producer could otherwise make a queue that an operator takes for another one, and purges."""
+    assert shown.named(name) == text
+
+
 def test_a_field_with_bytes_that_are_not_utf_8_is_escaped_and_read_again():
     assert shown.field('a"b', "queue") == 'name="queue" value="a&#34;b"'
     assert shown.field("a\udce9%", "queue") == 'name="queue%" value="a%E9%25"'

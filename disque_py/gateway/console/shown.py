@@ -78,10 +78,21 @@ _SURROGATES: Final = re.compile(r"[\ud800-\udfff]")
 
 
 def named(name: str) -> str:
-    """Return a name with something to see: one of blanks only is in quotation marks, with a sign for each character."""
-    if any(letter.isprintable() and not letter.isspace() for letter in name) or _SURROGATES.search(name):
+    """Return a name as it is shown, with escapes for characters that can't be seen or that turn the text around.
+
+    So no name looks like another one. A name of blanks only is in quotation marks, with a sign for each blank.
+    """
+    if name.isprintable() and not name.isspace() and name:
         return name
-    return '"' + "".join("\u2423" if letter == " " else repr(letter)[1:-1] for letter in name) + '"'
+    escaped = "".join(letter if _is_seen(letter) else repr(letter)[1:-1] for letter in name)
+    if any(letter.isprintable() and not letter.isspace() for letter in name) or _SURROGATES.search(name):
+        return escaped
+    return '"' + escaped.replace(" ", "\u2423") + '"'
+
+
+def _is_seen(letter: str) -> bool:
+    """Return whether a letter is shown as it is. The bytes of a name that are not UTF-8 are shown by `encoded`."""
+    return letter.isprintable() or _SURROGATES.match(letter) is not None
 
 
 def field(value: Any, name: str) -> Markup:
