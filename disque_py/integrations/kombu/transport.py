@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import re
 import select
+import sys
 import time
 import weakref
 from collections.abc import Iterator
@@ -359,6 +360,17 @@ class Channel(virtual.Channel):
         self.state.queue_bindings_delete(queue)
 
 
+def _let_workers_mingle() -> None:
+    """Let a worker of Celery ask the others for revoked tasks when it starts (*mingle*).
+
+    Only workers remember which tasks are revoked. Celery has a set of the transports with which a new worker asks the
+    others. The worker looks into it right after it has made this transport.
+    """
+    mingle = sys.modules.get("celery.worker.consumer.mingle")
+    if mingle is not None:
+        mingle.Mingle.compatible_transports = {*mingle.Mingle.compatible_transports, Transport.driver_type}
+
+
 class Transport(virtual.Transport):
     """A connection to a cluster, by URL."""
 
@@ -376,6 +388,7 @@ class Transport(virtual.Transport):
 
     def __init__(self, client: Any, **options: Any) -> None:
         super().__init__(client, **options)
+        _let_workers_mingle()
         self.urls = self._take_urls(client)
         self.options = read_options(self.urls, client.transport_options)
         self.commands = Disque(*self.options.nodes, **self.options.settings)

@@ -117,6 +117,17 @@ def test_workers_answer_inspect_and_obey_control(app):
         revoked.get(timeout=60)
 
 
+def test_a_new_worker_learns_from_the_others_which_tasks_are_revoked(app, shared_node, tmp_path):
+    """Only workers remember it, so a rolling restart would otherwise forget it."""
+    unwanted = send(app, "run", "unwanted", countdown=300)
+    app.control.revoke(unwanted.id, reply=True, timeout=60, destination=["w@test"])
+    new = CeleryWorker(tmp_path, shared_node.url, "-c", "1", "-Q", "none", name="new").start()
+    try:
+        assert unwanted.id in eventually(app.control.inspect(["new@test"]).revoked)["new@test"]
+    finally:
+        new.stop()
+
+
 def test_events_reach_a_monitor(app):
     found = []
     with app.connection_for_read() as connection:
