@@ -8,7 +8,9 @@
 * A thread extends the leases of all messages that this process has fetched or runs (leases.py).
 * A message that failed for good gets NACK FINAL: it is errored, or goes to the dead-letter queue in the queue's
   settings. On a node that does not support FINAL, it becomes a job of `<queue>.XQ`, for seven days.
-* Dramatiq counts retries itself. It adds the message again, with a delay, and acknowledges the old message.
+* Dramatiq counts retries itself. It adds the message again, with a delay, and acknowledges the old message. Its worker
+  only logs an error of such an addition, or of one that continues a pipeline or ends a group. Then the old message is
+  not acknowledged, so that it comes again after its lease.
 * An outage raises Dramatiq's ConnectionClosed, after which Dramatiq tries again, in producers (Retries) and in workers.
 """
 
@@ -100,6 +102,8 @@ class DisqueBroker(Broker):
         self._client = ProcessClient(url, "dramatiq")
         self._templates: dict[tuple[str, int], AddTemplate] = {}
         self._running: dict[str, int] = {}
+        # `message`: the message that has ended in this thread, while middleware adds the messages that follow it.
+        self._ended = threading.local()
         self.leases = LeaseKeeper(self._client, lease, on_canceled=self._interrupt)
         self.acks = _Acks(self._client, self.leases)
         self.add_middleware(_Threads(self._running))
@@ -146,11 +150,28 @@ class DisqueBroker(Broker):
         fields["options"] = options = dict(message.options)
         options.pop("disque_job_id", None)
         request = self._request(message, get_encoder().encode(fields), delay or 0)
-        with _outages():
-            job_id = persist(lambda: self._client().run(request))
+        try:
+            with _outages():
+                job_id = persist(lambda: self._client().run(request))
+        except Exception:
+            ended = getattr(self._ended, "message", None)
+            if ended is not None:
+                ended.comes_again = True
+            raise
         message.options["disque_job_id"] = job_id  # The copy has its own options.
         self.emit_after("enqueue", message, delay)
         return message
+
+    def emit_after(self, signal: str, *args: Any, **kwargs: Any) -> None:
+        """Call the middleware. Its errors are logged, and a message whose followers can't be added comes again."""
+        if signal != "process_message" or not isinstance(args[0], DisqueMessage):
+            super().emit_after(signal, *args, **kwargs)
+            return
+        self._ended.message = args[0]
+        try:
+            super().emit_after(signal, *args, **kwargs)
+        finally:
+            self._ended.message = None
 
     def _request(self, message: Message, body: bytes, delay_ms: int) -> Request[str]:
         priority = message.options.get("broker_priority", self._actor_option(message, "broker_priority"))
@@ -278,14 +299,16 @@ class _Threads(Middleware):
 class DisqueMessage(MessageProxy):
     """A message with its job.
 
-    job     the job of this delivery
-    error   the exception that it failed with; None without one
+    job          the job of this delivery
+    error        the exception that it failed with; None without one
+    comes_again  whether it is not acknowledged, because a message that follows it could not be added
     """
 
     def __init__(self, message: Message, job: Job) -> None:
         super().__init__(message)
         self.job = job
         self.error: BaseException | None = None
+        self.comes_again = False
 
     def stuff_exception(self, exception: BaseException) -> None:
         """Keep the exception that the message failed with."""
@@ -407,6 +430,10 @@ class _DisqueConsumer(Consumer):
     def ack(self, message: DisqueMessage) -> None:
         """Acknowledge a message, immediately or together with the next ones. Raises ConnectionClosed."""
         job, acks = message.job, self._broker.acks
+        if message.comes_again:
+            self._broker.logger.warning("Message %s comes again when its lease is over.", message)
+            self._settled(job)
+            return
         with self._settling(job):
             if job.fence:
                 with suppress(FencedError):  # A later worker has the job, so this ack is void.

@@ -71,6 +71,33 @@ def test_a_message_that_fails_is_tried_again_and_then_errored(broker, start, cli
     assert client.show(job.id).error == "RuntimeError: no ink"
 
 
+@pytest.mark.parametrize("follows", ["retry", "pipe"])
+def test_a_message_comes_again_if_the_one_that_follows_it_cannot_be_added(broker, start, client, follows):
+    """Dramatiq's worker only logs the error. The first message would be acknowledged, and the work lost."""
+    ran, next_ran = [], []
+    last = dramatiq.actor(next_ran.append, actor_name="last")
+
+    @dramatiq.actor(min_backoff=50, max_backoff=100)
+    def first(number):
+        ran.append(number)
+        if len(ran) == 1:
+            client.execute("CONFIG", "SET", "maxmemory", "1")
+        if follows == "retry" and len(ran) < 3:
+            raise RuntimeError("no ink")
+        return number
+
+    try:
+        first.send(5) if follows == "retry" else (first.message(5) | last.message()).run()
+        start()
+        eventually(lambda: ran)
+        time.sleep(0.5)
+        client.execute("CONFIG", "SET", "maxmemory", "0")
+        eventually(lambda: len(ran) == 3 if follows == "retry" else next_ran == [5])
+    finally:
+        client.execute("CONFIG", "SET", "maxmemory", "0")
+    broker.join("default", timeout=60_000)
+
+
 def test_a_failed_message_that_a_node_refuses_to_set_aside_comes_again(broker, client):
     """Dramatiq does not try again. If the worker kept the message, it would soon have no room for others."""
     broker.declare_queue("default")
