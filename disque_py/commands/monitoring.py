@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.commands.options import read_integer
+from disque_py.commands.permissions import UNITS
 from disque_py.commands.subcommands import Form, form_of, text_of
 from disque_py.config.directives import BY_NAME
 from disque_py.core.broker import Broker
@@ -24,6 +25,9 @@ SLOWLOG_WRONG_FORM: Final = "ERR Unknown SLOWLOG subcommand or wrong # of args. 
 SLOWLOG_COUNT: Final = 10
 # Bytes of a word that MONITOR shows. The body of a job may have 64 MiB, and each byte costs time.
 WORD_BYTES_MAX: Final = 16 * 1024
+
+# The original names of all commands.
+_COMMANDS: Final = frozenset([unit.name.partition("|")[0] for unit in UNITS])
 
 _LETTERS: Final = dict(zip(b'\\"\n\r\t\a\b', b'\\"nrtab', strict=True))
 
@@ -66,20 +70,56 @@ def escaped(word: bytes) -> bytes:
 
 
 def redact(argv: list[bytes], name: str | None = None) -> list[bytes]:
-    """Return the command without its passwords. `name` is its original name if it may have been renamed."""
+    """Return the command without its passwords. `name` is its original name if it may have been renamed.
+
+    ACL DRYRUN and COMMAND GETKEYS have another command as their arguments, which may again be one of these, and so on.
+    """
     command = argv[0].lower() if name is None else name.encode()
+    at = 0
+    while (skipped := _words_before_inner(command, argv, at)) > 0:
+        at += skipped
+        command = argv[at].lower()
+        if command.decode("utf-8", "replace") not in _COMMANDS:  # This may be the name of a renamed AUTH.
+            return _hidden_behind(argv, at)
+    return _redact_one(command, argv) if at == 0 else [*argv[:at], *_redact_one(command, argv[at:])]
+
+
+def _words_before_inner(command: bytes, argv: list[bytes], at: int) -> int:
+    """Return how many words are between a command at `at` and the command in its arguments; 0 without one."""
+    left = len(argv) - at
+    if command == b"acl" and left > 3 and argv[at + 1].lower() == b"dryrun":
+        return 3
+    if command == b"command" and left > 2 and argv[at + 1].lower() == b"getkeys":
+        return 2
+    return 0
+
+
+def _redact_one(command: bytes, argv: list[bytes]) -> list[bytes]:
     if command == b"auth":
-        return [argv[0], *[REDACTED] * (len(argv) - 1)]
+        return _hidden_behind(argv, 0)
     if command == b"hello":
         return _redact_hello(argv)
     if command == b"acl":
-        if len(argv) > 3 and argv[1].lower() == b"dryrun":
-            return [*argv[:3], *redact(argv[3:])]
         return [REDACTED if word[:1] in SECRET_RULES else word for word in argv]
     if command == b"config" and len(argv) > 3 and argv[1].lower() == b"set":
-        directive = BY_NAME.get(text_of(argv[2]).lower())
-        if directive is not None and directive.is_secret:
-            return [*argv[:3], *[REDACTED] * (len(argv) - 3)]
+        return _redact_config(argv)
+    return argv
+
+
+def _hidden_behind(argv: list[bytes], at: int) -> list[bytes]:
+    """Return the words up to this one, and hide all others."""
+    return [*argv[: at + 1], *[REDACTED] * (len(argv) - at - 1)]
+
+
+def _redact_config(argv: list[bytes]) -> list[bytes]:
+    """Hide all words behind the name of a secret directive.
+
+    A name that is unknown may be a misspelled one, or one of another server. Such servers also take several pairs.
+    """
+    for at in range(2, len(argv) - 1):
+        directive = BY_NAME.get(text_of(argv[at]).lower())
+        if at % 2 == 0 if directive is None else directive.is_secret:
+            return _hidden_behind(argv, at)
     return argv
 
 

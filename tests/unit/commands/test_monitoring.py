@@ -70,6 +70,15 @@ def test_a_monitor_line_has_the_beginning_of_a_long_word():
         ("config set REQUIREPASS pw", "config set REQUIREPASS (redacted)"),
         ("CONFIG SET cluster-secret pw", "CONFIG SET cluster-secret (redacted)"),
         ("CONFIG SET tls-key-file-pass pw", "CONFIG SET tls-key-file-pass (redacted)"),
+        ("CONFIG SET maxclients 9 requirepass pw", "CONFIG SET maxclients 9 requirepass (redacted)"),
+        ("CONFIG SET requirepass port pw", "CONFIG SET requirepass (redacted) (redacted)"),
+        ("CONFIG SET masterauth pw", "CONFIG SET masterauth (redacted)"),
+        ("CONFIG SET maxclients 9 masterauth pw", "CONFIG SET maxclients 9 masterauth (redacted)"),
+        ("CONFIG SET maxclients 9", "CONFIG SET maxclients 9"),
+        ("COMMAND GETKEYS AUTH pw", "COMMAND GETKEYS AUTH (redacted)"),
+        ("COMMAND GETKEYS GETJOB FROM q", "COMMAND GETKEYS GETJOB FROM q"),
+        ("COMMAND GETKEYS SIGNIN pw", "COMMAND GETKEYS SIGNIN (redacted)"),
+        ("ACL DRYRUN ann SIGNIN pw", "ACL DRYRUN ann SIGNIN (redacted)"),
         ("CONFIG SET timeout 5", "CONFIG SET timeout 5"),
         ("CONFIG GET requirepass", "CONFIG GET requirepass"),
         ("ADDJOB auth pw 0", "ADDJOB auth pw 0"),
@@ -79,6 +88,13 @@ def test_passwords_are_blacked_out(typed, shown):
     argv = words(typed)
     assert redact(argv) == words(shown)
     assert argv == words(typed)
+
+
+@pytest.mark.parametrize("outer", ["ACL DRYRUN ann", "COMMAND GETKEYS"])
+def test_commands_within_commands_are_shown_however_many_there_are(outer):
+    """Each of them called this function again, and so a request of any user could end the node."""
+    argv = words(f"{outer} " * 5_000 + "AUTH pw")
+    assert redact(argv) == words(f"{outer} " * 5_000 + "AUTH (redacted)")
 
 
 def test_a_renamed_command_hides_its_password_too():
