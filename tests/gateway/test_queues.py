@@ -53,6 +53,13 @@ def test_an_enqueue_with_a_request_id_has_its_effect_once(rpc, queue):
     assert rpc("Enqueue", queue=queue, request_id="r").id == rpc("Enqueue", queue=queue, request_id="r").id
 
 
+def test_a_name_that_is_not_text_does_not_spoil_the_list_of_queues(rpc, nodes, queue):
+    """A single job of any producer made each list an error."""
+    with nodes.client() as client:
+        client.execute("ADDJOB", queue.encode() + b"\xff", "b", "5000")
+    assert until(lambda: f"{queue}\ufffd" in [each.name for each in rpc("ListQueues").queues])
+
+
 def test_bytes_of_other_programs_that_are_not_text_are_replaced(rpc, nodes, queue):
     with nodes.client() as client:
         client.execute("ADDJOB", queue, "b", "5000", "META", "n", b"\xff")

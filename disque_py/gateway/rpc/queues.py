@@ -185,7 +185,7 @@ class Queues:
         """List queues."""
         found = await caller.ask("list_queues", match=request.match, cursor=request.cursor, limit=request.limit or None)
         entry = message("ListQueuesResponse").Entry
-        rows = [entry(name=row["name"], depth=depth_of(row)) for row in found["queues"]]
+        rows = [entry(name=as_text(row["name"]), depth=depth_of(row)) for row in found["queues"]]
         return made("ListQueuesResponse", queues=rows, cursor=found["cursor"] or "")
 
     async def enqueue(self, caller: Caller, request: Any) -> Any:
