@@ -93,8 +93,8 @@ class Bindings:
         found = []
         now = time.time()
         for each in self._client.topics(f"{address(exchange, '')}*"):
-            until = each.where.get("until", b"").decode()
-            if until == FOREVER or (until.isdigit() and now < int(until)):
+            until = each.where.get("until", b"")
+            if until == FOREVER.encode() or (until.isdigit() and now < int(until)):
                 found.append(_bound(each))
             elif until.isdigit() and now > int(until) + LIFE_S:  # Long after its program; clocks may differ.
                 self._client.unbind(each.topic, each.queue)

@@ -36,3 +36,10 @@ def test_a_binding_whose_program_ended_is_ignored_and_later_removed(client, age,
     client.bind(address("e3", ""), "q", where={"until": str(int(time.time()) - age - 1), "ttl": "0"})
     assert Bindings(client).of("e3") == []
     assert bool(client.topics(address("e3", ""))) == is_kept
+
+
+@pytest.mark.parametrize("until", [b"\xff", "²".encode(), b"-1", b""])
+def test_a_binding_of_another_kind_of_program_is_no_error(client, until):
+    """Otherwise one such binding would stop all producers of the exchange."""
+    client.execute("TOPIC", "BIND", address("e4", ""), "q4", "WHERE", "until", until)
+    assert Bindings(client).of("e4") == []
