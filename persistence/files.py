@@ -24,7 +24,6 @@ from typing import Final
 
 from persistence.descriptors import Descriptors, OpenFile, place_of
 from persistence.disk import Window
-from persistence.page_cache import PageCache
 from persistence.window import FileWindow
 
 LOCK_NAME: Final = "lock"
@@ -66,7 +65,6 @@ class Files:
         self._lock_fd = -1
         self._lock_check = threading.Lock()
         self._descriptors = Descriptors()
-        self._page_cache = PageCache()
         self._failed_syncs: dict[str, int] = {}
         if not readonly:
             self._make_directory()
@@ -116,8 +114,7 @@ class Files:
         """Make writes survive a power cut. Once this has failed for a file, it goes on failing."""
         file = self._take_for_writing(name)
         try:
-            size = os.fstat(file.fd).st_size
-            self._sync_file(name, lambda: os.fdatasync(file.fd), size)
+            self._sync_file(name, lambda: os.fdatasync(file.fd))
         finally:
             self._descriptors.give_back(file)
 
@@ -128,13 +125,12 @@ class Files:
         interpreter's lock after each call, and a busy loop wakes it in vain several times until it gets the lock.
         """
         file = self._take_for_writing(name)
-        end = offset + sum(map(len, chunks))
         try:
             if file.may_write_synced:
-                self._sync_file(name, lambda: write_all(file.fd, offset, chunks, os.RWF_DSYNC), end)
+                self._sync_file(name, lambda: write_all(file.fd, offset, chunks, os.RWF_DSYNC))
             else:
                 write_all(file.fd, offset, chunks)
-                self._sync_file(name, lambda: os.fdatasync(file.fd), end)
+                self._sync_file(name, lambda: os.fdatasync(file.fd))
         finally:
             self._descriptors.give_back(file)
 
@@ -143,7 +139,7 @@ class Files:
         file = self._take_for_writing(name)
         try:
             os.ftruncate(file.fd, size)
-            self._sync_file(name, lambda: os.fdatasync(file.fd), size)
+            self._sync_file(name, lambda: os.fdatasync(file.fd))
         finally:
             self._descriptors.give_back(file)
 
@@ -173,7 +169,7 @@ class Files:
         assert isinstance(window, FileWindow)
         file = self._take_for_writing(name)
         try:
-            self._sync_file(name, lambda: window.sync(start, end), end)
+            self._sync_file(name, lambda: window.sync(start, end))
         finally:
             self._descriptors.give_back(file)
 
@@ -267,7 +263,6 @@ class Files:
         """Forget descriptors and errors of a name that leads to another file from now on."""
         self._descriptors.forget(name)
         self._failed_syncs.pop(name, None)
-        self._page_cache.forget(self._path(name))
 
     def _take_for_writing(self, name: str) -> OpenFile:
         """Return the file's descriptor, if it still leads to the file at its place; else FileNotFoundError."""
@@ -284,8 +279,7 @@ class Files:
             raise
         return file
 
-    def _sync_file(self, name: str, sync: Callable[[], None], end: int) -> None:
-        """Sync a file, which brings it to disk up to `end`."""
+    def _sync_file(self, name: str, sync: Callable[[], None]) -> None:
         failed = self._failed_syncs.get(name)
         if failed is not None:
             raise OSError(failed, f"an earlier sync failed ({os.strerror(failed)})", self._path(name))
@@ -294,7 +288,6 @@ class Files:
         except OSError as error:
             self._failed_syncs[name] = error.errno or errno.EIO
             raise OSError(error.errno, error.strerror, self._path(name)) from None
-        self._page_cache.synced(self._path(name), end)
 
     # The directory.
 

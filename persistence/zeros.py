@@ -1,7 +1,7 @@
 """Zeros: a file whose writes are synced one by one has zeros behind its blocks, which the next writes replace.
 
-A write that makes a file longer also changes the file system's own records. Its sync then takes twice as long, and half
-as much CPU time again. So few writes make the file longer: they append zeros, twice as many each time, up to a bound.
+A write that makes a file longer also changes the file system's own records. Its sync then takes nearly twice as long.
+So few writes make the file longer: they append zeros, twice as many each time, up to a bound.
 If the disk has no room for zeros, the blocks are written without them.
 
 Readers take zeros behind the last block for the end of the file (recovery.py, event_reading.py).

@@ -35,7 +35,6 @@ OUTSIDE = (
     "persistence/file_disk.py",
     "persistence/files.py",
     "persistence/install.py",
-    "persistence/page_cache.py",
     "persistence/window.py",
 )
 

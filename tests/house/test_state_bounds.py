@@ -184,7 +184,6 @@ BOUNDS = {
     "files of the disk": """
         ClosedSegments: _drops _held _last_part _removing files
         JournalState: live_bytes live_records stale_places
-        PageCache: _ends _parts
         Recovery: files leftovers missing
         Segment: marks
         SpillStore: files
