@@ -280,19 +280,23 @@ def _known(broker: Broker) -> Iterator[tuple[Any, ...]]:
 
 
 def on_follow(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that a node follows us as its coordinator, or no longer does."""
+    """Note that a node follows us as its coordinator, or no longer does.
+
+    While we have no link to it, it does not count, because grants could not reach it. With the link we tell it that we
+    don't follow it, and it answers that it follows us.
+    """
     caps = broker.caps
     for is_following, *_ in items:
         if type(is_following) is not int:
             raise ValueError("a CAP_FOLLOW that says neither yes nor no")
         caps.followers.pop(sender, None)
-        if is_following:
+        if is_following and sender.is_linked:
             caps.followers[sender] = None
-        else:
-            _forget_asks(broker, sender)
-            _count_grants_as_used(broker, sender)
-            if sender is caps.coordinator:  # It had lost its link to us, and forgot that we follow it.
-                broker.send(broker.sets.only(sender), CAP_FOLLOW, (1,))
+            continue
+        _forget_asks(broker, sender)
+        _count_grants_as_used(broker, sender)
+        if not is_following and sender is caps.coordinator:  # It had lost its link to us, and forgot that we follow it.
+            broker.send(broker.sets.only(sender), CAP_FOLLOW, (1,))
     _tell_counted(broker, sender)
     look(broker)
     caps.freed.update(dict.fromkeys(caps.waits))

@@ -403,6 +403,36 @@ def test_a_coordinator_that_lost_its_link_to_a_follower_hears_of_it_again(has_ca
     assert len(crew.taken) == 3
 
 
+def test_a_node_without_a_link_from_the_coordinator_gets_its_slots_later():
+    """Spec CP4: a grant would be lost on its way, and its slot would never be free again."""
+    crew = Crew("ab", cluster_node_timeout=10_000)
+    crew.world.cut("a", "b", both=False)
+    crew.world.run(100)
+    assert crew.world.ask("b", "QUEUE", "SET", "q", "max-running", 1) == b"OK"
+    crew.add(3, node="b")
+    crew.work("b", 1, work_ms=10)
+    crew.world.run(1_500)
+    crew.world.heal()
+    crew.world.run(4_000)
+    assert len(crew.taken) == 3
+    assert not crew.world["a"].caps.given
+
+
+def test_a_node_counts_a_follower_only_while_it_has_a_link_to_it():
+    """Spec CP4, CP5: the other node can't say that it follows no longer, and gives out its own part."""
+    crew = Crew("ab", cluster_node_timeout=1_000)
+    crew.world.cut("a", "b", both=False)
+    crew.world.run(100)
+    assert crew.world.ask("b", "QUEUE", "SET", "q", "max-running", 4) == b"OK"
+    crew.add(10, node="a")
+    crew.add(10, node="b")
+    crew.world.run(3_000)
+    for name in "ab":
+        crew.work(name, 5, work_ms=60_000)
+    crew.world.run(2_000)
+    assert len(crew.taken) == 4
+
+
 def test_a_lease_that_ends_while_its_node_has_no_link_to_the_coordinator_frees_its_slot():
     """Spec CP4."""
     crew = Crew("abc", cluster_node_timeout=1_000)
