@@ -130,7 +130,6 @@ class Bus:
     port            the port it listens on, after `listen`
     secret          `cluster-secret`; a change applies to new links
     rejected        links refused or closed for cause, by reason
-    frames_received, bytes_sent   of job and membership messages, since start
     """
 
     def __init__(
@@ -147,8 +146,6 @@ class Bus:
         self.secret = secret
         self.port = 0
         self.rejected: Counter[str] = Counter()
-        self.frames_received = 0
-        self.bytes_sent = 0
         self._owner = owner
         self._frame_bytes_max = frame_bytes_max
         self._unsent_bytes_max = unsent_bytes_max
@@ -245,7 +242,6 @@ class Bus:
             if (left_out := len(frame) - len(small)) > 0:
                 self._reject("frame too large for the node", f"{left_out} bytes not sent to {_named(node)}")
                 frame = small
-        self.bytes_sent += len(frame)
         link.write(frame)
 
     # -- LinkOwner -------------------------------------------------------------------------------------------
@@ -290,7 +286,6 @@ class Bus:
 
     def link_frame(self, link: Link, runs: list[Run]) -> None:
         """Hand out the runs of a frame, in order."""
-        self.frames_received += 1
         if link.node is None and link in self._strangers:
             self._strangers[link] = True
         hello = link.peer
@@ -310,7 +305,6 @@ class Bus:
 
     def link_jobs(self, sender: Node, runs: list[Run]) -> None:
         """Hand out the runs of a frame that has only job messages."""
-        self.frames_received += 1
         self._owner.on_runs(sender, runs)
 
     def link_lost(self, link: Link, reason: str, detail: str) -> None:

@@ -208,7 +208,7 @@ def _close(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     versions.refuse_older(broker, versions.FLOWS)
     if known.is_closed:
         return OK
-    return _changed(broker, client, argv[2], batch_ends.close(broker, known, callback), OK)
+    return _changed(broker, client, argv[2], batch_ends.closing_changes(callback), OK)
 
 
 def _del(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

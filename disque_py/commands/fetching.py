@@ -207,7 +207,7 @@ def _getjob_of_none(
         return nil_array(client.protocol)
     if options.where is not None and broker.consumers.filter_lines + len(names) > filters.LINES_MAX:
         raise CommandError(f"ERR too many waiting filters, at most {filters.LINES_MAX}")
-    if nohang and queues and not broker.is_leaving and any(ordering.is_held_back(broker, queue) for queue in queues):
+    if nohang and queues and not broker.is_leaving and any(ordering.is_held_back(queue) for queue in queues):
         # There are jobs, and better ones are on their way (spec F7).
         delivery.wait(broker, client, queues, ordering.ANSWER_MS, options)
         return None

@@ -22,10 +22,6 @@ WRONG_COUNT: Final = "Bad directive or wrong number of arguments"
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
-class RefusedError(ValueError):
-    """The error of a well-formed value that this version doesn't support. CONFIG SET shows its text, too."""
-
-
 class OutputLimit(NamedTuple):
     """The limit at which a client with unread replies is closed: `hard_bytes`, or `soft_seconds` above `soft_bytes`."""
 
@@ -99,24 +95,6 @@ class Flag(Kind):
     def text(self, value: bool) -> str:
         """Return `yes` or `no`."""
         return "yes" if value else "no"
-
-
-class RefusedFlag(Flag):
-    """A flag that must stay `no` in this version, for `reason`."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-    @property
-    def accepted(self) -> str:
-        """Name the only word."""
-        return "no"
-
-    def parse_word(self, word: str) -> bool:
-        """Return False. RefusedError for yes."""
-        if super().parse_word(word):
-            raise RefusedError(self.reason)
-        return False
 
 
 class Integer(Kind):

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.config.directives import BY_NAME, DIRECTIVES, NEVER, REDIS_ONLY_PREFIXES, Directive
-from disque_py.config.kinds import WRONG_COUNT, OutputLimits, RefusedError, Seed
+from disque_py.config.kinds import WRONG_COUNT, OutputLimits, Seed
 from disque_py.resp.glob import matches
 
 if TYPE_CHECKING:
@@ -182,8 +182,6 @@ class Settings:
         typed = " ".join(words)
         try:
             return self._put(directive, typed.split() if directive.kind.takes_many_words else words)
-        except RefusedError as refused:
-            raise DirectiveError(f"ERR {refused}") from None
         except ValueError:
             shown = HIDDEN if directive.is_secret else typed
             advice = f"Give {directive.kind.accepted}"

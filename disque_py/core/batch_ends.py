@@ -270,8 +270,8 @@ def _end_flush(broker: Broker, number: int) -> None:
         _done(broker, batch)
 
 
-def close(broker: Broker, batch: Batch, callback: tuple[bytes, bytes] | None) -> list[tuple[bytes, bytes]]:
-    """Return the changes that close a batch."""
+def closing_changes(callback: tuple[bytes, bytes] | None) -> list[tuple[bytes, bytes]]:
+    """Return the changes of its shared state that close a batch. `callback` is (queue, body)."""
     values = [(CLOSED, b"1")]
     if callback is not None:
         values += [(CALLBACK_QUEUE, callback[0]), (CALLBACK_BODY, callback[1])]

@@ -371,7 +371,7 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if not pulls.is_near_enough(broker, queue, sender):
             continue  # It will hint again.
-        flags = pulls.ANSWERS_HINT | pulls.kinds(broker, queue)
+        flags = pulls.ANSWERS_HINT | pulls.kinds(queue)
         if pulls.asks_ahead(broker, queue):
             count = pulls.ask_count(broker, queue)
             pulls.note_asked(broker, queue, sender, count)

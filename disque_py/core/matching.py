@@ -83,7 +83,7 @@ def collect(
                 and rivals.best is not None
                 and not ordering.may_serve(broker, queue, rivals, is_picky=options.is_picky)
             ):
-                visit.is_held = visit.is_held or ordering.is_held_back(broker, queue)
+                visit.is_held = visit.is_held or ordering.is_held_back(queue)
                 continue
             job = lifecycle.fetch(broker, queue, is_picky=options.is_picky)
         else:

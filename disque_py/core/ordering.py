@@ -240,7 +240,7 @@ def _end_hold(broker: Broker, queue: Queue, rivals: Rivals, held_ms: int) -> Non
             _doubt(broker, queue, rivals, node, rivals.known.get(node))
 
 
-def is_held_back(broker: Broker, queue: Queue) -> bool:
+def is_held_back(queue: Queue) -> bool:
     """Whether jobs of the queue wait here for better ones of another node."""
     rivals = queue.rivals
     return (

@@ -128,15 +128,15 @@ def give_ahead(broker: Broker, node: Node, queue: Queue, standing: Standing) -> 
     if not length:
         return 0
     count = standing.left
-    if length < 2 * count and _has_others(broker, queue, node):
+    if length < 2 * count and _has_others(broker, queue):
         count = max(1, length // 2)
     given = give(broker, node, queue, count, is_picky=is_picky)
     standing.left -= given
     return given
 
 
-def _has_others(broker: Broker, queue: Queue, node: Node) -> bool:
-    """Whether consumers of this node, or of nodes other than `node`, fetch jobs of the queue."""
+def _has_others(broker: Broker, queue: Queue) -> bool:
+    """Whether consumers of this node, or of more than one other node, fetch jobs of the queue."""
     now_ms = broker.now_ms
     if len(queue.interested) > 1 or queue.waiting:
         return True
@@ -307,7 +307,7 @@ def has_import_rate(broker: Broker, queue: Queue) -> bool:
     return queue.import_count + queue.import_previous >= IMPORTS_MIN and import_rate(broker, queue) > 0
 
 
-def kinds(broker: Broker, queue: Queue) -> int:
+def kinds(queue: Queue) -> int:
     """Return the flag of a pull that says which jobs our clients take: the waiting ones, or the last one that asked."""
     waiting = queue.waiting
     if waiting:
@@ -354,7 +354,7 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
     queue.adhoc_attempts += 1
     queue.adhoc_at_ms = now_ms
     count = ask_count(broker, queue)
-    flags = kinds(broker, queue)
+    flags = kinds(queue)
     is_standing = has_import_rate(broker, queue)
     for node in _near_sources(broker, queue):
         if node.is_linked:
@@ -420,7 +420,7 @@ def renew(broker: Broker) -> None:
         if queue.is_dropped or not asks_ahead(broker, queue):
             continue
         count = ask_count(broker, queue)
-        flags = kinds(broker, queue) | STANDING
+        flags = kinds(queue) | STANDING
         for node, asked in list((queue.asked or {}).items()):
             if asked.left <= asked.half and node.is_linked:
                 note_asked(broker, queue, node, count)
@@ -437,7 +437,7 @@ def ask_all_nodes(broker: Broker, queue: Queue) -> None:
     queue.broadcast_at_ms = broker.now_ms
     if broker.cluster.linked:
         broker.stats.pulls_sent += 1
-        broker.send(broker.cluster.linked, NEEDJOBS, (queue.name, 1, kinds(broker, queue)))
+        broker.send(broker.cluster.linked, NEEDJOBS, (queue.name, 1, kinds(queue)))
 
 
 def ask_for_waiting(broker: Broker, count_max: int) -> None:

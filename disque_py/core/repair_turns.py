@@ -159,7 +159,7 @@ def continue_turn(broker: Broker, job: Job) -> None:
         _judge(broker, job, turn)
     elif turn.due_ms <= broker.now_ms:
         if turn.asked >= SILENT_MAX:
-            _pass_over(broker, turn, turn.targets)
+            _pass_over(turn, turn.targets)
             _judge(broker, job, turn)
         else:
             _copy(broker, job, turn)
@@ -178,11 +178,11 @@ def _go_without(broker: Broker, question: Question, jobs: list[Job]) -> None:
         for node in silent:
             del turn.unanswered[node]
         if silent:
-            _pass_over(broker, turn, tuple(silent))
+            _pass_over(turn, tuple(silent))
             broker.repairs.to_go_on[job] = None
 
 
-def _pass_over(broker: Broker, turn: Turn, nodes: tuple[Node, ...]) -> None:
+def _pass_over(turn: Turn, nodes: tuple[Node, ...]) -> None:
     for node in nodes:
         turn.refused[node] = None
     turn.targets = tuple(node for node in turn.targets if node not in nodes)
@@ -401,7 +401,7 @@ def _take_answers(broker: Broker) -> None:
             turn.targets = tuple(each for each in turn.targets if each is not node)
         else:
             broker.stats.repair_refusals += 1
-            _pass_over(broker, turn, (node,))
+            _pass_over(turn, (node,))
         if not turn.targets:
             repairs.to_go_on[job] = None
 

@@ -35,8 +35,6 @@ FORGOTTEN_PER_PART: Final = 1_000
 BYTES_MAX: Final = 64 * 1024 * 1024
 VERSION_LIMIT: Final = 1 << 31
 NODE_BYTES: Final = 20
-# No retention in queue settings is longer than this, in milliseconds.
-LEFT_LIMIT: Final = 1 << 54
 
 
 class Result:

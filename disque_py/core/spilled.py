@@ -130,7 +130,6 @@ class Spill:
     bytes_on_disk    bytes of bodies on disk
     files, file_bytes   the number of spill files and their length
     written, read, rescued, lost   bodies so far; rescued: read from the journal; lost: not found there either
-    written_bytes    bytes of the bodies that were written so far
     wrote_ms         when a body last left memory, or when the first of the bodies that are being written was started
     blocked_producers   clients that wait for room
     trouble          why no body can be written at the moment; empty if bodies can be written
@@ -168,7 +167,6 @@ class Spill:
         "writing",
         "writing_bytes",
         "written",
-        "written_bytes",
         "wrote_ms",
     )
 
@@ -201,7 +199,6 @@ class Spill:
         self.files = 0
         self.file_bytes = 0
         self.written = 0
-        self.written_bytes = 0
         self.read = 0
         self.rescued = 0
         self.lost = 0

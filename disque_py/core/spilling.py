@@ -252,7 +252,6 @@ def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
     spill.bytes_on_disk += size
     spill.wrote_ms = broker.now_ms
     spill.written += 1
-    spill.written_bytes += size
     return True
 
 

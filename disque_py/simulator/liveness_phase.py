@@ -73,7 +73,6 @@ REPAIRED_MS: Final = 150_000
 DRAINED_MS: Final = 60_000
 TRIPS_PER_SLOT: Final = 4
 FETCH_MS: Final = 400
-SAME_SETTINGS: Final = "nodes know the same settings"
 CANCEL_MS: Final = 500
 SETTLE_MS: Final = 4_000
 IDLE_MS: Final = 3_000
@@ -165,7 +164,6 @@ class LivenessPhase:
         self.more_queues: list[bytes] = []
         self.mesh_ms = 0
         self.drain_ms = 0
-        self.repair_ms = 0
 
     def drained_queues(self) -> list[bytes]:
         """Return the queues from which all jobs are fetched at the end, on every node."""
@@ -389,9 +387,7 @@ class LivenessPhase:
         targets, repairs = self.simulation.targets, self.simulation.collections.repairs
         for machine in self.world.running():
             targets.ask(machine, "CONFIG", "SET", "repair-after", 1)
-        self.repair_ms = self.until(
-            "lost copies are replaced", REPAIRED_MS, lambda: not repairs.missing(), repairs.missing
-        )
+        self.until("lost copies are replaced", REPAIRED_MS, lambda: not repairs.missing(), repairs.missing)
 
     def _endings(self) -> list[LastBatches | LastWaits]:
         """Return the final checks for the plan's batches, and for its clients that wait for jobs."""

@@ -200,7 +200,6 @@ class Oracle:
         self.delivered = 0
         self.acked = 0
         self.after_ack = 0
-        self.again_acked = 0
         self.duplicates = 0
         self.errors: dict[str, int] = {}
         self.movable: frozenset[bytes] = frozenset()

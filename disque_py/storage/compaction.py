@@ -40,14 +40,12 @@ class Compaction:
     base_size       living bytes after the last rewrite, or at the start
     last_seconds    how long the last rewrite took; -1: there was none
     last_status     ok or err
-    last_error      why the last rewrite ended early
     """
 
     def __init__(self, broker: Broker, journal: Journal, disk: Disk, wake: Callable[[], None], stale: set[int]) -> None:
         self.base_size = 0
         self.last_seconds = -1
         self.last_status = OK
-        self.last_error = ""
         self.is_scheduled = False
         self._broker = broker
         self._journal = journal
@@ -328,7 +326,6 @@ class Compaction:
     def _ended(self, error: str) -> None:
         self.last_seconds = (self._broker.now_ms - self._started_ms) // 1000
         self.last_status = ERROR if error else OK
-        self.last_error = error
         self._journal.is_making_room = False
         if error:
             tell(self._broker.host, "journal-rewrite-failed", reason=error)

@@ -74,7 +74,6 @@ def _memory(kind: kinds.Memory) -> str:
 
 # The first class that fits counts, so special kinds come before the kind that they refine.
 VALUES: tuple[tuple[type[kinds.Kind], Any], ...] = (
-    (kinds.RefusedFlag, "no"),
     (kinds.Flag, "yes, no"),
     (kinds.KeepAlive, lambda kind: f"seconds, 0 to {kind.high}; no, yes"),
     (kinds.Integer, _integer),

@@ -10,7 +10,6 @@ from random import Random
 
 from cluster_bus.messages import DELJOB, GOTACK, LEASED, QUEUED, REPLJOB, SETACK, TOOK, WILLQUEUE, YOURJOBS
 from copies import make_id
-from disque_py.core.job import ACKED, Handover
 from journaled import OTHER, JournaledNode
 from persistence.layouts import HEADER
 
@@ -202,15 +201,6 @@ class Day:
 
     def switch(self) -> None:
         self._ask("CONFIG", "SET", "appendonly", self.rng.choice(("yes", "no")))
-
-    @property
-    def has_handovers(self) -> bool:
-        """Return whether jobs are being handed over."""
-        return any(
-            isinstance(job.work, Handover) and job.state != ACKED
-            for shard in self.node.broker.shards
-            for job in shard.values()
-        )
 
 
 DEEDS = (

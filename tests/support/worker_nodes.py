@@ -79,10 +79,6 @@ class Modern(Failing):
         lease = bulk("lease-ms") + b":%d\r\n" % self.lease_ms + bulk("attempt") + b":%d\r\n" % (self.nacks + 1)
         return b"*1\r\n*7\r\n" + bulk("q") + bulk(self.job_id) + bulk(b"body") + lease
 
-    @property
-    def last_nack(self):
-        return b" ".join(self.named("NACK")[-1][2:])
-
 
 class RecordingHooks(WorkerHooks):
     """Hooks that record a worker's notifications."""

@@ -91,7 +91,7 @@ class Line(Connection):
         queues = self.broker.queues
         for name in self.forever:
             queue = queues.get(name)
-            if queue is None or is_held_back(self.broker, queue):
+            if queue is None or is_held_back(queue):
                 continue  # Its jobs wait for better jobs of another node.
             if name in self.broker.caps.limits:
                 continue  # Its jobs wait for slots.

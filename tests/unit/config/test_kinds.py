@@ -18,8 +18,6 @@ from disque_py.config.kinds import (
     OutputLimit,
     OutputLimitGroups,
     OutputLimits,
-    RefusedError,
-    RefusedFlag,
     Renames,
     Seed,
     Seeds,
@@ -35,7 +33,6 @@ LIMITS = OutputLimits(OutputLimit(1 << 20, 1000, 5), OutputLimit(0, 0, 0))
         (Kind(), ["x"], "x"),
         (Flag(), ["YES"], True),
         (Flag(), ["no"], False),
-        (RefusedFlag("why"), ["no"], False),
         (Integer(0, 10), ["10"], 10),
         (Integer(-5), ["-5"], -5),
         (Integer(1, 500, is_clamped=True), ["0"], 1),
@@ -65,7 +62,6 @@ def test_valid_values_are_accepted(kind, words, value):
         (Kind(), []),
         (Kind(), ["a", "b"]),
         (Flag(), ["1"]),
-        (RefusedFlag("why"), ["yes"]),
         (Integer(0, 10), ["11"]),
         (Integer(0), ["-1"]),
         (Integer(1, 500, is_clamped=True), ["-1"]),
@@ -104,11 +100,6 @@ def test_valid_values_are_accepted(kind, words, value):
 def test_invalid_values_are_refused(kind, words):
     with pytest.raises(ValueError, match=r"\w"):
         kind.parse(words)
-
-
-def test_a_refused_flag_tells_its_reason():
-    with pytest.raises(RefusedError, match="not in this version"):
-        RefusedFlag("not in this version").parse(["yes"])
 
 
 def test_classes_that_a_line_does_not_name_keep_their_limits():

@@ -255,7 +255,7 @@ def test_jobs_under_way_count_as_elsewhere():
     say(broker, other, HINT, (b"q", 1, *BEST))
     get(broker, client, 150)
     say(broker, other, HINT, (b"q", 0, None, None, 1))
-    assert ordering.is_held_back(broker, broker.queues[b"q"])
+    assert ordering.is_held_back(broker.queues[b"q"])
 
 
 def test_a_lost_link_voids_the_reports_of_its_node():
@@ -263,7 +263,7 @@ def test_a_lost_link_voids_the_reports_of_its_node():
     say(broker, other, HINT, (b"q", 1, *BEST))
     get(broker, client, 150)
     dispatch.incoming_lost(broker, other)
-    assert not ordering.is_held_back(broker, broker.queues[b"q"])
+    assert not ordering.is_held_back(broker.queues[b"q"])
     assert broker.queues[b"q"].rivals.best is None
 
 
