@@ -53,3 +53,10 @@ def test_the_imports_of_an_example_exist(code):
     froms = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
     wanted = {alias.name for node in froms if node.module == "disque_py.client" for alias in node.names}
     assert wanted <= set(disque_py.client.__all__)
+
+
+def test_each_public_name_of_the_client_is_in_the_api_reference():
+    """The page shows the module of errors as a whole."""
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^::: disque_py\.client\.(\w+)$", page, re.MULTILINE)) | set(vars(disque_py.client.errors))
+    assert [name for name in disque_py.client.__all__ if name not in shown] == []

@@ -228,7 +228,7 @@ BOUNDS = {
         Broker: shards
         JobAttributes: extras
     """,
-    "ids of finished jobs (done tables)": """
+    "ids of finished jobs (tombstones)": """
         Acks: ahead not_held
         Broker: tombstones
         Ends: _before recent _doubts_before doubts
@@ -309,7 +309,7 @@ BOUNDS = {
     "answers to commands with CLUSTER that are made for other nodes": """
         Gatherings: shares
     """,
-    "hand-overs of ours that another node has not answered": """
+    "hand-overs by this node that another node has not answered": """
         Batch: jobs
         Exchange: pending
     """,
@@ -374,7 +374,7 @@ BOUNDS = {
 # Rows whose state is not in a container of these packages, but in a buffer, in a value, or counted by another row.
 VALUES = {
     "queues that never had a job, where there are more than 1,000",
-    "queues paused from here",
+    "queues that a client of this node paused",
     "a client's name",
     "the reply of one GETJOB or QPEEK; of JSCAN with REPLY all",
     "words of one command",
