@@ -37,7 +37,8 @@ from disque_py.core.job import Handover, Job
 from disque_py.core.keeping import KEEPERS_MAX, UNKNOWN_MS
 from disque_py.simulator.checks import backups, counting, filter_indexes, moving, order, zones
 from disque_py.simulator.checks.batches import CALLED, LastBatches
-from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
+from disque_py.simulator.checks.books import tell
+from disque_py.simulator.checks.cluster_invariants import jobs_of, look
 from disque_py.simulator.checks.event_audit import audit
 from disque_py.simulator.checks.reachability import travel
 from disque_py.simulator.checks.settings import apart

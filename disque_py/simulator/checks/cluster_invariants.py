@@ -3,29 +3,18 @@
 `Losses` records mishaps. Each crash without a journal, each reset and each flush takes one copy of every job on the
 node. `look` compares these losses with the jobs that exist now. A promised job must exist as long as fewer nodes lost
 it than copies were promised. An at-most-once job must exist once; otherwise a crash must explain its loss, or INFO must
-count it. `check_books` recounts a node's counters, sums and indexes. The simulation makes these checks every few
-thousand events, after each crash, and at the end.
+count it. The simulation makes this check every few thousand events, after each crash, and at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from disque_py.core.batch_ends import KEPT_MS
-from disque_py.core.client import WAITS_FOR_ENDS, WAITS_FOR_JOBS
-from disque_py.core.filters import ENTRY_BYTES as INDEX_ENTRY_BYTES
-from disque_py.core.filters import GROUP_BYTES, INDEX_BYTES
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Wanted, memory_of
-from disque_py.core.keys import USED_BYTES
-from disque_py.core.patterns import GROUP_BYTES as PATTERN_GROUP_BYTES
-from disque_py.core.patterns import LISTED_BYTES
-from disque_py.core.progress import PROGRESS_BYTES
-from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES, Queue
-from disque_py.core.results import RESULT_BYTES
-from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
-from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
+from disque_py.core.job import ACKED, WAIT_REPL, Handover, Job
+from disque_py.simulator.checks.books import check_books
 from disque_py.simulator.checks.in_flight import is_unsafe, unsafe_ms, unseen_jobs, unsent_jobs
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
 from disque_py.simulator.world.journal_storage import LOST_MS_MAX
@@ -37,10 +26,6 @@ if TYPE_CHECKING:
 
 # Because clocks drift, a TTL may end this much earlier than its producer expects.
 TTL_SHARE: Final = 100
-# Far more than a world of this size should ever need.
-TASKS_MAX: Final = 5_000
-ANSWERS_MAX: Final = 5_000
-MARGIN_MS: Final = 20_000
 # A copy of a job is younger than the job by less than this, the delay of a link.
 AGE_MS: Final = 1_000
 FOR_EVER_MS: Final = 1 << 60
@@ -266,12 +251,46 @@ def is_owed(promise: Promise | None, now_ms: int) -> bool:
     return now_ms < promise.added_ms + promise.ttl_ms - promise.ttl_ms // 100 - promise.early_ms
 
 
+class Found(NamedTuple):
+    """The jobs that a look found.
+
+    alive      id of a job that is not done -> the number of nodes that have it, or have it on disk
+    once       id of an at-most-once job that may still be delivered -> the number of nodes where it waits
+    unsent     ids in messages that leave a node later, even if the jobs end meanwhile
+    oldest_ms  all messages that were sent, and records that were made, before this moment have arrived or are safe
+    """
+
+    alive: dict[bytes, int]
+    once: dict[bytes, int]
+    unsent: dict[bytes, None]
+    oldest_ms: int
+
+
 def look(world: World, oracle: Oracle, losses: Losses) -> None:
     """Compare promises with the jobs that exist. Raises RuleBrokenError."""
+    found = _find_jobs(world, losses)
+    for job_id, count in found.once.items():
+        if count > 1:
+            raise RuleBrokenError("at most once", f"{job_id!r} waits on {count} nodes", job_id)
+    vanished = [promise for promise in list(oracle.open) if _has_vanished(promise, found, world.now_ms, oracle, losses)]
+    counted = sum(
+        machine.count("once_lost_in_handover") + machine.count("once_lost_in_restart")
+        for machine in world.machines.values()
+    )
+    if len(vanished) > counted:
+        raise RuleBrokenError(
+            "at-most-once losses are counted",
+            f"{len(vanished)} vanished undelivered, INFO counts {counted}: {vanished[0]}",
+            *(promise.id for promise in vanished),
+        )
+
+
+def _find_jobs(world: World, losses: Losses) -> Found:
+    """Visit all jobs of running nodes and of nodes that are down, and recount the books of running nodes."""
     oldest_ms = min(world.traffic.oldest_ms(), world.now_ms - losses.settle_ms)
     alive: dict[bytes, int] = {}
-    once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
-    unsent: dict[bytes, None] = {}  # Jobs in messages that leave a node later, even if the jobs end meanwhile.
+    once: dict[bytes, int] = {}
+    unsent: dict[bytes, None] = {}
     for asleep in losses.asleep.values():
         for job_id in asleep.ids:
             alive[job_id] = alive.get(job_id, 0) + 1
@@ -299,42 +318,33 @@ def look(world: World, oracle: Oracle, losses: Losses) -> None:
             if not job.retry_ms and job.queue and not job.is_delivered:
                 is_waiting = job.state != WAIT_REPL and not isinstance(job.work, Handover)
                 once[job.id] = once.get(job.id, 0) + is_waiting
-    for job_id, count in once.items():
-        if count > 1:
-            raise RuleBrokenError("at most once", f"{job_id!r} waits on {count} nodes", job_id)
-    vanished = []
-    for promise in list(oracle.open):
-        is_here = promise.id in alive
-        if promise.is_deleted and not is_here:
-            oracle.close(promise)
-        elif promise.ack_answered_ms and not is_here and promise.id not in unsent:
-            _look_at_end(oracle, promise, world.now_ms, oldest_ms)
-        elif promise.acked_ms or may_have_died(promise, world.now_ms):
-            promise.clean_ms = 0
-        elif promise.retry_ms:
-            promise.clean_ms = 0
-            if is_here:
-                continue
-            if promise.copies and losses.of(promise) < promise.copies:
-                raise RuleBrokenError(
-                    "no job is lost", f"{promise}, {losses.of(promise)} lost: it is nowhere", promise.id
-                )
-            oracle.close(promise)
-        elif promise.id not in once:
-            if promise.delivered or promise.id in oracle.explained:
-                oracle.close(promise)
-            else:
-                vanished.append(promise)
-    counted = sum(
-        machine.count("once_lost_in_handover") + machine.count("once_lost_in_restart")
-        for machine in world.machines.values()
-    )
-    if len(vanished) > counted:
-        raise RuleBrokenError(
-            "at-most-once losses are counted",
-            f"{len(vanished)} vanished undelivered, INFO counts {counted}: {vanished[0]}",
-            *(promise.id for promise in vanished),
-        )
+    return Found(alive, once, unsent, oldest_ms)
+
+
+def _has_vanished(promise: Promise, found: Found, now_ms: int, oracle: Oracle, losses: Losses) -> bool:
+    """Return whether an at-most-once job is nowhere, and was not delivered. Close a promise that is settled.
+
+    Raises RuleBrokenError if a job with RETRY is nowhere, and fewer copies were lost than were promised.
+    """
+    is_here = promise.id in found.alive
+    if promise.is_deleted and not is_here:
+        oracle.close(promise)
+    elif promise.ack_answered_ms and not is_here and promise.id not in found.unsent:
+        _look_at_end(oracle, promise, now_ms, found.oldest_ms)
+    elif promise.acked_ms or may_have_died(promise, now_ms):
+        promise.clean_ms = 0
+    elif promise.retry_ms:
+        promise.clean_ms = 0
+        if is_here:
+            return False
+        if promise.copies and losses.of(promise) < promise.copies:
+            raise RuleBrokenError("no job is lost", f"{promise}, {losses.of(promise)} lost: it is nowhere", promise.id)
+        oracle.close(promise)
+    elif promise.id not in found.once:
+        if not promise.delivered and promise.id not in oracle.explained:
+            return True
+        oracle.close(promise)
+    return False
 
 
 def _look_at_end(oracle: Oracle, promise: Promise, now_ms: int, oldest_ms: int) -> None:
@@ -372,124 +382,3 @@ def is_made(world: World, job: Job, age_ms: int) -> bool:
         is_open = attributes is not None and attributes.is_open and not job.attempt and not job.is_delivered
         return not (is_same_process and is_open)
     return True
-
-
-def check_books(machine: Machine) -> None:
-    """Check that a node's counters, sums and indexes equal a recount."""
-    broker = machine.broker
-    jobs = list(chain.from_iterable(map(dict.values, broker.shards)))
-    used = sum(map(memory_of, jobs))
-    used += USED_BYTES * len(broker.producers.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
-    used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
-    used += broker.batches.size
-    used += sum(RESULT_BYTES + len(result.value) for result in broker.results.by_id.values())
-    used += sum(PROGRESS_BYTES + len(progress.text) for progress in broker.progress.by_job.values())
-    used += sum(QUEUE_BYTES + len(name) + _bytes_of_filters(queue) for name, queue in broker.queues.items())
-    for search in broker.producers.searches.values():
-        used += sum(memory_of(job) for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over)
-    used += LINE_BYTES * sum(len(client.queues) + (client.group is not None) for client in broker.clients.values())
-    for group in broker.patterns.groups.values():
-        used += PATTERN_GROUP_BYTES + sum(map(len, group.words)) + LISTED_BYTES * len(group.names)
-    queued: dict[bytes, int] = {}
-    acked = once = scheduled = 0
-    waiting: dict[Job, None] = {}
-    soon_ms = broker.now_ms + HORIZON_MS - SWEEP_MS - MARGIN_MS
-    in_line = {job_id for line in (broker.acks.asked, broker.acks.heard) for job_id in line.ids()}
-    for job in jobs:
-        state = job.state
-        scheduled += job.awake_at_ms != 0
-        if state == QUEUED:
-            queued[job.queue] = queued.get(job.queue, 0) + 1
-        elif state == ACKED:
-            acked += 1
-        elif state == WAIT_REPL:
-            waiting[job] = None
-        if not job.retry_ms and job.is_delivered and state != ACKED:
-            once += 1
-        if isinstance(job.work, Handover):
-            pending = job.work.node.core.pending.get(job.work.number)
-            _expect(machine, pending is not None and job in pending.jobs, "a hand-over that no node waits for", job)
-        elif state == ACTIVE and job.retry_ms and not job.is_errored:
-            _expect(machine, job.requeue_at_ms > 0, "an active job without a timer", job)
-        if not job.awake_at_ms and state != WAIT_REPL and job.id not in in_line:
-            due_ms = min(job.expire_at_ms, job.requeue_at_ms or job.expire_at_ms)
-            _expect(machine, due_ms > soon_ms, "a job that is due soon and not scheduled", job)
-    _same(machine, "job_count", broker.job_count, len(jobs))
-    _same(machine, "used_memory", broker.used_memory, used)
-    _same(machine, "acked_count", broker.memory.acked_count, acked)
-    _same(machine, "once_delivered_count", broker.memory.once_delivered_count, once)
-    _same(machine, "jobs in the schedule", broker.schedule.count(), scheduled)
-    _same(machine, "waiting for copies", list(broker.copies.waiting_repl), list(waiting), unordered=True)
-    for name, queue in broker.queues.items():
-        _same(machine, f"length of {name!r}", queue.pending, queued.pop(name, 0))
-        _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.pending)
-        groups = queue.parking.groups if queue.parking is not None else {}
-        offered = [key for key in broker.exclusive.busy if key in groups and groups[key].room > 0]
-        _same(machine, f"busy keys whose jobs {name!r} offers", offered, [])
-    _same(machine, "jobs in queues that don't exist", queued, {})
-    blocked = sum(
-        (client.waiting in (WAITS_FOR_JOBS, WAITS_FOR_ENDS)) + len(client.waiting_jobs)
-        for client in broker.clients.values()
-    )
-    own = (*broker.recurring.clients.values(), *broker.batches.clients.values())
-    blocked += sum(len(client.waiting_jobs) for client in own)
-    _same(machine, "blocked_count", broker.waits.blocked_count, blocked)
-    _same(
-        machine, "paused_count", broker.pauses.paused_count, sum(bool(queue.paused) for queue in broker.queues.values())
-    )
-    _check_growth(machine)
-
-
-def _bytes_of_filters(queue: Queue) -> int:
-    """Return the accounted bytes of a queue's indexes."""
-    indexes = queue.filters.indexes.values() if queue.filters is not None else ()
-    groups = [group for index in indexes for group in index.groups.values()]
-    used = INDEX_BYTES * len(indexes) + sum(GROUP_BYTES + sum(map(len, group.values)) for group in groups)
-    return used + INDEX_ENTRY_BYTES * sum(group.length for group in groups)
-
-
-def _check_growth(machine: Machine) -> None:
-    broker = machine.broker
-    sizes = {
-        "tasks": broker.schedule.task_count,
-        "clients": len(broker.clients) - len(machine.clients) - 50,
-        "announcements": len(broker.copies.announcements),
-        "nodes named": len(broker.cluster.known_nodes()),
-    }
-    for node in broker.cluster.nodes.values():
-        if node.core is not None:
-            sizes[f"answers to {node.host}"] = len(node.core.answers)
-            sizes[f"hand-overs to {node.host}"] = len(node.core.pending)
-    for what, size in sizes.items():
-        if size > (ANSWERS_MAX if "answers" in what else TASKS_MAX):
-            raise RuleBrokenError("nothing grows without bound", f"{size} {what} on {machine.name}", machine.name)
-
-
-def _expect(machine: Machine, holds: bool, what: str, job: Job) -> None:
-    if not holds:
-        raise RuleBrokenError("books are right", f"{what} on {machine.name}: {tell(machine.broker, job)}", job.id)
-
-
-def _same(machine: Machine, what: str, said: object, counted: object, *, unordered: bool = False) -> None:
-    if unordered and isinstance(said, list) and isinstance(counted, list):
-        said, counted = sorted(map(id_of, said)), sorted(map(id_of, counted))
-    if said != counted:
-        raise RuleBrokenError(
-            "books are right", f"{what} on {machine.name}: {said} said, {counted} counted", machine.name
-        )
-
-
-def id_of(job: Job) -> bytes:
-    """Return the id of a job."""
-    return job.id
-
-
-def tell(broker: Broker, job: Job) -> str:
-    """Return a description of a job for people."""
-    due = job.requeue_at_ms and job.requeue_at_ms - broker.now_ms
-    holders = " ".join(sorted(chr(node.id[0]) for node in job.holders))
-    return (
-        f"{job!r} retry {job.retry_ms} due {due} awake {job.awake_at_ms and job.awake_at_ms - broker.now_ms}"
-        f" holders {holders} attempt {job.attempt} work {type(job.work).__name__}"
-        f" leased {job.is_leased_here} delivered {job.is_delivered} queued {job.was_queued}"
-    )

@@ -10,7 +10,7 @@ from disque_py.core import exclusive as exclusive_module
 from disque_py.core import lifecycle
 from disque_py.core.errors import CommandError
 from disque_py.core.job_snapshot import job_of, snapshot_of
-from disque_py.simulator.checks.cluster_invariants import check_books
+from disque_py.simulator.checks.books import check_books
 from voting_worlds import voters
 
 
