@@ -166,13 +166,7 @@ def start(
         )
     before = local_nodes.load_nodes(directory)
     running = [node for node in before if node.is_alive]
-    if before and len(running) == len(before):
-        raise click.ClickException(f"Nodes of {directory} are running already; see {_command('status', directory)}")
-    if before and (count not in (None, len(before)) or port not in (None, before[0].port)):
-        raise click.ClickException(
-            f"{directory} has a stopped cluster of {counted(len(before), 'node')} from port {before[0].port} on. Start"
-            f" it without -n and --port, remove it with {_command('stop --remove', directory)}, or choose another --dir"
-        )
+    _refuse_other_cluster(directory, before, len(running), count, port)
     if before:
         ports = [node.port for node in before]
         local_nodes.check_free([node.port for node in before if node not in running])
@@ -188,7 +182,6 @@ def start(
     options = local_nodes.StartOptions(server_options, zones, access.tls is not None, last.removed)
     access = _with_password_of(access, server_options)
     nodes: list[LocalNode] = []
-    silent: dict[LocalNode, str] = {}
     made = None if before else MadeDirectories(directory, ports)
     interrupts = Interrupts()
     try:
@@ -205,18 +198,44 @@ def start(
             local_nodes.save_nodes(directory, nodes, options)
             silent = local_nodes.silent_nodes(access, running)
             addresses = [node.address for node in nodes if node not in silent]
-            if silent:
-                cluster = _meet_only(access, addresses)
-            else:
-                _join(access, [Place(address) for address in addresses])
-                targets = [access.at(address) for address in addresses]
-                _set_voters(look_around(targets), targets)
-                cluster = look_around(targets)
+            cluster = _join_started(access, addresses, is_whole=not silent)
     except KeyboardInterrupt:
         files = "their files were removed" if made is not None else "their files stay"
         click.echo(f"Interrupted: the nodes that were started are stopped again, and {files}", err=True)
         raise click.exceptions.Exit(INTERRUPTED_STATUS) from None
     print_table(cluster)
+    _refuse_silent(silent, directory)
+    also = f"Options:  {', '.join(kept)} as in the last start\n" if kept else ""
+    click.echo(f"\n{also}Connect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
+
+
+def _refuse_other_cluster(
+    directory: Path, before: Sequence[LocalNode], running: int, count: int | None, port: int | None
+) -> None:
+    """Refuse a start if all nodes of the directory run, or if it asks for others. Raises ClickException."""
+    if not before:
+        return
+    if running == len(before):
+        raise click.ClickException(f"Nodes of {directory} are running already; see {_command('status', directory)}")
+    if count not in (None, len(before)) or port not in (None, before[0].port):
+        raise click.ClickException(
+            f"{directory} has a stopped cluster of {counted(len(before), 'node')} from port {before[0].port} on. Start"
+            f" it without -n and --port, remove it with {_command('stop --remove', directory)}, or choose another --dir"
+        )
+
+
+def _join_started(access: Target, addresses: Sequence[Address], *, is_whole: bool) -> ClusterView:
+    """Join the started nodes. If no node is silent, wait until the cluster is complete, and make voters."""
+    if not is_whole:
+        return _meet_only(access, addresses)
+    _join(access, [Place(address) for address in addresses])
+    targets = [access.at(address) for address in addresses]
+    _set_voters(look_around(targets), targets)
+    return look_around(targets)
+
+
+def _refuse_silent(silent: dict[LocalNode, str], directory: Path) -> None:
+    """Report running nodes that do not answer, with their reasons. Raises ClickException if there are any."""
     for node, reason in silent.items():
         failure = reason if " login: " in reason else f"does not answer: {reason}"
         click.echo(f"The node on port {node.port} (process {node.pid}) is running but {failure}", err=True)
@@ -224,8 +243,6 @@ def start(
         raise click.ClickException(
             f"Not all nodes answer. The started nodes keep running; see {_command('status', directory)}"
         )
-    also = f"Options:  {', '.join(kept)} as in the last start\n" if kept else ""
-    click.echo(f"\n{also}Connect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
 
 
 @contextmanager

@@ -60,5 +60,8 @@ def test_a_watchdog_is_not_shorter_than_two_periods(settings, given, result):
     assert settings.watchdog_period == result
 
 
-def test_most_directives_need_nothing(settings):
+def test_most_directives_have_no_effect_on_the_process(settings):
+    before = settings.maxmemory, os.getcwd(), logging.getLogger().level, resource.getrlimit(resource.RLIMIT_NOFILE)
     apply("maxmemory", settings)
+    after = settings.maxmemory, os.getcwd(), logging.getLogger().level, resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert after == before

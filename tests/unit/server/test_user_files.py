@@ -83,10 +83,12 @@ def test_lines_are_added_to_the_audit_log(tmp_path):
     assert mode_of(path) == 0o600
 
 
-def test_without_a_name_there_is_no_audit_log():
+def test_without_a_name_there_is_no_audit_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     log = AuditLog(settings_with(""))
     log.write("{}")
     log.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_audit_log_that_cannot_be_opened_is_an_error(tmp_path):
