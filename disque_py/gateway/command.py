@@ -18,7 +18,7 @@ from typing import Any, Final
 import click
 
 from disque_py import __version__
-from disque_py.gateway.access_file import new_secret, token_entry
+from disque_py.gateway.logins.access_file import new_secret, token_entry
 from disque_py.gateway.settings import ENVIRONMENT, TABLE, Settings, read_settings
 from disque_py.gateway.variables import unknown_variables
 from disque_py.program_commands import ProgramCommand

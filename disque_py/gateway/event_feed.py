@@ -39,7 +39,7 @@ from disque_py.client import (
     NoPermissionError,
     ReplyError,
 )
-from disque_py.gateway.grants import Principal
+from disque_py.gateway.logins.grants import Principal
 from disque_py.gateway.problems import RefusedError
 
 LOOK_FOR_NODES_S: Final = 10.0

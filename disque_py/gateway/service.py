@@ -24,12 +24,12 @@ from disque_py.gateway.actions import Action
 from disque_py.gateway.actions.calls import Call, check_known, check_other_names, forbidden
 from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
-from disque_py.gateway.certificates import Certificate
-from disque_py.gateway.grants import Principal
-from disque_py.gateway.logins import Logins
+from disque_py.gateway.logins.authentication import Logins
+from disque_py.gateway.logins.certificates import Certificate
+from disque_py.gateway.logins.grants import Principal
+from disque_py.gateway.logins.oidc import Issuer
 from disque_py.gateway.metrics.cluster_metrics import ClusterMetrics
 from disque_py.gateway.metrics.durations import Durations
-from disque_py.gateway.oidc import Issuer
 from disque_py.gateway.operations import Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rates import Rates, group_of

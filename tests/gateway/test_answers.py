@@ -15,9 +15,9 @@ import pytest
 
 from answer_schemas import check, check_answer
 from disque_py import testing
-from disque_py.gateway.access_file import token_entry
 from disque_py.gateway.answers import ANSWERS, BY_NAME, REF
 from disque_py.gateway.http.openapi import document
+from disque_py.gateway.logins.access_file import token_entry
 from disque_py.gateway.operations import BY_NAME as OPERATIONS
 from disque_py.gateway.operations import TABLE
 from gateways import RunningGateway, until

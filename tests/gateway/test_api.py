@@ -12,8 +12,8 @@ import time
 import pytest
 
 from disque_py import testing
-from disque_py.gateway.access_file import token_entry
 from disque_py.gateway.actions import jobs
+from disque_py.gateway.logins.access_file import token_entry
 from gateways import Reply, until
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from console_forms import Visitor
 from disque_py import testing
-from disque_py.gateway.access_file import token_entry
 from disque_py.gateway.console.pages import PAGES
-from disque_py.gateway.grants import ROLES
+from disque_py.gateway.logins.access_file import token_entry
+from disque_py.gateway.logins.grants import ROLES
 from gateways import RunningGateway, basic, until
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from disque_py.gateway.access_file import token_entry
-from disque_py.gateway.grants import ROLES
+from disque_py.gateway.logins.access_file import token_entry
+from disque_py.gateway.logins.grants import ROLES
 from disque_py.gateway.rpc.calls import peer_host, snake
 from disque_py.gateway.rpc.descriptors import QUEUES, methods
 from gateways import RunningGateway

@@ -10,7 +10,7 @@ import pytest
 
 from console_forms import Visitor
 from disque_py import testing
-from disque_py.gateway.access_file import token_entry
+from disque_py.gateway.logins.access_file import token_entry
 from gateways import RunningGateway
 from rpc_client import RpcClient
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from console_forms import Visitor
-from disque_py.gateway.oidc import _NoRedirects
+from disque_py.gateway.logins.oidc import _NoRedirects
 from issuers import Issuer
 
 

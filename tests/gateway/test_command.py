@@ -10,8 +10,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from disque_py.gateway.access_file import parse_access
 from disque_py.gateway.command import main
+from disque_py.gateway.logins.access_file import parse_access
 from disque_py.gateway.settings import TABLE
 from disque_py.loopback_ports import free_port
 

@@ -110,7 +110,7 @@ def test_a_misspelled_request_changes_nothing(gateway, queue, verb, path, status
 
 
 def test_roles_apply_to_the_dyno_interface(make_gateway, tmp_path):
-    from disque_py.gateway.access_file import token_entry
+    from disque_py.gateway.logins.access_file import token_entry
 
     path = tmp_path / "access.toml"
     path.write_text(token_entry("t", "dq_t", ["produce:mine", "read:mine"], None))

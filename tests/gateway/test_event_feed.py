@@ -15,7 +15,7 @@ from disque_py.client.events import EventLines
 from disque_py.client.results import Hello, NodeInfo
 from disque_py.gateway import event_feed
 from disque_py.gateway.event_feed import LOGS_MAX, EventFeed, EventFilter, parse_place, place_text
-from disque_py.gateway.grants import Principal, grant_of
+from disque_py.gateway.logins.grants import Principal, grant_of
 from disque_py.gateway.problems import RefusedError
 from gateways import until
 

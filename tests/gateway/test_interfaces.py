@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from disque_py import testing
-from disque_py.gateway.access_file import token_entry
+from disque_py.gateway.logins.access_file import token_entry
 from disque_py.gateway.operations import TABLE
 from disque_py.gateway.rpc.descriptors import QUEUES, SCALER, methods
 from gateways import RunningGateway, basic

@@ -14,9 +14,9 @@ import jwt
 import pytest
 
 from disque_py.client.options import make_options
-from disque_py.gateway import logins, oidc
-from disque_py.gateway.logins import Logins
-from disque_py.gateway.oidc import fetch_json, keys_of
+from disque_py.gateway.logins import authentication, oidc
+from disque_py.gateway.logins.authentication import Logins
+from disque_py.gateway.logins.oidc import fetch_json, keys_of
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings
 from issuers import Issuer
@@ -175,7 +175,7 @@ def test_logins_at_an_issuer_that_hangs_hold_up_neither_tokens_nor_other_threads
 
 def test_grants_that_are_removed_while_a_token_is_checked_are_not_given(issuer, tmp_path, monkeypatch):
     """The issuer may take seconds, and the result of a check is kept for a minute."""
-    monkeypatch.setattr(logins, "FILE_CHECK_S", 0)
+    monkeypatch.setattr(authentication, "FILE_CHECK_S", 0)
     path = tmp_path / "access.toml"
     path.write_text('[[claim]]\nname = "groups"\nvalue = "team"\ngrants = ["admin"]\n')
     words = {"oidc-issuer": issuer.url, "oidc-audience": "disque", "access-file": str(path)}

@@ -93,7 +93,7 @@ def test_a_wrong_trigger_is_refused(words):
 
 
 def test_a_token_may_stand_in_the_metadata(make_gateway, tmp_path):
-    from disque_py.gateway.access_file import token_entry
+    from disque_py.gateway.logins.access_file import token_entry
 
     path = tmp_path / "access.toml"
     path.write_text(token_entry("keda", "dq_keda", ["read:q*"], None))

@@ -104,7 +104,7 @@ def test_a_search_ends_at_its_limit_and_then_nothing_is_changed(make_gateway, qu
 
 @pytest.mark.parametrize("words", [{"where": {"a": "b"}}, {"reason": "x"}])
 def test_a_search_by_metadata_or_reason_needs_the_role_bodies(make_gateway, queue, tmp_path, words):
-    from disque_py.gateway.access_file import token_entry
+    from disque_py.gateway.logins.access_file import token_entry
 
     path = tmp_path / "access.toml"
     path.write_text(token_entry("reader", "dq_reader", ["operate"], None))

@@ -8,8 +8,8 @@ from urllib.parse import quote
 import pytest
 
 from disque_py.client import ConnectionLostError
-from disque_py.gateway.access_file import token_entry
-from disque_py.gateway.grants import ROLES, Principal, grant_of
+from disque_py.gateway.logins.access_file import token_entry
+from disque_py.gateway.logins.grants import ROLES, Principal, grant_of
 from disque_py.gateway.operations import BY_NAME, TABLE
 from disque_py.gateway.service import SHOWS
 from role_requests import ALLOWED, ask

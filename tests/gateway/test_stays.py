@@ -10,8 +10,8 @@ import grpc
 import pytest
 
 from disque_py.gateway import service
-from disque_py.gateway.access_file import token_entry
 from disque_py.gateway.http import api
+from disque_py.gateway.logins.access_file import token_entry
 from rpc_client import RpcClient
 
 

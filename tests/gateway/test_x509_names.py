@@ -8,9 +8,9 @@ import time
 import pytest
 from cryptography import x509
 
-from disque_py.gateway.certificates import Certificate
+from disque_py.gateway.logins.certificates import Certificate
+from disque_py.gateway.logins.x509_names import of_der, of_pem
 from disque_py.gateway.problems import RefusedError
-from disque_py.gateway.x509_names import of_der, of_pem
 from issuers import Authority
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from disque_py.gateway import answers, operations, problems, settings
 from disque_py.gateway.answers import Record
-from disque_py.gateway.grants import ROLES
+from disque_py.gateway.logins.grants import ROLES
 from disque_py.gateway.operations import Operation
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import time
 
 import grpc
 
-from disque_py.gateway.grants import ROLES
+from disque_py.gateway.logins.grants import ROLES
 
 # Roles that each role includes.
 ALLOWED = {

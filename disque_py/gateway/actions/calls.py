@@ -20,7 +20,7 @@ from disque_py.client import Address, AsyncDisque, AuthError, DisqueConnectionEr
 from disque_py.client.request import Request
 from disque_py.gateway.board import Board
 from disque_py.gateway.event_feed import nodes_of
-from disque_py.gateway.grants import Principal
+from disque_py.gateway.logins.grants import Principal
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings
 from disque_py.gateway.works import Works

@@ -19,7 +19,7 @@ from disque_py.gateway import shapes
 from disque_py.gateway.actions.calls import Call, check_known, ms, page_of
 from disque_py.gateway.board import QueueRow
 from disque_py.gateway.event_feed import nodes_of
-from disque_py.gateway.grants import Principal
+from disque_py.gateway.logins.grants import Principal
 from disque_py.gateway.operations import STATUSES
 from disque_py.gateway.problems import RefusedError
 

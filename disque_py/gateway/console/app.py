@@ -24,8 +24,8 @@ from disque_py import __version__
 from disque_py.gateway.console import charts, code_flow, forms, shown
 from disque_py.gateway.console.pages import INTERFACE, MENU, PAGES, View
 from disque_py.gateway.console.sessions import ISSUER, LOGIN, SAID, SAID_MAX, WORD, Session, cookie
-from disque_py.gateway.grants import Principal
 from disque_py.gateway.http.exchange import Answer, Exchange, refusal_headers
+from disque_py.gateway.logins.grants import Principal
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.service import Service
 

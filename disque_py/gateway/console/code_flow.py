@@ -14,8 +14,8 @@ import secrets
 from typing import Final
 from urllib.parse import urlencode
 
-from disque_py.gateway.logins import ID_TOKEN
-from disque_py.gateway.oidc import Issuer
+from disque_py.gateway.logins.authentication import ID_TOKEN
+from disque_py.gateway.logins.oidc import Issuer
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings
 

@@ -18,7 +18,7 @@ from disque_py.gateway.audit import NAMES
 from disque_py.gateway.board import NodeRow, QueueRow
 from disque_py.gateway.console import shown
 from disque_py.gateway.fields import Pairs, merged
-from disque_py.gateway.grants import Principal
+from disque_py.gateway.logins.grants import Principal
 from disque_py.gateway.operations import BY_NAME, CHANGED, STATUSES
 from disque_py.gateway.problems import NoVotersError, RefusedError
 from disque_py.gateway.service import Service

@@ -17,7 +17,6 @@ from typing import Any, Final
 from disque_py.client import DisqueError
 from disque_py.gateway.clusters import PREFIX
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
-from disque_py.gateway.grants import Principal
 from disque_py.gateway.http import arguments, batches, openapi, reference_page
 from disque_py.gateway.http.event_stream import CONTENT_TYPE, event_stream
 from disque_py.gateway.http.exchange import (
@@ -35,6 +34,7 @@ from disque_py.gateway.http.exchange import (
 )
 from disque_py.gateway.http.hosts import Hosts
 from disque_py.gateway.http.routing import Routes
+from disque_py.gateway.logins.grants import Principal
 from disque_py.gateway.operations import TABLE, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.service import LOG, LOGIN_CHECK_S, Login, Service

@@ -19,9 +19,9 @@ import msgspec
 
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.fields import check_encoding
-from disque_py.gateway.grants import Principal
 from disque_py.gateway.http.exchange import JSON, Answer, Exchange, json_answer
 from disque_py.gateway.http.routing import decoded
+from disque_py.gateway.logins.grants import Principal
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.service import Service

@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from disque_py.gateway import shapes
-from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.http.origins import is_over_tls, source_of
+from disque_py.gateway.logins.certificates import Certificate
 from disque_py.gateway.problems import RETRY_AFTER_S, RefusedError
 
 if TYPE_CHECKING:

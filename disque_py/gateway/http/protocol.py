@@ -37,9 +37,9 @@ from httptools import HttpParserCallbackError, HttpParserError, HttpParserInvali
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from disque_py.gateway.http.exchange import TEXT, Answer, problem_answer
+from disque_py.gateway.logins.x509_names import of_der
 from disque_py.gateway.operations import TABLE
 from disque_py.gateway.problems import RefusedError
-from disque_py.gateway.x509_names import of_der
 
 CERTIFICATE: Final = "certificate"
 WRITER: Final = "writer"

@@ -16,16 +16,16 @@ import grpc
 from disque_py.gateway import service
 from disque_py.gateway.actions import Action
 from disque_py.gateway.actions.calls import Call
-from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.clusters import Clusters
 from disque_py.gateway.fields import Octets
-from disque_py.gateway.grants import Principal
+from disque_py.gateway.logins.certificates import Certificate
+from disque_py.gateway.logins.grants import Principal
+from disque_py.gateway.logins.x509_names import of_pem
 from disque_py.gateway.operations import BY_NAME, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rpc import descriptors
 from disque_py.gateway.service import LOG, Login, Service
 from disque_py.gateway.shapes import as_text
-from disque_py.gateway.x509_names import of_pem
 
 INTERFACE: Final = "grpc"
 CLUSTER: Final = "disque-cluster"

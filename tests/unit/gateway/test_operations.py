@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.gateway.grants import ROLES
+from disque_py.gateway.logins.grants import ROLES
 from disque_py.gateway.operations import COMMON_ERRORS, TABLE
 from disque_py.gateway.problems import BY_CODE
 

@@ -11,7 +11,7 @@ pytest.importorskip("msgspec", reason="the extra disque-py[gateway] is not insta
 from disque_py.client import Address, commands
 from disque_py.client.errors import AuthError, NotConnectedError
 from disque_py.gateway.actions.calls import Call, asked, check_known, page_of
-from disque_py.gateway.grants import Principal, grant_of
+from disque_py.gateway.logins.grants import Principal, grant_of
 from disque_py.gateway.problems import RefusedError
 
 

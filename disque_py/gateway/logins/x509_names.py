@@ -7,7 +7,7 @@ from functools import lru_cache
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID, NameOID
 
-from disque_py.gateway.certificates import Certificate
+from disque_py.gateway.logins.certificates import Certificate
 
 
 def certificate_of(found: x509.Certificate) -> Certificate:

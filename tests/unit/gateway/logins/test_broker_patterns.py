@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from disque_py.core.name_patterns import NamePattern
-from disque_py.gateway.broker_patterns import NAME_BYTES_MAX, expression_of
+from disque_py.gateway.logins.broker_patterns import NAME_BYTES_MAX, expression_of
 
 
 def covers(pattern, name):

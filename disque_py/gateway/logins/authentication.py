@@ -1,4 +1,4 @@
-"""Logins: the principal of a request, from its Authorization header or its certificate.
+"""Authentication: the principal of a request, from its Authorization header or its certificate.
 
 A caller logs in with one of these:
 
@@ -35,12 +35,12 @@ from typing import Any, Final
 
 from disque_py.client import AsyncDisque, AuthError, ClientOptions, ReplyError
 from disque_py.client.options import settings_of
-from disque_py.gateway.access_file import EMPTY, AccessFile, read_access_file
-from disque_py.gateway.broker_patterns import expression_of
-from disque_py.gateway.certificates import Certificate
-from disque_py.gateway.claims import grants_of_claims
-from disque_py.gateway.grants import ALL, ROLES, Grant, Principal
-from disque_py.gateway.oidc import Issuer
+from disque_py.gateway.logins.access_file import EMPTY, AccessFile, read_access_file
+from disque_py.gateway.logins.broker_patterns import expression_of
+from disque_py.gateway.logins.certificates import Certificate
+from disque_py.gateway.logins.claims import grants_of_claims
+from disque_py.gateway.logins.grants import ALL, ROLES, Grant, Principal
+from disque_py.gateway.logins.oidc import Issuer
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.rates import LoginFailures
 from disque_py.gateway.settings import Settings

@@ -14,9 +14,9 @@ import pytest
 
 from disque_py import testing
 from disque_py.client.options import make_options, settings_of_url
-from disque_py.gateway import logins
-from disque_py.gateway.access_file import token_entry
-from disque_py.gateway.logins import Logins, grants_of_rules
+from disque_py.gateway.logins import authentication
+from disque_py.gateway.logins.access_file import token_entry
+from disque_py.gateway.logins.authentication import Logins, grants_of_rules
 from disque_py.gateway.settings import Settings
 from gateways import basic, until
 
@@ -164,7 +164,7 @@ def test_a_caller_that_hangs_up_does_not_end_the_check_of_another(closed_node):
 
 def test_a_login_that_is_checked_again_is_the_same_caller(closed_node, monkeypatch):
     """Otherwise its streams were admitted again at each check, which used up the rate of its requests."""
-    monkeypatch.setattr(logins, "CHECK_AGAIN_S", 0.0)
+    monkeypatch.setattr(authentication, "CHECK_AGAIN_S", 0.0)
 
     async def run():
         async with opened(closed_node) as found:
@@ -194,7 +194,7 @@ def test_simultaneous_checks_of_an_old_password_count_as_one_guess(closed_node, 
 
 def test_the_client_of_a_login_that_is_being_checked_is_not_closed(closed_node, monkeypatch):
     """Even if more users than clients are kept log in meanwhile."""
-    monkeypatch.setattr(logins, "CLIENTS_MAX", 1)
+    monkeypatch.setattr(authentication, "CLIENTS_MAX", 1)
 
     async def run():
         async with opened(closed_node) as found:
@@ -209,7 +209,7 @@ def test_the_client_of_a_login_that_is_being_checked_is_not_closed(closed_node, 
 
 def test_a_client_that_may_be_in_use_is_not_closed_for_another_user(closed_node, monkeypatch):
     """A request may wait with it. Clients that are idle are closed."""
-    monkeypatch.setattr(logins, "CLIENTS_MAX", 1)
+    monkeypatch.setattr(authentication, "CLIENTS_MAX", 1)
 
     async def run():
         async with opened(closed_node) as found:
@@ -218,7 +218,7 @@ def test_a_client_that_may_be_in_use_is_not_closed_for_another_user(closed_node,
             await first.client.hello()
             [key, other] = found._users
             found._users[key] = (first, time.monotonic() - 1000)
-            found._users[other] = (second, time.monotonic() - logins.CHECK_AGAIN_S)
+            found._users[other] = (second, time.monotonic() - authentication.CHECK_AGAIN_S)
             await found.principal(basic("default", "open sesame"), "a")
             return list(found._users) == [other]
 
@@ -318,7 +318,7 @@ def test_patterns_of_the_broker_mean_the_same_as_in_the_broker(pattern, covered,
 
 
 def test_lists_follow_changed_rules_of_a_user(make_gateway, closed_node, make_user, monkeypatch):
-    monkeypatch.setattr(logins, "CHECK_AGAIN_S", 0)
+    monkeypatch.setattr(authentication, "CHECK_AGAIN_S", 0)
     gateway = make_gateway(url=closed_node.url, broker_users="yes")
     for name in ("list-1", "list-2"):
         gateway.post(f"/v1/queues/{name}/jobs", {"body": "b"}, login=basic("", "open sesame"))

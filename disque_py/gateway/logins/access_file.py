@@ -38,9 +38,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from disque_py.gateway.certificates import KINDS, Certificate
-from disque_py.gateway.claims import ClaimRule
-from disque_py.gateway.grants import Grant, grant_of
+from disque_py.gateway.logins.certificates import KINDS, Certificate
+from disque_py.gateway.logins.claims import ClaimRule
+from disque_py.gateway.logins.grants import Grant, grant_of
 
 TOKEN_PREFIX: Final = "dq_"
 TOKEN_BYTES: Final = 32

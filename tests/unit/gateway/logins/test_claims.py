@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.gateway.access_file import parse_access
-from disque_py.gateway.claims import ClaimRule, grants_of_claims, values_of
-from disque_py.gateway.grants import grant_of
+from disque_py.gateway.logins.access_file import parse_access
+from disque_py.gateway.logins.claims import ClaimRule, grants_of_claims, values_of
+from disque_py.gateway.logins.grants import grant_of
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from disque_py.gateway.grants import Grant
+from disque_py.gateway.logins.grants import Grant
 
 WORDS: Final = ("scope", "scp")
 ANY: Final = "*"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.gateway.grants import FOUND_MAX, ROLES, Principal, grant_of
+from disque_py.gateway.logins.grants import FOUND_MAX, ROLES, Principal, grant_of
 
 
 def principal(*grants):

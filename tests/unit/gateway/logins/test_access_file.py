@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from disque_py.gateway.access_file import hash_of, new_secret, parse_access, read_access_file, token_entry
+from disque_py.gateway.logins.access_file import hash_of, new_secret, parse_access, read_access_file, token_entry
 
 
 def entry(**words):
