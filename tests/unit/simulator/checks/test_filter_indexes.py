@@ -7,15 +7,7 @@ import pytest
 from cluster_bus.messages import FILTER_HINT, FILTER_INTEREST
 from disque_py.simulator.checks.filter_indexes import JOBS, check_indexes, check_pairs, meet
 from disque_py.simulator.oracle import RuleBrokenError
-from disque_py.simulator.simulation import Simulation
-from simulated import ask, joined, small_plan
-
-
-@pytest.fixture
-def simulation():
-    simulation = Simulation(small_plan(4, weather="fair", duration_ms=1, clients=()))
-    simulation.world.join(30_000)
-    return simulation
+from simulated import ask, joined
 
 
 @pytest.fixture

@@ -7,15 +7,6 @@ import pytest
 from cluster_bus.messages import CHANGED
 from disque_py.simulator.checks.moving import play
 from disque_py.simulator.oracle import RuleBrokenError
-from disque_py.simulator.simulation import Simulation
-from simulated import small_plan
-
-
-@pytest.fixture
-def simulation():
-    simulation = Simulation(small_plan(4, weather="fair", duration_ms=1, clients=()))
-    simulation.world.join(30_000)
-    return simulation
 
 
 def test_all_nodes_give_the_same_exact_figures(simulation):

@@ -7,17 +7,9 @@ import pytest
 from cluster_bus.messages import HINT
 from disque_py.simulator.checks.order import OVERTAKEN_MAX, OrderChecker, play
 from disque_py.simulator.oracle import RuleBrokenError
-from disque_py.simulator.simulation import Simulation
-from simulated import ask, joined, small_plan
+from simulated import ask, joined
 
 RULE = "better jobs are not overtaken for long"
-
-
-@pytest.fixture
-def simulation():
-    simulation = Simulation(small_plan(4, weather="fair", duration_ms=1, clients=()))
-    simulation.world.join(30_000)
-    return simulation
 
 
 def test_urgent_jobs_of_one_node_come_before_the_jobs_of_others(simulation):

@@ -7,15 +7,6 @@ import pytest
 from cluster_bus.messages import HINT
 from disque_py.simulator.checks.reachability import CLIENTS, travel
 from disque_py.simulator.oracle import RuleBrokenError
-from disque_py.simulator.simulation import Simulation
-from simulated import small_plan
-
-
-@pytest.fixture
-def simulation():
-    simulation = Simulation(small_plan(4, weather="fair", duration_ms=1, clients=()))
-    simulation.world.join(30_000)
-    return simulation
 
 
 def test_jobs_come_to_the_node_that_can_take_them(simulation):

@@ -10,15 +10,6 @@ from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.movers import Mover
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.plan import ClientPlan
-from disque_py.simulator.simulation import Simulation
-from simulated import small_plan
-
-
-@pytest.fixture
-def simulation():
-    simulation = Simulation(small_plan(3, weather="fair", duration_ms=1, clients=()))
-    simulation.world.join(30_000)
-    return simulation
 
 
 def mover_of(simulation):
