@@ -61,45 +61,45 @@ class CollectionChecker:
         machine = self._world.machines[receiver]
         if not machine.broker.is_loading:
             self.repairs.hear(self._world.machines[sender], machine, runs)
-        for run in runs:
-            kind = run[0]
+        for kind, *items in runs:
             if kind == REPLJOB:
-                for item in run[1:]:
-                    if item[1] == TIMED:
-                        self._world.later(0, self.repairs.copied, machine, item[0][0])
+                self._hear_copies(machine, items)
             if kind == LEFT:
-                for item in run[1:]:
-                    self.leaving.setdefault(item[0], self._world.now_ms)
-                    if not item[2]:
-                        self.repairs.gave_up(item[0])
+                self._hear_leaver(items)
             elif machine.broker.is_loading:
                 continue  # The receiver ignores the message.
-            elif kind == DELJOB:
-                for item in run[1:]:
-                    if item[1] and machine.broker.find(item[0]) is not None:
-                        self._world.later(0, self._deleted, machine, machine.runs, item[0])
             elif kind == PAUSE:
-                self.pauses.heard(machine, run[1:])
+                self.pauses.heard(machine, items)
+            elif kind in (DELJOB, SETACK, LEFT_OK):
+                self._hear_end(machine, kind, items)
+            else:
+                for job_id in _jobs_in(kind, items):
+                    self._come(machine, job_id)
+
+    def _hear_copies(self, machine: Machine, items: list[Any]) -> None:
+        """Note copies that replace lost ones."""
+        for item in items:
+            if item[1] == TIMED:
+                self._world.later(0, self.repairs.copied, machine, item[0][0])
+
+    def _hear_leaver(self, items: list[Any]) -> None:
+        """Note that a holder asks whether its copy may be dropped."""
+        for item in items:
+            self.leaving.setdefault(item[0], self._world.now_ms)
+            if not item[2]:
+                self.repairs.gave_up(item[0])
+
+    def _hear_end(self, machine: Machine, kind: int, items: list[Any]) -> None:
+        """Look at the node again when it has read that jobs are over, or that it may drop its copies."""
+        for item in items:
+            if kind == DELJOB:
+                if item[1] and machine.broker.find(item[0]) is not None:
+                    self._world.later(0, self._deleted, machine, machine.runs, item[0])
             elif kind == SETACK:
-                for item in run[1:]:
-                    if machine.membership.table.me.id in item[1]:
-                        self._world.later(0, self._asked, machine, machine.runs, item[0])
-            elif kind == LEFT_OK:
-                for item in run[1:]:
-                    if _is_alive(machine.broker.find(item[0])):
-                        self._world.later(0, self._left, machine, machine.runs, item[0])
-            elif kind == REPLJOB:
-                for item in run[1:]:
-                    self._come(machine, item[0][0])
-            elif kind == REPLMANY:
-                for item in run[1:]:
-                    for job_id in split_ids(item[0]):
-                        self._come(machine, job_id)
-            elif kind == YOURJOBS:
-                for item in run[1:]:
-                    for snapshot in item[2]:
-                        if snapshot is not None:  # None: its body did not come back from disk in time.
-                            self._come(machine, snapshot[0])
+                if machine.membership.table.me.id in item[1]:
+                    self._world.later(0, self._asked, machine, machine.runs, item[0])
+            elif _is_alive(machine.broker.find(item[0])):
+                self._world.later(0, self._left, machine, machine.runs, item[0])
 
     def _deleted(self, machine: Machine, run: int, job_id: bytes) -> None:
         if machine.runs != run or not machine.is_up or machine.broker.find(job_id) is not None:
@@ -179,3 +179,14 @@ class CollectionChecker:
 
 def _is_alive(job: Job | None) -> bool:
     return job is not None and bool(job.retry_ms) and job.state not in (ACKED, WAIT_REPL)
+
+
+def _jobs_in(kind: int, items: list[Any]) -> list[bytes]:
+    """Return the ids of the jobs that messages bring to their receiver."""
+    if kind == REPLJOB:
+        return [item[0][0] for item in items]
+    if kind == REPLMANY:
+        return [job_id for item in items for job_id in split_ids(item[0])]
+    if kind == YOURJOBS:  # A snapshot is None if the body did not come back from disk in time.
+        return [snapshot[0] for item in items for snapshot in item[2] if snapshot is not None]
+    return []
