@@ -47,17 +47,17 @@ class Tls:
 class Target:
     """An address, and how to talk there.
 
-    protocol            2 or 3
-    protocol_is_wish    use RESP2 if the server has no RESP3
-    connect_timeout_s   None: the time limit of the system
-    read_timeout_s      None: no limit, because GETJOB may wait for ever
+    protocol                2 or 3
+    protocol_is_preferred   use RESP2 if the server has no RESP3
+    connect_timeout_s       None: the time limit of the system
+    read_timeout_s          None: no limit, because GETJOB may wait for ever
     """
 
     address: Address = ADDRESS_DEFAULT
     user: str = ""
     password: str = ""
     protocol: int = 2
-    protocol_is_wish: bool = False
+    protocol_is_preferred: bool = False
     tls: Tls | None = None
     connect_timeout_s: float | None = None
     read_timeout_s: float | None = None

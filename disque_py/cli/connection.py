@@ -171,7 +171,7 @@ class Connection:
         text = reply.text.decode(errors="replace")
         if reply.text.startswith((b"WRONGPASS", b"NOAUTH")):
             self.warnings.append(f"AUTH failed: {text}")
-        elif protocol == 3 and not target.protocol_is_wish:
+        elif protocol == 3 and not target.protocol_is_preferred:
             raise ConnectionLostError(f"HELLO 3 failed: {text}")
         elif target.user and protocol == 2:
             self.warnings.append(f"AUTH failed: {text}")

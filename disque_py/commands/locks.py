@@ -108,7 +108,7 @@ def _acquire(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         else:
             timeout_ms = between(argv[at + 1], 0, INT64_MAX, TIMEOUT_ERROR)
     lease_ms = _lease(broker, argv[4])
-    wish = locking.wish_of(broker, name, owner, lease_ms, limit)
+    wanted = locking.wanted_claim(broker, name, owner, lease_ms, limit)
     until_ms = broker.now_ms + timeout_ms
     found: list[Outcome] = []
 
@@ -116,7 +116,7 @@ def _acquire(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         outcome = Outcome(done)
         found.append(outcome)
         is_wanted = partial(_is_wanted, broker, client, outcome)
-        locking.acquire(broker, Acquiring(wish, until_ms, is_wanted, outcome.take))
+        locking.acquire(broker, Acquiring(wanted, until_ms, is_wanted, outcome.take))
 
     def reply(_: OSError | None) -> bytes:
         result = found[0].result
@@ -148,13 +148,13 @@ def _extend(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     _names(name, owner)
     fence = between(argv[4], 1, FENCE_LIMIT, FENCE_ERROR)
     lease_ms = _lease(broker, argv[5])
-    wish = locking.wish_of(broker, name, owner, lease_ms)
+    wanted = locking.wanted_claim(broker, name, owner, lease_ms)
     found: list[Outcome] = []
 
     def start(done: Done) -> None:
         outcome = Outcome(done)
         found.append(outcome)
-        claiming.renew(broker, wish, fence, outcome.take)
+        claiming.renew(broker, wanted, fence, outcome.take)
 
     def reply(_: OSError | None) -> bytes:
         result = found[0].result
@@ -178,13 +178,13 @@ def _release(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if argv[at].lower() != b"done" or at + 1 == len(argv):
             raise syntax_error(argv[at])
         done_ms = _lease(broker, argv[at + 1], DONE_ERROR)
-    wish: WantedClaim = locking.wish_of(broker, name, owner, 1)
+    wanted: WantedClaim = locking.wanted_claim(broker, name, owner, 1)
     found: list[Outcome] = []
 
     def start(done: Done) -> None:
         outcome = Outcome(done)
         found.append(outcome)
-        claiming.release(broker, wish, fence, outcome.take, done_ms=done_ms)
+        claiming.release(broker, wanted, fence, outcome.take, done_ms=done_ms)
 
     def reply(_: OSError | None) -> bytes:
         result = found[0].result

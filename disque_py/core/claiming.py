@@ -116,6 +116,7 @@ class Answer(NamedTuple):
 class Attempt:
     """A claim, a renewal or a release that waits for answers.
 
+    wanted       the claim that it asks for, renews or ends
     done         is called once, with the result
     fence        of this try
     attempt      number of the attempt that this try counts
@@ -150,11 +151,11 @@ class Attempt:
         "relies",
         "took_ms",
         "until_ms",
-        "wish",
+        "wanted",
     )
 
-    def __init__(self, wish: WantedClaim, until_ms: int, done: Callable[[Result], None]) -> None:
-        self.wish = wish
+    def __init__(self, wanted: WantedClaim, until_ms: int, done: Callable[[Result], None]) -> None:
+        self.wanted = wanted
         self.until_ms = until_ms
         self.done = done
         self.number = 0
@@ -177,27 +178,27 @@ class Attempt:
 
 
 def claim(
-    broker: Broker, wish: WantedClaim, done: Callable[[Result], None], *, replaces: bool = False, relies: bool = False
+    broker: Broker, wanted: WantedClaim, done: Callable[[Result], None], *, replaces: bool = False, relies: bool = False
 ) -> None:
     """Claim a key. `done` is called with the result within DECIDE_MS.
 
     replaces   give up a grant that this holder has under another fence
     relies     the holder may rely on that grant until its lease is over. So a failed try releases nothing
     """
-    attempt = Attempt(_bounded(wish), broker.now_ms + DECIDE_MS, done)
+    attempt = Attempt(_bounded(wanted), broker.now_ms + DECIDE_MS, done)
     attempt.relies = relies
-    attempt.attempt = wish.first if wish.keep_ms else 0
+    attempt.attempt = wanted.first if wanted.keep_ms else 0
     attempt.flags = REPLACES if replaces else 0
-    if wish.limit and attempt.attempt > wish.limit:
+    if wanted.limit and attempt.attempt > wanted.limit:
         _end(broker, attempt, Result(ALL_SPENT))
         return
     _try(broker, attempt)
     broker.schedule.call_at(attempt.until_ms, partial(_fail, broker, attempt))
 
 
-def renew(broker: Broker, wish: WantedClaim, fence: int, done: Callable[[Result], None]) -> None:
+def renew(broker: Broker, wanted: WantedClaim, fence: int, done: Callable[[Result], None]) -> None:
     """Renew a claim that this holder has under a fence. The lease begins again."""
-    attempt = Attempt(_bounded(wish), broker.now_ms + DECIDE_MS, done)
+    attempt = Attempt(_bounded(wanted), broker.now_ms + DECIDE_MS, done)
     attempt.is_renewal = True
     attempt.flags = RENEWS
     attempt.fence = fence
@@ -205,9 +206,9 @@ def renew(broker: Broker, wish: WantedClaim, fence: int, done: Callable[[Result]
     broker.schedule.call_at(attempt.until_ms, partial(_fail, broker, attempt))
 
 
-def _bounded(wish: WantedClaim) -> WantedClaim:
-    """Return the wish with spans that voters accept. A job's TTL, for which its count is kept, may be longer."""
-    return wish._replace(lease_ms=min(LONGEST_MS, wish.lease_ms), keep_ms=min(LONGEST_MS, wish.keep_ms))
+def _bounded(wanted: WantedClaim) -> WantedClaim:
+    """Return the claim with spans that voters accept. A job's TTL, for which its count is kept, may be longer."""
+    return wanted._replace(lease_ms=min(LONGEST_MS, wanted.lease_ms), keep_ms=min(LONGEST_MS, wanted.keep_ms))
 
 
 def _try(broker: Broker, attempt: Attempt) -> None:
@@ -227,7 +228,7 @@ def _try(broker: Broker, attempt: Attempt) -> None:
     attempt.majority = voter_list.majority
     attempt.asked = voters_in_reach(broker, voter_list.voters)
     attempt.answers = {}
-    wish = attempt.wish
+    wanted = attempt.wanted
     if not attempt.is_renewal:
         attempt.fence = max(attempt.fence + 1, broker.wall_ms, 1)
         if attempt.fence > FENCE_LIMIT:
@@ -241,12 +242,12 @@ def _try(broker: Broker, attempt: Attempt) -> None:
             (
                 number,
                 voter_list.epoch,
-                wish.key,
-                wish.holder,
+                wanted.key,
+                wanted.holder,
                 attempt.fence,
-                wish.lease_ms,
+                wanted.lease_ms,
                 attempt.attempt,
-                wish.keep_ms,
+                wanted.keep_ms,
                 attempt.flags,
             ),
         )
@@ -268,7 +269,7 @@ def on_claim_is(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if attempt.is_release:
             raise ValueError("an answer to a claim where one to a release was expected")
-        if outcome == GRANTED and (fence, holder) != (attempt.fence, attempt.wish.holder):
+        if outcome == GRANTED and (fence, holder) != (attempt.fence, attempt.wanted.holder):
             raise ValueError("a grant of another claim")
         attempt.answers[sender] = Answer(outcome, fence, holder, highest, attempts, left_ms)
         if outcome == OTHER_EPOCH:
@@ -315,8 +316,8 @@ def _look(broker: Broker, attempt: Attempt) -> None:
     for answer in attempt.answers.values():
         if answer.outcome == OLD_ATTEMPT:
             attempt.attempt = max(attempt.attempt, answer.attempts + 1)
-    if attempt.wish.limit:
-        attempt.attempt = min(attempt.attempt, attempt.wish.limit)  # Voters don't know the limit.
+    if attempt.wanted.limit:
+        attempt.attempt = min(attempt.attempt, attempt.wanted.limit)  # Voters don't know the limit.
     is_clear = all(answer.outcome in (GRANTED, OLD_FENCE, OLD_ATTEMPT) for answer in attempt.answers.values())
     pause_ms = 0 if is_clear and len(attempt.answers) >= attempt.majority else _pause_ms(broker, attempt)
     at_ms = broker.now_ms + pause_ms
@@ -342,10 +343,10 @@ def _try_again(broker: Broker, attempt: Attempt, number: int) -> None:
 
 
 def _granted(broker: Broker, attempt: Attempt) -> Result:
-    wish = attempt.wish
-    lease_ms = wish.lease_ms * (PERCENT - broker.settings.claim_drift_max) // PERCENT
+    wanted = attempt.wanted
+    lease_ms = wanted.lease_ms * (PERCENT - broker.settings.claim_drift_max) // PERCENT
     count = max(answer.attempts for answer in attempt.answers.values() if answer.outcome == GRANTED)
-    return Result(GRANTED, attempt.fence, wish.holder, count, attempt.began_ms + lease_ms, attempt.began_ms)
+    return Result(GRANTED, attempt.fence, wanted.holder, count, attempt.began_ms + lease_ms, attempt.began_ms)
 
 
 def _refused(attempt: Attempt) -> Result:
@@ -379,7 +380,7 @@ def _not_renewed(attempt: Attempt) -> int:
     answers = attempt.answers.values()
     if sum(1 for answer in answers if answer.outcome in (HELD, OLD_FENCE, DONE)) > attempt.count - attempt.majority:
         return OVER
-    own_count = sum(1 for answer in answers if answer.outcome == HELD and answer.holder == attempt.wish.holder)
+    own_count = sum(1 for answer in answers if answer.outcome == HELD and answer.holder == attempt.wanted.holder)
     free_count = own_count + _said(attempt, GRANTED) + _said(attempt, OLD_FENCE)
     return SCATTERED if free_count >= attempt.majority else NO_MAJORITY
 
@@ -395,7 +396,7 @@ def _is_spent(attempt: Attempt) -> bool:
     One voter that knows the count is not enough. The last attempt may run at all others, because its holder renewed it
     while this voter was cut off.
     """
-    limit = attempt.wish.limit
+    limit = attempt.wanted.limit
     old = [answer for answer in attempt.answers.values() if answer.outcome == OLD_ATTEMPT]
     if not limit or all(answer.attempts < limit for answer in old):
         return False
@@ -412,7 +413,7 @@ def _rank(attempt: Attempt, answer: Answer) -> tuple[bool, bool, int, int]:
 
     In that case its renewal would be in vain. It would release nothing, and the grant would block the key for longer.
     """
-    is_own = answer.holder == attempt.wish.holder
+    is_own = answer.holder == attempt.wanted.holder
     same = sum(1 for other in attempt.answers.values() if other[:3] == answer[:3])
     is_in_the_way = not is_own and same > attempt.count - attempt.majority
     return is_in_the_way, is_own, same, answer.fence
@@ -421,7 +422,7 @@ def _rank(attempt: Attempt, answer: Answer) -> tuple[bool, bool, int, int]:
 def _is_doubtful(attempt: Attempt) -> bool:
     """Return whether some voters report a grant of this holder, but too few to rule out another one's majority."""
     own_count = sum(
-        1 for answer in attempt.answers.values() if answer.outcome == HELD and answer.holder == attempt.wish.holder
+        1 for answer in attempt.answers.values() if answer.outcome == HELD and answer.holder == attempt.wanted.holder
     )
     return not attempt.is_renewal and 0 < own_count <= attempt.count - attempt.majority
 
@@ -432,7 +433,7 @@ def _is_certain(attempt: Attempt, result: Result) -> bool:
         return True
     grant = (HELD, result.fence, result.holder)
     same = sum(1 for answer in attempt.answers.values() if answer[:3] == grant)
-    return same > attempt.count - attempt.majority or result.holder == attempt.wish.holder
+    return same > attempt.count - attempt.majority or result.holder == attempt.wanted.holder
 
 
 def _fail(broker: Broker, attempt: Attempt) -> None:
@@ -465,7 +466,7 @@ def _release_all(broker: Broker, attempt: Attempt) -> None:
                 broker,
                 node,
                 RELEASE,
-                (0, _epoch(broker), attempt.wish.key, attempt.wish.holder, attempt.fence, GIVES_BACK, 0),
+                (0, _epoch(broker), attempt.wanted.key, attempt.wanted.holder, attempt.fence, GIVES_BACK, 0),
             )
 
 
@@ -479,7 +480,7 @@ def _epoch(broker: Broker) -> int:
 
 def release(
     broker: Broker,
-    wish: WantedClaim,
+    wanted: WantedClaim,
     fence: int,
     done: Callable[[Result], None],
     *,
@@ -496,7 +497,7 @@ def release(
     """
     claims = broker.claims
     voter_list = claims.memory.list
-    attempt = Attempt(wish, broker.now_ms + DECIDE_MS, done)
+    attempt = Attempt(wanted, broker.now_ms + DECIDE_MS, done)
     if voter_list is None:
         _end(broker, attempt, Result(NO_VOTERS))
         return
@@ -509,7 +510,7 @@ def release(
     attempt.asked = voters_in_reach(broker, voter_list.voters)
     flags = GIVES_BACK if gives_back else 0
     for node in attempt.asked:
-        send(broker, node, RELEASE, (number, voter_list.epoch, wish.key, wish.holder, fence, flags, done_ms))
+        send(broker, node, RELEASE, (number, voter_list.epoch, wanted.key, wanted.holder, fence, flags, done_ms))
     broker.schedule.call_at(attempt.until_ms, partial(_fail_release, broker, attempt))
     _look_released(broker, attempt)
 

@@ -111,7 +111,7 @@ def begin(
     state.under_way += 1
     state.picks.setdefault(client, []).append(pick)
     if value_key:
-        claiming.claim(broker, _wish(broker, pick, value_key), partial(_value_decided, broker, pick))
+        claiming.claim(broker, _wanted_claim(broker, pick, value_key), partial(_value_decided, broker, pick))
     else:
         _claim_job(broker, pick)
     return pick
@@ -131,7 +131,9 @@ def _make_busy(broker: Broker, key: bytes, name: bytes) -> None:
         queue.parking.set_room(key, 0)
 
 
-def _wish(broker: Broker, pick: Pick, key: bytes, keep_ms: int = 0, limit: int = 0, first: int = 1) -> WantedClaim:
+def _wanted_claim(
+    broker: Broker, pick: Pick, key: bytes, keep_ms: int = 0, limit: int = 0, first: int = 1
+) -> WantedClaim:
     return WantedClaim(key, pick.holder, _claim_ms(broker, pick.lease_ms), keep_ms, limit, first)
 
 
@@ -167,8 +169,8 @@ def _claim_job(broker: Broker, pick: Pick) -> None:
     if part is not None and part.limit:
         keep_ms = max(1, job.expire_at_ms - broker.now_ms)
         limit = part.start + part.limit
-    wish = _wish(broker, pick, pick.job_key, keep_ms, limit, job.attempt + 1)
-    claiming.claim(broker, wish, partial(_job_decided, broker, pick))
+    wanted = _wanted_claim(broker, pick, pick.job_key, keep_ms, limit, job.attempt + 1)
+    claiming.claim(broker, wanted, partial(_job_decided, broker, pick))
 
 
 def _job_decided(broker: Broker, pick: Pick, result: Result) -> None:

@@ -331,10 +331,10 @@ def _fire(broker: Broker, schedule: Schedule, tick_ms: int) -> None:
         _add(broker, schedule, firing)
     else:
         # A release may have been lost, so this node's own grant is replaced.
-        claiming.claim(broker, _wish(broker, firing), partial(_claimed, broker, firing), replaces=True)
+        claiming.claim(broker, _wanted_claim(broker, firing), partial(_claimed, broker, firing), replaces=True)
 
 
-def _wish(broker: Broker, firing: Firing) -> WantedClaim:
+def _wanted_claim(broker: Broker, firing: Firing) -> WantedClaim:
     voter_list = broker.claims.memory.list
     lease_ms = min(LEASE_MS, voter_list.lease_max_ms) if voter_list is not None else LEASE_MS
     return WantedClaim(CLAIM_PREFIX + _key_of(firing), b"%b:%b" % (broker.me.name, broker.run.hex().encode()), lease_ms)
@@ -385,7 +385,7 @@ def _on_answer(broker: Broker, firing: Firing) -> None:
     reply = firing.reply
     is_added = reply.startswith(b"+")
     if firing.fence and not is_added:
-        claiming.release(broker, _wish(broker, firing), firing.fence, _released)
+        claiming.release(broker, _wanted_claim(broker, firing), firing.fence, _released)
     schedule = broker.recurring.known.get(firing.name)
     if schedule is None or schedule.firing is not firing:
         return  # The schedule was deleted or replaced.

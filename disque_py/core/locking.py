@@ -33,7 +33,7 @@ KEYS_PER_PART: Final = 1_000
 PART_ITEMS: Final = 1_000
 
 
-def wish_of(broker: Broker, name: bytes, owner: bytes, lease_ms: int, limit: int = 0) -> WantedClaim:
+def wanted_claim(broker: Broker, name: bytes, owner: bytes, lease_ms: int, limit: int = 0) -> WantedClaim:
     """Return the claim of an owner on a lock."""
     voter_list = broker.claims.memory.list
     keep_ms = voter_list.lease_max_ms if voter_list is not None else 0
@@ -48,7 +48,7 @@ class Acquiring(NamedTuple):
     done        is called with the result: GRANTED, HELD, DONE, or an outcome of claiming.py
     """
 
-    wish: WantedClaim
+    wanted: WantedClaim
     until_ms: int
     is_wanted: Callable[[], bool]
     done: Callable[[Result], None]
@@ -56,39 +56,39 @@ class Acquiring(NamedTuple):
 
 def acquire(broker: Broker, acquiring: Acquiring) -> None:
     """Claim the lock, or renew it if this owner has it. If another owner has it, wait until `until_ms`."""
-    claiming.claim(broker, acquiring.wish, partial(_claimed, broker, acquiring))
+    claiming.claim(broker, acquiring.wanted, partial(_claimed, broker, acquiring))
 
 
 def _claimed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
-    wish = acquiring.wish
+    wanted = acquiring.wanted
     if result.outcome == GRANTED:
         if acquiring.is_wanted() and result.until_ms > broker.now_ms:
             acquiring.done(result)
         else:
             _give_back(broker, acquiring, result)
         return
-    if result.outcome == HELD and result.holder == wish.holder:
-        if _is_spent(wish, result):
+    if result.outcome == HELD and result.holder == wanted.holder:
+        if _is_spent(wanted, result):
             acquiring.done(Result(ALL_SPENT))
         else:
-            claiming.renew(broker, wish, result.fence, partial(_renewed, broker, acquiring))
+            claiming.renew(broker, wanted, result.fence, partial(_renewed, broker, acquiring))
         return
     _held(broker, acquiring, result)
 
 
-def _is_spent(wish: WantedClaim, result: Result) -> bool:
+def _is_spent(wanted: WantedClaim, result: Result) -> bool:
     """Return whether a grant of this owner is an attempt beyond the limit.
 
     It was granted to an earlier request with another limit, or by a minority of the voters, from which the others
     copied it as a later attempt. In both cases it ends with its lease.
     """
-    return 0 < wish.limit < result.attempt
+    return 0 < wanted.limit < result.attempt
 
 
 def _give_back(broker: Broker, acquiring: Acquiring, result: Result) -> None:
     """Release a lock that was granted too late, because the client has disconnected or the lease is over."""
-    wish = acquiring.wish
-    claiming.release(broker, wish, result.fence, _ignore, gives_back=True)
+    wanted = acquiring.wanted
+    claiming.release(broker, wanted, result.fence, _ignore, gives_back=True)
     acquiring.done(Result(claiming.NO_MAJORITY))
 
 
@@ -97,13 +97,13 @@ def _ignore(result: Result) -> None:
 
 
 def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
-    if result.outcome == GRANTED and _is_spent(acquiring.wish, result):
+    if result.outcome == GRANTED and _is_spent(acquiring.wanted, result):
         acquiring.done(Result(ALL_SPENT))
     elif result.outcome == GRANTED and result.until_ms > broker.now_ms:
         acquiring.done(result)
     elif result.outcome in (claiming.OVER, claiming.SCATTERED) and acquiring.is_wanted():
         done = partial(_replaced, broker, acquiring, result.outcome == claiming.OVER)
-        claiming.claim(broker, acquiring.wish, done, replaces=True, relies=True)
+        claiming.claim(broker, acquiring.wanted, done, replaces=True, relies=True)
     else:
         acquiring.done(Result(claiming.NO_MAJORITY))
 

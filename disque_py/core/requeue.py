@@ -177,15 +177,17 @@ def _claim_end(broker: Broker, job: Job, stamp: claim_stamps.Stamp) -> None:
     """
     key, holder = claim_stamps.job_key(job, stamp), broker.exclusive.next_holder(broker.me)
     keep_ms = max(1, job.expire_at_ms - broker.now_ms)  # The voters go on keeping the count.
-    wish = claiming.WantedClaim(key, holder, END_LEASE_MS, keep_ms, first=0)
+    wanted = claiming.WantedClaim(key, holder, END_LEASE_MS, keep_ms, first=0)
     until_ms = broker.now_ms + claiming.DECIDE_MS + END_AGAIN_MS
     _postpone(broker, job, until_ms)
-    claiming.claim(broker, wish, partial(_end_claimed, broker, job, wish, until_ms))
+    claiming.claim(broker, wanted, partial(_end_claimed, broker, job, wanted, until_ms))
 
 
-def _end_claimed(broker: Broker, job: Job, wish: claiming.WantedClaim, until_ms: int, result: claiming.Result) -> None:
+def _end_claimed(
+    broker: Broker, job: Job, wanted: claiming.WantedClaim, until_ms: int, result: claiming.Result
+) -> None:
     if result.outcome == GRANTED:
-        claiming.release(broker, wish, result.fence, _ignore, gives_back=True)
+        claiming.release(broker, wanted, result.fence, _ignore, gives_back=True)
     if job.state != ACTIVE or job.requeue_at_ms != until_ms or broker.find(job.id) is not job or not _is_spent(job):
         return  # This node has heard more about the job meanwhile.
     if result.outcome == GRANTED and result.until_ms > broker.now_ms:

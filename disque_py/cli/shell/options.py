@@ -106,7 +106,7 @@ class ShellOptions:
             user=self.user or url.user,
             password=self.password or url.password,
             protocol=self.protocol or (3 if self.format is JSON else 2),
-            protocol_is_wish=self.protocol is None,
+            protocol_is_preferred=self.protocol is None,
             tls=tls if with_tls else None,
             connect_timeout_s=self.timeout_s,
         )

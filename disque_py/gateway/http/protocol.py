@@ -16,8 +16,8 @@ of a request, because a head is kept in memory, and anyone may send one.
 
 A request may name the gateway in its first line (`GET http://host/path`). This name is then the Host header, and the
 rest is the address, so everything behind this protocol sees the usual form (RFC 9112, 3.2.2). A request may also ask
-for another protocol (`Upgrade`), as HTTP clients of Java do. It is then read again without this wish, because the HTTP
-library would take its body for bytes of the other protocol.
+for another protocol (`Upgrade`), as HTTP clients of Java do. It is then read again without this header, because the
+HTTP library would take its body for bytes of the other protocol.
 
 When there are too many connections, uvicorn refuses the requests of all of them, with plain text. This protocol refuses
 those of the connections above the limit, with a problem document. It serves /livez even then: the process is alive, and
@@ -129,7 +129,7 @@ class Protocol(HttpToolsProtocol):
     _is_in_body = False
     # Whether a request could not be read, so that nothing behind it can be read, either.
     _is_refused = False
-    # The head of a request that asks for another protocol, without this wish; empty for any other request.
+    # The head of a request that asks for another protocol, without the header `Upgrade`; empty for any other request.
     _again = b""
     # Bytes since the last progress: the beginning of a request, the end of its head, or a part of its body. At most
     # the bytes of the last read are missing.
@@ -232,7 +232,7 @@ class Protocol(HttpToolsProtocol):
         if not self.url.startswith(b"/"):
             self._relate()
         if self.parser.should_upgrade():
-            if self._again:  # The wish is gone, and the library still sees one. Reading again would never end.
+            if self._again:  # The header is gone, and the library still sees one. Reading again would never end.
                 raise _unreadable("Upgrade")
             self._again = self._head()
             return

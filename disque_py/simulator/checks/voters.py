@@ -100,7 +100,7 @@ class VoterChecker:
             return
         self.renewed[claimed] = None
         for attempt in claimant.broker.claims.attempts.values():
-            if not attempt.is_renewal and (attempt.wish.key, attempt.wish.holder, attempt.fence) == claimed[2:]:
+            if not attempt.is_renewal and (attempt.wanted.key, attempt.wanted.holder, attempt.fence) == claimed[2:]:
                 self.claimed[claimed] = None  # No voter has read it yet.
 
     def _on_claim_is(self, voter: Machine, claimant: Machine, item: Any) -> None:

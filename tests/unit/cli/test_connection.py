@@ -52,7 +52,7 @@ def test_without_resp3_a_demand_fails_and_a_wish_does_not(scripted):
     node = scripted({"HELLO": b"-ERR wrong number of arguments for 'hello' command\r\n"})
     with pytest.raises(ConnectError, match="HELLO 3 failed"):
         Connection.open(Target(Address("127.0.0.1", node.port), protocol=3))
-    with open_to(node, protocol=3, protocol_is_wish=True) as connection:
+    with open_to(node, protocol=3, protocol_is_preferred=True) as connection:
         assert connection.protocol == 2
 
 

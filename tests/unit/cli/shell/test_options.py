@@ -36,10 +36,10 @@ def test_the_format_is_chosen(option, name):
 
 
 def test_json_prefers_resp3_and_the_option_2_forbids_it():
-    wish = parse_options(["--json"], {}).target()
-    assert (wish.protocol, wish.protocol_is_wish) == (3, True)
+    target = parse_options(["--json"], {}).target()
+    assert (target.protocol, target.protocol_is_preferred) == (3, True)
     assert parse_options(["--json", "-2"], {}).target().protocol == 2
-    assert not parse_options(["-3"], {}).target().protocol_is_wish
+    assert not parse_options(["-3"], {}).target().protocol_is_preferred
 
 
 def test_a_url_names_the_server_and_user_and_options_the_certificates():
