@@ -33,6 +33,7 @@ from cluster_bus.messages import FIRST_JOB_KIND
 from cluster_bus.node import FORGOTTEN, HANDSHAKE, UNKNOWN, Node
 
 CONNECT_SECONDS: Final = 5.0
+# A reason for which links are refused is logged once in this time.
 LOG_GAP_SECONDS: Final = 10.0
 # Connections that have not proved anything yet; a cluster's nodes need one each, for milliseconds.
 UNPROVED_LINKS_MAX: Final = 512
@@ -40,6 +41,7 @@ UNPROVED_LINKS_MAX: Final = 512
 STRANGER_LINKS_MAX: Final = 256
 # A peer that we have not reached ourselves may send no larger frame: a MEET, its gossip, and what a turn adds.
 UNREACHED_FRAME_BYTES_MAX: Final = 256 << 10
+# Connections that the system keeps until they are accepted: the default of `tcp-backlog`.
 BACKLOG: Final = 511
 
 ALL_ADDRESSES: Final = ("0.0.0.0", "::")

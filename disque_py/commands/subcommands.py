@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.client import Client
 
+# `words_max` of a form that takes any number of words.
 ANY: Final = 1 << 30
 # A word in an error is cut to a readable length.
 SHOWN_BYTES_MAX: Final = 128

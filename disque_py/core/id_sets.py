@@ -28,6 +28,7 @@ KEY_BYTES: Final = 24
 ENTRY_BYTES: Final = 29
 # Status and version, which follow the key.
 _TAIL: Final = struct.Struct("<BI")
+# Entries of a bucket on average, above which one bucket is split.
 FILL: Final = 64
 VERSION_LIMIT: Final = 1 << 31
 _HASH_AT: Final = 13

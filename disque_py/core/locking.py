@@ -30,6 +30,7 @@ POLL_MS: Final = (100, 200)
 NAMES_MAX: Final = 10_000
 # The number of keys that are examined per part of a share.
 KEYS_PER_PART: Final = 1_000
+# Names in one array: a message has no array of more than 4096 elements.
 PART_ITEMS: Final = 1_000
 
 

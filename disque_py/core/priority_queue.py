@@ -37,6 +37,7 @@ from typing import Any, Final
 
 from disque_py.core.job import CTIMES_PER_MS, QUEUED, Job
 
+# Jobs of a full chunk (queue.py fills the tail), and jobs that one step of `dismantle` frees.
 CHUNK: Final = 4096
 # The most entries of a part. A longer part is split. Moving this many references costs less than one comparison.
 PART_MAX: Final = 2048

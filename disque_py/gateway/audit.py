@@ -17,6 +17,7 @@ import msgspec
 from disque_py.gateway.shapes import as_text
 
 LOG: Final = logging.getLogger("disque-gateway")
+# The newest lines, which the console shows.
 KEPT: Final = 500
 # Arguments that are names on which a caller needs a role.
 NAMES: Final = ("queue", "name", "to", "batch", "dead_letter")

@@ -23,10 +23,13 @@ from disque_py.gateway.metrics.selection import Selection
 from disque_py.gateway.metrics.watching import Seen, Watch, Watchers
 from disque_py.gateway.problems import RefusedError, refusal_of
 
+# How long a look waits for a node.
 LOOK_S: Final = 2.0
+# Pictures in the history of a chart.
 HISTORY: Final = 60
 QUEUES_MAX: Final = 100_000
-SHARE: Final = 20
+# The time from look to look is at least so many times the duration of a look.
+PAUSE_LOOKS: Final = 20
 
 _log = logging.getLogger(__name__)
 
@@ -208,7 +211,7 @@ class Board:
         By default the time between two looks is the limit. When it is over, a look begins, and the previous picture is
         returned until it ends, because with many queues a look takes longer than a page may.
         """
-        limit_s = max(self._poll_s if age_s is None else age_s, SHARE * self._picture.seconds)
+        limit_s = max(self._poll_s if age_s is None else age_s, PAUSE_LOOKS * self._picture.seconds)
         age = time.monotonic() - self._picture.at
         if self._picture.nodes and age <= limit_s:
             return self._picture
@@ -240,7 +243,7 @@ class Board:
     async def _run(self) -> None:
         while True:
             picture = await self.picture(self._poll_s)
-            await asyncio.sleep(max(self._poll_s, SHARE * picture.seconds))
+            await asyncio.sleep(max(self._poll_s, PAUSE_LOOKS * picture.seconds))
 
     async def _looking(self) -> Picture:
         try:

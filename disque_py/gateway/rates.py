@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 BUCKETS_MAX: Final = 10_000
+# An address may fail to log in so many times in this time.
 LOGIN_FAILURES: Final = 5
 LOGIN_SECONDS: Final = 60.0
 # A check of a password waits this many seconds for others of its address. They take long if no node answers.

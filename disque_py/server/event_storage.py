@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # A start doesn't wait longer for the disk.
 START_SECONDS: Final = 3.0
+# At the end, the last events have this long to be written, and after that the threads of the disk to end.
 CLOSE_SECONDS: Final = 2.0
 LANES_SECONDS: Final = 1.0
 

@@ -69,6 +69,7 @@ END_SECONDS: Final = 2.0
 LOOK_AGAIN_SECONDS: Final = 0.02
 # At the end, a disk with errors has this long to recover.
 JOURNAL_SECONDS: Final = 10.0
+# After that, the threads of the disk have this long to end.
 LANES_SECONDS: Final = 1.0
 
 SEED_BYTES: Final = 32

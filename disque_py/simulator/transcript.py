@@ -46,7 +46,7 @@ NEEDJOBS_FLAGS = {
 }
 INTEREST = {-1: "gone", -2: "all void"}
 DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write", "digest after a loss")
-DEED_NAMES = {CANCEL: "cancel", PROMOTE: "promote", RESCHEDULE: "reschedule", MOVE: "move"}
+ACTION_NAMES = {CANCEL: "cancel", PROMOTE: "promote", RESCHEDULE: "reschedule", MOVE: "move"}
 STATE_KINDS = {SCHEDULE: "schedule"}
 TASK_ACTIONS = ("begin", "go on", "end")
 CLAIM_OUTCOMES = ("granted", "held", "old fence", "old attempt", "done", "may not vote", "another epoch", "no room")
@@ -284,7 +284,7 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.ASKJOBS:
             return f"?{item[0]} {' '.join(names.of(job_id) for job_id in item[1])}"
         case m.DOJOBS:
-            return f"?{item[0]} {DEED_NAMES[item[1]]} {' '.join(names.of(job_id) for job_id in item[2])}"
+            return f"?{item[0]} {ACTION_NAMES[item[1]]} {' '.join(names.of(job_id) for job_id in item[2])}"
         case m.JOBSARE:
             return f"?{item[0]} {' '.join(HAS_NAMES[what] for what in item[1])}"
         case m.TASK:

@@ -11,7 +11,7 @@ import pytest
 from disque_py.client.errors import NotConnectedError, ReplyTimeoutError, from_reply
 from disque_py.client.options import make_options
 from disque_py.client.results import Hello, NodeInfo, QueueStat
-from disque_py.gateway.board import SHARE, Board, Picture, QueueRow, Report, node_row, queues_of, set_rates
+from disque_py.gateway.board import PAUSE_LOOKS, Board, Picture, QueueRow, Report, node_row, queues_of, set_rates
 from disque_py.gateway.metrics.look import Look
 from disque_py.gateway.metrics.watching import Seen
 from disque_py.gateway.problems import RefusedError
@@ -111,7 +111,7 @@ def test_a_viewer_gets_the_previous_snapshot_while_a_new_one_is_made(nodes):
         board = Board(make_options((nodes[0].address,), {}), 60)
         try:
             first = await board.picture()
-            limit_s = max(60, SHARE * first.seconds)
+            limit_s = max(60, PAUSE_LOOKS * first.seconds)
             first.at -= 1.5 * limit_s
             second = await board.picture()
             strict = await board.picture(60)

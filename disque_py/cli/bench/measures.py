@@ -25,6 +25,7 @@ from disque_py.cli.bench.processes import Line, Running
 Values = Mapping[str, float]
 Found = Mapping[str, Values]
 
+# CPU seconds are shown for so many requests or jobs.
 PER: Final = 100_000
 # A job of 100 bytes takes about 600 bytes of a server; this leaves room for the generator's list of ids.
 BACKLOG_BYTES_PER_JOB: Final = 1_200

@@ -17,6 +17,7 @@ from disque_py.gateway.http.exchange import encoded
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError, refusal_of
 
+# Lines that are sent to a node together. Their answers leave before the next ones are sent.
 CHUNK: Final = 1_000
 ENQUEUE: Final = BY_NAME["enqueue"]
 

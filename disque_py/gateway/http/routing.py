@@ -16,8 +16,9 @@ from disque_py.gateway.problems import RefusedError
 
 ID: Final = r"(D-[0-9a-f]{8}-(?:%[0-9A-Fa-f]{2}|[^%]){24}-[0-9a-f]{4}|[^/]+)"
 
+# The paths whose operations are remembered, and the most characters of such a path.
 KNOWN_MAX: Final = 2_000
-KNOWN_PATH: Final = 256
+KNOWN_PATH_MAX: Final = 256
 
 
 class Routes:
@@ -44,7 +45,7 @@ class Routes:
         if known is not None:
             return known
         found = self._search(verb, path)
-        if "id" not in found[1] and len(path) <= KNOWN_PATH:  # The same id rarely comes twice.
+        if "id" not in found[1] and len(path) <= KNOWN_PATH_MAX:  # The same id rarely comes twice.
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[verb, path] = found

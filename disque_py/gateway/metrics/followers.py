@@ -46,6 +46,7 @@ BLOCK_MS: Final = 1_000
 RETRY_S: Final = 5.0
 # A reader that waited longer than this for its node also counts the events since it began to wait.
 LATE_MS: Final = 2_000
+# Events of one EVENTS READ.
 COUNT: Final = 10_000
 # The most characters of a name for READER, and the permitted characters.
 READER_MAX: Final = 64

@@ -27,6 +27,7 @@ from disque_py.gateway.metrics.exposition import Page, escaped, line
 from disque_py.gateway.metrics.selection import Selection
 from disque_py.gateway.metrics.table import OTHER, RUN_SECONDS, TRANSITIONS, UNCOUNTED, WAIT_SECONDS, Metric
 
+# Ends that are remembered, because several nodes may report one. See the module for both.
 ENDS_KEPT: Final = 100_000
 IDLE_S: Final = 3_600.0
 # Upper bounds in seconds, from jobs that are served immediately to jobs that take a night.

@@ -24,6 +24,7 @@ from disque_py.gateway.operations import BY_NAME, QUEUE
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rpc.calls import Caller
 
+# The most messages of one GETJOB, and of one command that puts messages back.
 AT_ONCE: Final = 100
 CREDIT_MAX: Final = 10_000
 WAIT_MS: Final = 5_000
