@@ -95,39 +95,49 @@ class WorkerHooks:
 
     They are called in the event loop, so they must be quick and must not raise. By default failures and errors are
     logged to `disque_py.client.worker`.
+
+    In all of them `job` is the job that the handler got. `error` is the exception of the handler or of the client, and
+    `seconds` (a float) is how long the handler ran.
+
+        class Counts(WorkerHooks):
+            def on_success(self, job: Job, seconds: float) -> None:
+                print(job.queue, seconds)
     """
 
     def on_start(self, job: Job) -> None:
-        """A handler takes the job."""
+        """Note that a handler takes the job."""
 
     def on_success(self, job: Job, seconds: float) -> None:
-        """The handler returned after this number of seconds. The ack follows."""
+        """Note that the handler of the job returned after `seconds`. The ack follows."""
 
     def on_failure(self, job: Job, error: BaseException, seconds: float) -> None:
-        """The handler raised anything but Retry and Fail, after this number of seconds.
+        """Note that the handler raised an `error` other than Retry and Fail, after `seconds`.
 
         The job is given back, left to its RETRY, or given up. By default the error is logged with a traceback.
         """
         _log.warning("job %s of %s failed, delivery %s", job.id, job.queue, job.delivery_count, exc_info=error)
 
     def on_retry(self, job: Job, retry: Retry) -> None:
-        """The handler raised or returned Retry, or `on_error` chose it."""
+        """Note that the handler raised or returned `retry`, or that `on_error` chose it."""
         _log.info("job %s of %s comes again, delivery %s: %s", job.id, job.queue, job.delivery_count, retry)
 
     def on_cancel(self, job: Job) -> None:
-        """The job was canceled while its handler ran, and the handler has ended. It is not acknowledged."""
+        """Note that the job was canceled while its handler ran, and the handler has ended. It is not acknowledged."""
         _log.info("job %s of %s was canceled", job.id, job.queue)
 
     def on_give_up(self, job: Job, error: BaseException) -> None:
-        """The job gets no more attempts. The worker's `on_give_up` takes it, else it is errored or a dead letter."""
+        """Note that the job gets no more attempts, because of the last `error`.
+
+        The worker's `on_give_up` takes the job. Without it the job is errored, or a dead letter.
+        """
         _log.error("job %s of %s is given up, delivery %s: %r", job.id, job.queue, job.delivery_count, error)
 
     def on_lost(self, job: Job, error: DisqueError) -> None:
-        """The handler still runs, but the next delivery can't be postponed any more. The job may run elsewhere, too."""
+        """Note that WORKING failed with `error` while the handler still runs. The job may run elsewhere, too."""
         _log.warning("job %s of %s may be delivered again while it runs: %s", job.id, job.queue, error)
 
     def on_trouble(self, error: DisqueError) -> None:
-        """Fetching or acknowledging failed. The worker tries again."""
+        """Note that fetching or acknowledging failed with `error`. The worker tries again."""
         _log.warning("%s: %s", type(error).__name__, error)
 
 

@@ -126,16 +126,6 @@ async def exits_in_the_loop(job):
     exits(job)
 
 
-@pytest.mark.parametrize("handler", [exits, exits_in_the_loop])
-def test_a_handler_that_exits_has_failed(handler):
-    """For example, argparse and click call sys.exit. The other jobs go on."""
-    hooks = RecordingHooks()
-    with Queue(2) as node:
-        work(node, handler, until=lambda: node.ids_of("NACK") and node.ids_of("ACKJOB"), hooks=hooks)
-        assert (node.ids_of("NACK"), node.ids_of("ACKJOB")) == (node.ids[:1], node.ids[1:])
-        assert "failure the handler called sys.exit(3)" in hooks.lines
-
-
 class PanicException(BaseException):
     """An error as extensions in Rust raise it: no Exception."""
 
@@ -149,14 +139,22 @@ async def panics_in_the_loop(job):
     panics(job)
 
 
-@pytest.mark.parametrize("handler", [panics, panics_in_the_loop])
-def test_an_error_that_is_no_exception_is_a_failure_of_the_job(handler):
-    """Otherwise one job could end all workers, one after the other."""
+@pytest.mark.parametrize(
+    ("handler", "line"),
+    [
+        (exits, "failure the handler called sys.exit(3)"),
+        (exits_in_the_loop, "failure the handler called sys.exit(3)"),
+        (panics, "failure the handler raised PanicException: index out of bounds"),
+        (panics_in_the_loop, "failure the handler raised PanicException: index out of bounds"),
+    ],
+)
+def test_a_handler_that_exits_or_raises_no_exception_has_failed(handler, line):
+    """argparse and click call sys.exit. Otherwise one job could end all workers. The other jobs go on."""
     hooks = RecordingHooks()
     with Queue(2) as node:
         work(node, handler, until=lambda: node.ids_of("NACK") and node.ids_of("ACKJOB"), hooks=hooks)
         assert (node.ids_of("NACK"), node.ids_of("ACKJOB")) == (node.ids[:1], node.ids[1:])
-        assert "failure the handler raised PanicException: index out of bounds" in hooks.lines
+        assert line in hooks.lines
 
 
 def interrupts(job):
