@@ -33,6 +33,14 @@ def test_the_reference_says_the_same_as_help(root, in_step):
     assert in_step(text, commands_of_help()) == text
 
 
+def test_the_page_of_errors_names_each_command_that_a_full_memory_refuses(root):
+    """A program that sends one of these commands has to expect -OOM."""
+    page = (root / "docs/protocol.md").read_text(encoding="utf-8")
+    [row] = re.findall(r"^\| `OOM` \| (.*?) \|", page, re.MULTILINE)
+    refused = {command.name.upper() for command in COMMANDS if "denyoom" in command.flags}
+    assert refused <= set(re.findall(r"\b[A-Z]+\b", row))
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_to_files(root, name):
     """A reader can follow every link to a file of the project."""
