@@ -122,7 +122,7 @@ class Admission:
         return node
 
     def may_rejoin(self, hello: Hello) -> bool:
-        """Whether a stranger may bring us back into its cluster: we have lost our table (a power cut, a backup).
+        """Return whether a stranger may bring us back into its cluster: we have lost our table (a power cut, a backup).
 
         It dialed us by our id, so we have been members. We believe it if our table is empty and no operator emptied it.
         """
@@ -162,7 +162,7 @@ class Admission:
         self._tray.note("node-joined", node)
 
     def is_over(self, node: Node, node_timeout_ms: int) -> bool:
-        """Whether the time in which a node must be reached is over (spec N4: handshake lifetime)."""
+        """Return whether the time in which a node must be reached is over (spec N4: handshake lifetime)."""
         return self._table.now_ms - node.known_since_ms > max(node_timeout_ms, HANDSHAKE_MS_MIN)
 
     def expel(self, node: Node) -> None:
@@ -203,7 +203,10 @@ class Admission:
         return list(self._forgotten.items())
 
     def is_forgotten(self, node_id: bytes, incarnation: int) -> bool:
-        """Whether an operator made us forget this incarnation of a node, or a later one (-1: an older release's)."""
+        """Return whether an operator made this node forget this incarnation of a node, or a later one.
+
+        An incarnation of -1 is that of an older release.
+        """
         last = self._forgotten.get(node_id)
         if last == UNHEARD:
             self._forgotten[node_id] = last = max(incarnation, 0)

@@ -90,7 +90,7 @@ def bind_addresses(bind: Sequence[str], *, has_secret: bool, protected_mode: boo
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only processes of this machine reach this address."""
+    """Return whether only processes of this machine reach this address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -50,7 +50,7 @@ _FIXED: Final = {
 
 
 def has_few_objects(payload: bytes | bytearray | memoryview, objects_max: int = OBJECTS_MAX) -> bool:
-    """Whether this msgpack holds at most `objects_max` objects, as far as it can be read."""
+    """Return whether this msgpack holds at most `objects_max` objects, as far as it can be read."""
     at, end = 0, len(payload)
     due = 1  # Objects that were announced and not seen yet.
     seen = 0

@@ -26,7 +26,7 @@ def quorum(size: int) -> int:
 
 
 def is_silent(node: Node, now_ms: int, node_timeout_ms: int) -> bool:
-    """Whether our ping has been unanswered for so long that the node must be suspected."""
+    """Return whether our ping has been unanswered for so long that the node must be suspected."""
     return bool(node.ping_sent_ms) and now_ms - node.ping_sent_ms > node_timeout_ms
 
 

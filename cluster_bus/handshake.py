@@ -71,17 +71,17 @@ class Hello(NamedTuple):
 
 
 def is_port(value: Any) -> bool:
-    """Whether a received value is a TCP port, 0 (unknown) included."""
+    """Return whether a received value is a TCP port, 0 (unknown) included."""
     return type(value) is int and 0 <= value <= 65535
 
 
 def is_incarnation(value: Any) -> bool:
-    """Whether a received value may be a node's incarnation."""
+    """Return whether a received value may be a node's incarnation."""
     return type(value) is int and 0 <= value <= INCARNATION_MAX
 
 
 def is_host(value: Any) -> bool:
-    """Whether a received value may be in the node table and, blank-separated, in the nodes file."""
+    """Return whether a received value may be in the node table and, blank-separated, in the nodes file."""
     return (
         isinstance(value, str) and len(value) <= HOST_CHARS_MAX and value.isprintable() and not set(value) & set(" ,=")
     )

@@ -153,7 +153,7 @@ def read(item: Any) -> tuple[Header, list[Entry]]:
 
 
 def is_place(name: Any) -> bool:
-    """Whether this may be the name of a data centre or a zone."""
+    """Return whether this may be the name of a data centre or a zone."""
     return isinstance(name, str) and name.isprintable() and len(name.encode()) <= PLACE_BYTES_MAX
 
 

@@ -124,7 +124,7 @@ class Links:
         node.dial_gap_ms = min(2 * gap_ms, DIAL_GAP_MS_MAX)
 
     def miss(self, node: Node) -> bool:
-        """Whether a node without a link is out of sight from now on; the caller refreshes."""
+        """Return whether a node without a link is out of sight from now on; the caller refreshes."""
         if node.is_linked or node.is_missed or self._table.now_ms - node.unlinked_ms < MISSED_MS:
             return False
         node.is_missed = True

@@ -25,7 +25,7 @@ class RateLimiter:
         self._spent: dict[str, tuple[float, int]] = {}  # source -> (how much of the burst, at which moment)
 
     def spend(self, source: str, now_ms: int) -> bool:
-        """Whether `source` may do it once more, at `now_ms` (monotonic milliseconds); counted if so."""
+        """Return whether `source` may do it once more, at `now_ms` (monotonic milliseconds); counted if so."""
         spent, at_ms = self._spent.get(source, (0.0, now_ms))
         spent = max(0.0, spent - (now_ms - at_ms) * self.rate / 1000)
         if spent + 1 > self.burst:

@@ -306,7 +306,7 @@ def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
 
 
 def _is_unheard(job: Job, part: Changeable | None, *, is_kept: bool) -> bool:
-    """Whether a NACK is taken as proof of a delivery by another node, of which this node has not heard. Spec Y4, Y6.
+    """Return whether a NACK proves a delivery by another node, of which this node has not heard. Spec Y4, Y6.
 
     This is so for a job with a limit, because otherwise one attempt too many would be allowed. It is also so if the job
     is not queued at once (`is_kept`), because of a delay or a pause, or because its attempts end. Otherwise the node
@@ -319,7 +319,7 @@ def _is_unheard(job: Job, part: Changeable | None, *, is_kept: bool) -> bool:
 
 
 def _may_be_elsewhere(broker: Broker, job: Job, part: Changeable | None) -> bool:
-    """Whether another node may have delivered the job without this node having heard of the delivery.
+    """Return whether another node may have delivered the job without this node having heard of the delivery.
 
     It can't have done so while the job is delayed, or waits here for the end of a pause, or if no other node holds it.
     """

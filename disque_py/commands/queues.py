@@ -79,7 +79,7 @@ def _read_status(argv: list[bytes], at: int) -> bytes:
 
 
 def _is_clusterwide(argv: list[bytes]) -> bool:
-    """Whether the third word, the only option, is CLUSTER. CommandError if it is another word."""
+    """Return whether the third word, the only option, is CLUSTER. CommandError if it is another word."""
     if len(argv) == 2:
         return False
     if len(argv) > 3 or argv[2].lower() != b"cluster":

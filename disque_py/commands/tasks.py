@@ -131,7 +131,7 @@ def _begin(
 
 
 def _is_complete(argv: list[bytes], at: int, end: int, words: frozenset[bytes]) -> bool:
-    """Whether the words from `at` to before `end` are whole options."""
+    """Return whether the words from `at` to before `end` are whole options."""
     while at < end:
         at += 3 if argv[at].lower() == b"where" else 2
     return at == end

@@ -341,7 +341,7 @@ class Batches:
             known[key] = (status, job.version)
 
     def is_pending(self, job: Job) -> bool:
-        """Whether a report of the job is noted, or is on its way to a keeper."""
+        """Return whether a report of the job is noted, or is on its way to a keeper."""
         attributes = job.attributes
         name: bytes | None = None if attributes is None else attributes.extra(BATCH)
         if name is None:
@@ -519,7 +519,7 @@ class Batches:
 
 
 def _is_dead_letter(job: Job) -> bool:
-    """Whether the job counts as errored until it is over, also if it is moved."""
+    """Return whether the job counts as errored until it is over, also if it is moved."""
     part = job.part
     return part is not None and part.is_dead_letter
 

@@ -169,7 +169,7 @@ def _is_running(broker: Broker, job: Job) -> bool:
 
 
 def is_asked(broker: Broker, queue: Queue) -> bool:
-    """Whether another node, the coordinator, was asked for slots of this queue a moment ago."""
+    """Return whether another node, the coordinator, was asked for slots of this queue a moment ago."""
     caps = broker.caps
     if caps.coordinator is broker.me or broker.is_leaving:
         return False
@@ -248,7 +248,7 @@ def _ready(broker: Broker) -> None:
 
 
 def _is_ready(broker: Broker) -> bool:
-    """Whether this node, which is the coordinator, may give out slots."""
+    """Return whether this node, which is the coordinator, may give out slots."""
     caps = broker.caps
     if broker.now_ms < caps.ready_ms:
         return False

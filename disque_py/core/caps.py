@@ -354,7 +354,7 @@ class Caps:
         return None
 
     def _is_waited_for(self, pair: Pair) -> bool:
-        """Whether nodes wait for slots of one of these values. They are served first."""
+        """Return whether nodes wait for slots of one of these values. They are served first."""
         name, rate, running = pair
         waits = self.waits
         return bool(waits) and (

@@ -149,12 +149,15 @@ def ready_since_ms(job: Job) -> int:
 
 
 def is_pending(broker: Broker, job: Job) -> bool:
-    """Whether the job is queued on this node."""
+    """Return whether the job is queued on this node."""
     return job.state == QUEUED
 
 
 def is_running(broker: Broker, job: Job) -> bool:
-    """Whether a consumer of this node has the job. An at-most-once job runs until its ack, or the end of its TTL."""
+    """Return whether a consumer of this node has the job.
+
+    An at-most-once job runs until its ack, or the end of its TTL.
+    """
     if job.state != ACTIVE:
         return False
     if job.terms.retry_ms:
@@ -163,7 +166,7 @@ def is_running(broker: Broker, job: Job) -> bool:
 
 
 def is_invisible(broker: Broker, job: Job) -> bool:
-    """Whether the job is invisible and counts on this node."""
+    """Return whether the job is invisible and counts on this node."""
     work = job.work
     if job.state == WAIT_REPL:
         return True
@@ -182,7 +185,10 @@ def is_invisible(broker: Broker, job: Job) -> bool:
 
 
 def is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
-    """Whether this is a copy of a job whose DELAY lasts. The timer of such a copy is DELAY plus RETRY plus jitter."""
+    """Return whether this is a copy of a job whose DELAY lasts.
+
+    The timer of such a copy is DELAY plus RETRY plus jitter.
+    """
     if not job.terms.delay_ms or not job.terms.retry_ms or job.attempt or job.status != UNKNOWN:
         return False
     return job.requeue_at_ms - job.terms.retry_ms - JITTER_MS > broker.now_ms
@@ -199,11 +205,11 @@ def _counts_delay_here(broker: Broker, job: Job) -> bool:
 
 
 def is_errored(broker: Broker, job: Job) -> bool:
-    """Whether the job has no attempts left, and counts on this node."""
+    """Return whether the job has no attempts left, and counts on this node."""
     return job.state == ACTIVE and job.is_errored and _is_lowest_holder(broker, job)
 
 
 def _is_lowest_holder(broker: Broker, job: Job) -> bool:
-    """Whether no reachable holder has a lower id than this node."""
+    """Return whether no reachable holder has a lower id than this node."""
     my_id = broker.me.id
     return not any(node.is_linked and node.id < my_id for node in job.holders)

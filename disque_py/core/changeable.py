@@ -120,7 +120,7 @@ class Changeable:
         self.number = min(max(self.number, heard) + 1, _NUMBER_MAX)
 
     def is_spent(self, attempt: int) -> bool:
-        """Whether no delivery is left in the current set of attempts."""
+        """Return whether no delivery is left in the current set of attempts."""
         return 0 < self.limit <= attempt - self.start
 
     def attempts_left(self, attempt: int) -> int | None:

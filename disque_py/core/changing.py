@@ -345,7 +345,7 @@ def tell(broker: Broker, node: Node, job: Job) -> None:
 
 
 def may_queue(broker: Broker, job: Job) -> bool:
-    """Whether a job that is due may be queued. If a newer part is missing, ask for it and postpone the job."""
+    """Return whether a job that is due may be queued. If a newer part is missing, ask for it and postpone the job."""
     left, heard = broker.behind.get(job, NOT_BEHIND)
     if not left:
         return True

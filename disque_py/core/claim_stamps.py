@@ -87,7 +87,7 @@ def fence_of(job: Job) -> int:
 
 
 def lacks_name(broker: Broker, job: Job) -> bool:
-    """Whether a pending job of an exclusive queue lacks the name, so that it counts as a separate value."""
+    """Return whether a pending job of an exclusive queue lacks the name, so that it counts as a separate value."""
     stamp = stamp_of(job)
     if stamp is None and broker.queue_settings.exclusive and job.terms.retry_ms:
         rules = broker.queue_settings.exclusive.get(job.terms.queue)

@@ -45,7 +45,7 @@ class Found:
 
 
 def has_claims(broker: Broker, names: list[bytes], nohang: bool) -> bool:
-    """Whether one of these queues has jobs and may have some that need a claim.
+    """Return whether one of these queues has jobs and may have some that need a claim.
 
     For a GETJOB with NOHANG it is enough if a job is aside because it is being claimed for another consumer.
     """
@@ -136,7 +136,7 @@ def _deliver(broker: Broker, pick: Pick, options: FetchOptions, found: Found) ->
 
 
 def _is_repeated(broker: Broker, options: FetchOptions, found: Found) -> bool:
-    """Whether another connection got jobs under this token meanwhile, which this GETJOB must repeat."""
+    """Return whether another connection got jobs under this token meanwhile, which this GETJOB must repeat."""
     return bool(options.token) and not found.entries and bool(broker.tokens.held(options.token))
 
 

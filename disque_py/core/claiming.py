@@ -386,7 +386,7 @@ def _not_renewed(attempt: Attempt) -> int:
 
 
 def _counts(answer: Answer) -> bool:
-    """Whether it is the answer of a voter that may vote in this epoch."""
+    """Return whether it is the answer of a voter that may vote in this epoch."""
     return answer.outcome not in (MUTE, OTHER_EPOCH)
 
 

@@ -103,7 +103,7 @@ class CommandEntry:
         self.nanoseconds = 0
 
     def accepts(self, count: int) -> bool:
-        """Whether `count` words, including the name, are a valid number for this command."""
+        """Return whether `count` words, including the name, are a valid number for this command."""
         return count == self.arity if self.arity > 0 else count >= -self.arity
 
 

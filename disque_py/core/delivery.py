@@ -432,13 +432,13 @@ def _wake_held(broker: Broker) -> None:
 
 
 def _takes_pick(client: Client, pick: Pick) -> bool:
-    """Whether a client waits, and would take this claimed job with the lease for which it was claimed."""
+    """Return whether a client waits, and would take this claimed job with the lease for which it was claimed."""
     lease_ms = client.options.lease_ms or pick.job.terms.retry_ms
     return lease_ms == pick.lease_ms and _takes(client, pick.queue, pick.job)
 
 
 def _takes(client: Client, queue: Queue, job: Job) -> bool:
-    """Whether a client waits, and would take this job of the queue."""
+    """Return whether a client waits, and would take this job of the queue."""
     if client.waiting != WAITS_FOR_JOBS:
         return False
     if queue not in client.queues and (client.group is None or queue.patterns is None):

@@ -71,7 +71,7 @@ LEASE_TOO_LONG: Final = "ERR the lease is above claim-lease-max"
 
 
 def is_closed(broker: Broker) -> bool:
-    """Whether no claim may begin now: the voters have no majority, or too many claims are under way."""
+    """Return whether no claim may begin now: the voters have no majority, or too many claims are under way."""
     state = broker.exclusive
     return state.gate_until_ms > broker.now_ms or state.under_way >= UNDER_WAY_MAX
 
@@ -209,7 +209,7 @@ def _give_up(broker: Broker, pick: Pick) -> None:
 
 
 def _is_there(pick: Pick) -> bool:
-    """Whether the job is still aside for this claim: it was not acknowledged, moved, taken or forgotten meanwhile.
+    """Return whether the job is still aside for this claim: not acknowledged, moved, taken or forgotten meanwhile.
 
     After a reset or a reloading of the journal, the node may have the job again, as another object in another queue.
     """
@@ -358,7 +358,7 @@ def start(broker: Broker, pick: Pick) -> int:
 
 
 def _has_slot(broker: Broker, pick: Pick) -> bool:
-    """Whether the queue's caps still allow the delivery, because others may have taken the slots meanwhile."""
+    """Return whether the queue's caps still allow the delivery, because others may have taken the slots meanwhile."""
     caps = broker.caps
     return pick.queue.name not in caps.limits or caps.admit(pick.job, broker.now_ms, 1)
 
@@ -544,7 +544,7 @@ def _claims_of(job: Job, stamp: Stamp) -> list[tuple[bytes, int]]:
 
 
 def is_fenced(job: Job, fence: int) -> bool:
-    """Whether a later claim of the job than the one with this fence is known. False without a fence."""
+    """Return whether a later claim of the job than the one with this fence is known. False without a fence."""
     return 0 < fence < claim_stamps.fence_of(job)
 
 
@@ -626,7 +626,7 @@ class Renewal:
             claiming.renew(self._broker, WantedClaim(key, self._holder, lease_ms), fence, self._take)
 
     def is_over(self, job: Job) -> bool:
-        """Whether the claim has ended meanwhile, or the job has another claim now."""
+        """Return whether the claim has ended meanwhile, or the job has another claim now."""
         stamp = claim_stamps.stamp_of(job)
         if self.is_ended or stamp is None or stamp.holder != self._holder:
             return True

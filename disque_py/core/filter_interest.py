@@ -60,7 +60,7 @@ def value_of(broker: Broker, queue: Queue, group: Group) -> tuple[int, int]:
 
 
 def is_closed(broker: Broker, queue: Queue) -> bool:
-    """Whether this node would refuse jobs of the queue from other nodes."""
+    """Return whether this node would refuse jobs of the queue from other nodes."""
     return bool(queue.paused) or broker.is_leaving or broker.memory_level >= 2
 
 
@@ -128,14 +128,17 @@ def _tell_change(broker: Broker, queue: Queue, group: Group) -> None:
 
 
 def _has_room(broker: Broker, queue: Queue, group: Group) -> bool:
-    """Whether other nodes will keep one more filter of ours."""
+    """Return whether other nodes will keep one more filter of ours."""
     consumers = broker.consumers
     size = consumers.told_filter_bytes + _size(queue.name, group.pairs)
     return len(consumers.told_filters) < ENTRIES_PER_LINK_MAX and size <= NAME_BYTES_PER_LINK_MAX
 
 
 def has_room_for_asking(broker: Broker) -> bool:
-    """Whether other nodes may be told of a client that asked in vain and does not wait. Waiting clients come first."""
+    """Return whether other nodes may be told of a client that asked in vain and does not wait.
+
+    Waiting clients come first.
+    """
     consumers = broker.consumers
     count = max(len(consumers.told_filters), consumers.filter_lines) + len(consumers.filter_due)
     return not consumers.untold_filters and count < ENTRIES_PER_LINK_MAX

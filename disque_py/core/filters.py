@@ -76,7 +76,7 @@ class Filter:
         self.values: Values = tuple([pairs[name] for name in self.names])
 
     def takes(self, job: Job) -> bool:
-        """Whether the job carries all pairs."""
+        """Return whether the job carries all pairs."""
         return values_of(job, self.names) == self.values
 
 
@@ -375,7 +375,7 @@ class Filters:
                 self.queue.parking.searches.pop(group, None)
 
     def may_index(self, names: Names) -> bool:
-        """Whether these names are indexed or may be. To make room, drop an index with which no client waits."""
+        """Return whether these names are indexed or may be. To make room, drop an index with which no client waits."""
         if names in self.indexes or len(self.indexes) < INDEXES_MAX:
             return True
         idle = [index for index in self.indexes.values() if self._is_idle(index)]
@@ -385,7 +385,7 @@ class Filters:
         return True
 
     def _is_idle(self, index: Index) -> bool:
-        """Whether no client waits with the index, and the queue's setting `index` does not name it."""
+        """Return whether no client waits with the index, and the queue's setting `index` does not name it."""
         names = index.names
         is_kept = len(names) == 1 and names[0] in self.broker.queue_settings.of(self.queue.name).index
         return not (index.waiting or index.demands or is_kept)
@@ -636,7 +636,7 @@ def _refuse_index(broker: Broker, queue: Queue, names: Names) -> None:
 
 
 def is_indexed(broker: Broker, name: bytes, wanted: Filter) -> bool:
-    """Whether the filter's jobs can be found now, without building an index. True for a queue without jobs."""
+    """Return whether the filter's jobs can be found now, without building an index. True for a queue without jobs."""
     queue = broker.queues.get(name)
     if queue is None:
         return True

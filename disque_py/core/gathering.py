@@ -187,7 +187,7 @@ def on_question(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _may_begin(broker: Broker) -> bool:
-    """Whether the first part of one more share may be done immediately."""
+    """Return whether the first part of one more share may be done immediately."""
     gatherings = broker.gatherings
     if gatherings.begun_ms != broker.now_ms:
         gatherings.begun_ms = broker.now_ms

@@ -119,7 +119,7 @@ class IdSet:
         return None if at < 0 else bucket[at + KEY_BYTES]
 
     def has(self, entry: bytes) -> bool:
-        """Whether the set has exactly this entry: id, status and version."""
+        """Return whether the set has exactly this entry: id, status and version."""
         bucket = self._buckets[self._number(entry[:KEY_BYTES])]
         at = _find(bucket, entry)
         return at >= 0

@@ -81,7 +81,10 @@ def ttl_suffix(ttl_ms: int, is_retried: bool) -> bytes:
 
 
 def is_valid_id(job_id: bytes) -> bool:
-    """Whether an id has its length and its punctuation in the right places. Commands check no other part of an id."""
+    """Return whether an id has its length and its punctuation in the right places.
+
+    Commands check no other part of an id.
+    """
     return len(job_id) == 40 and job_id[0] == 68 and job_id[1] == 45 and job_id[10] == 45 and job_id[35] == 45
 
 
@@ -94,7 +97,7 @@ def ttl_minutes(job_id: bytes) -> int:
 
 
 def is_retried_id(job_id: bytes) -> bool:
-    """Whether the job is an at-least-once job, which an odd TTL field says."""
+    """Return whether the job is an at-least-once job, which an odd TTL field says."""
     return bool(ttl_minutes(job_id) & 1)
 
 

@@ -49,7 +49,7 @@ RESET: Final = -2  # In the first item on a new link: everything that was told b
 
 
 def is_told(broker: Broker) -> bool:
-    """Whether other nodes would be told of a client that asks here now. `value_of` has the reasons against it."""
+    """Return whether other nodes would be told of a client that asks now. `value_of` has the reasons against it."""
     return bool(broker.cluster.linked) and not broker.is_leaving and broker.memory_level < 2
 
 
@@ -68,7 +68,7 @@ def value_of(broker: Broker, queue: Queue) -> tuple[int, int]:
 
 
 def is_busy(broker: Broker, queue: Queue) -> bool:
-    """Whether clients fetch jobs of the queue here, so that better jobs of other nodes matter (spec F6)."""
+    """Return whether clients fetch jobs of the queue here, so that better jobs of other nodes matter (spec F6)."""
     if not queue.busy_ms or broker.now_ms - queue.busy_ms >= LINGER_MS + SERVED_MS:
         return False
     return not queue.paused and not broker.is_leaving and broker.memory_level < 2
@@ -139,7 +139,7 @@ def _tell(broker: Broker, queue: Queue, value: int, plain: int) -> None:
 
 
 def _tells_busy(broker: Broker, queue: Queue, value: int) -> bool:
-    """Whether to tell other nodes that clients fetch here. If clients wait, the number says it already."""
+    """Return whether to tell other nodes that clients fetch here. If clients wait, the number says it already."""
     return value == GONE and bool(broker.cluster.linked) and is_busy(broker, queue)
 
 
@@ -405,6 +405,9 @@ def _best_of(order: list[Any]) -> tuple[Place | None, int | None]:
 
 
 def _has_jobs(queue: Queue) -> bool:
-    """Whether there are jobs for all clients here. Clients that wait nevertheless wait for better jobs elsewhere."""
+    """Return whether there are jobs for all clients here.
+
+    Clients that wait nevertheless wait for better jobs elsewhere.
+    """
     waiting = len(queue.waiting)
     return (queue.retried_length if waiting and queue.picky == waiting else queue.length) >= max(1, waiting)

@@ -480,7 +480,7 @@ class Job:
         return part is not None and part.is_errored
 
     def is_half_over(self, now_ms: int, wall_ms: int) -> bool:
-        """Whether half of its TTL is over, so that its next delivery can't be postponed any more (spec L7).
+        """Return whether half of its TTL is over, so that its next delivery can't be postponed any more (spec L7).
 
         For a job with a changeable part, the TTL may have begun again later than at its creation.
         """

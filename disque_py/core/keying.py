@@ -158,7 +158,7 @@ def add(
 
 
 def _may_change(broker: Broker, job_id: bytes) -> bool:
-    """Whether another node may have replaced this job without our knowing yet."""
+    """Return whether another node may have replaced this job without our knowing yet."""
     job = broker.find(job_id)
     if job is None or not windows.is_replacing(job) or not broker.cluster.linked:
         return False
@@ -172,13 +172,13 @@ def caller_in(broker: Broker, job: Job) -> None:
 
 
 def is_known(broker: Broker, chars: bytes) -> bool:
-    """Whether an ADDJOB with this key is answered immediately, with the id of the key's job."""
+    """Return whether an ADDJOB with this key is answered immediately, with the id of the key's job."""
     named = broker.producers.keys.named(chars)
     return bool(named) and chars not in broker.producers.searches and not _is_open(broker, named)
 
 
 def may_ask(broker: Broker) -> bool:
-    """Whether other nodes may be asked about a key although memory is full here."""
+    """Return whether other nodes may be asked about a key although memory is full here."""
     return bool(broker.cluster.linked) and broker.producers.caller_count < CALLERS_SPARE
 
 
@@ -304,7 +304,7 @@ def _search(broker: Broker, chars: bytes) -> Search:
 
 
 def _is_open(broker: Broker, job_id: bytes) -> bool:
-    """Whether the creation of this job, which is known here, may still fail. If not, the caller may name the job.
+    """Return whether the creation of this known job may still fail. If not, the caller may name the job.
 
     A copy whose creator can't be asked may be named, and exists from then on. A late DELJOB, which travels on the
     creator's own link, does not undo that (acks.on_deljob). But there may be too few copies of the job (spec RC2).
@@ -397,7 +397,7 @@ def _look(broker: Broker, chars: bytes, search: Search) -> None:
 
 
 def _asks_all(broker: Broker, search: Search, named: bytes) -> bool:
-    """Whether the first caller needs the answers of all nodes, because its job or a known one replaces another."""
+    """Return whether the first caller needs the answers of all nodes: its job or a known one replaces another."""
     job = search.callers[0]
     if windows.is_replacing(job) or search.named:
         return True

@@ -287,7 +287,10 @@ def _ask_again(broker: Broker, drain: Drain) -> None:
 
 
 def _lacks_copies(broker: Broker, job: Job) -> bool:
-    """Whether copies of forgotten nodes have not been replaced yet. The other holders may never hear of those nodes."""
+    """Return whether copies of forgotten nodes have not been replaced yet.
+
+    The other holders may never hear of those nodes.
+    """
     others = broker.sets.others(job.holders)
     left = [node for node in others if not node.flags & FORGOTTEN]
     return len(left) < min(len(others), job.terms.replicate)

@@ -68,7 +68,7 @@ def make_room(broker: Broker) -> bool:
 
 
 def may_evict(job: Job) -> bool:
-    """Whether a job is safe to lose.
+    """Return whether a job is safe to lose.
 
     A lost ack causes at most one more delivery. A delivered at-most-once job is never delivered again.
     """
@@ -76,7 +76,7 @@ def may_evict(job: Job) -> bool:
 
 
 def is_full(broker: Broker) -> bool:
-    """Whether memory is still at 100 % after an attempt to evict. Commands that need memory are refused then."""
+    """Return whether memory is still at 100 % after an attempt to evict. Commands that need memory are refused then."""
     limits = broker.memory.limits
     if broker.used_memory <= limits[1]:
         return False
@@ -85,7 +85,7 @@ def is_full(broker: Broker) -> bool:
 
 
 def has_room(broker: Broker, size: int) -> bool:
-    """Whether memory stays below 100 % with this many bytes more."""
+    """Return whether memory stays below 100 % with this many bytes more."""
     limits = broker.memory.limits
     if broker.used_memory + size > limits[1]:
         make_room(broker)
@@ -93,7 +93,7 @@ def has_room(broker: Broker, size: int) -> bool:
 
 
 def has_spare_queues(broker: Broker, names: list[bytes]) -> bool:
-    """Whether queues of these names may be made even if memory is full."""
+    """Return whether queues of these names may be made even if memory is full."""
     return _is_spare(broker, len(names), sum(map(len, names)))
 
 
@@ -117,12 +117,12 @@ def refuse_lines(broker: Broker, names: list[bytes]) -> None:
 
 
 def _is_spare(broker: Broker, count: int, name_bytes: int) -> bool:
-    """Whether this many new queues may be made even if memory is full."""
+    """Return whether this many new queues may be made even if memory is full."""
     return not count or (len(broker.queues) + count <= QUEUES_SPARE and name_bytes <= NAMES_SPARE)
 
 
 def replicates_externally(broker: Broker, replicate: int) -> bool:
-    """Whether `replicate` other nodes hold a new job, and this node keeps no copy of it."""
+    """Return whether `replicate` other nodes hold a new job, and this node keeps no copy of it."""
     if broker.is_leaving:
         return True
     if broker.used_memory <= broker.memory.limits[0]:

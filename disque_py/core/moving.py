@@ -22,7 +22,7 @@ NO_DELAY: Final = -1
 
 
 def is_delayed(broker: Broker, job: Job) -> bool:
-    """Whether the job is invisible because of its DELAY, a NACK's delay or a RESCHEDULE, as far as this node knows."""
+    """Return whether this node knows the job as invisible because of its DELAY, a NACK's delay or a RESCHEDULE."""
     if job.state != ACTIVE or job.work is not None or job in broker.pauses.deferred:
         return False
     part = job.part
@@ -128,7 +128,7 @@ def _note_same(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None 
 
 
 def is_changeable(broker: Broker, job: Job) -> bool:
-    """Whether the job may be changed: as far as this node knows, it is not running, handed over or finished."""
+    """Return whether the job may be changed: as far as this node knows, it is not running, handed over or finished."""
     if job.state == QUEUED:
         return True
     if job.state != ACTIVE or job.work is not None:
@@ -172,7 +172,7 @@ def move(broker: Broker, job: Job, name: bytes) -> bool:
 
 
 def is_redrivable(job: Job) -> bool:
-    """Whether QREDRIVE acts on this job, because it is errored or a dead letter."""
+    """Return whether QREDRIVE acts on this job, because it is errored or a dead letter."""
     part = job.part
     return part is not None and (part.is_errored or part.is_dead_letter)
 

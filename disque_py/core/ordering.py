@@ -206,7 +206,10 @@ def forget_node(broker: Broker, node: Node) -> None:
 
 
 def may_serve(broker: Broker, queue: Queue, rivals: Rivals, *, is_picky: bool) -> bool:
-    """Whether our next job may be delivered now. It must wait if too many jobs have overtaken one of another node."""
+    """Return whether our next job may be delivered now.
+
+    It must wait if too many jobs have overtaken one of another node.
+    """
     best = rivals.best
     if best is None:
         return True
@@ -241,7 +244,7 @@ def _end_hold(broker: Broker, queue: Queue, rivals: Rivals, held_ms: int) -> Non
 
 
 def is_held_back(queue: Queue) -> bool:
-    """Whether jobs of the queue wait here for better ones of another node."""
+    """Return whether jobs of the queue wait here for better ones of another node."""
     rivals = queue.rivals
     return (
         rivals is not None

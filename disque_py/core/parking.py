@@ -182,7 +182,7 @@ class Parking:
             self.queue.show(job)
 
     def has_room(self, job: Job) -> bool:
-        """Whether a pending job may be delivered, because its value has room, whether the job is shown or aside."""
+        """Return whether the value of a pending job has room, so that the job may be delivered, shown or aside."""
         value = self.values.get(job)
         return value is None or self.groups[value].room > 0
 
@@ -244,7 +244,7 @@ class Parking:
         search.is_cut = True
 
     def is_cut(self, group: FilterGroup) -> bool:
-        """Whether the last search for a job of this group has not looked at all jobs."""
+        """Return whether the last search for a job of this group has not looked at all jobs."""
         search = self.searches.get(group)
         return self.is_full if search is None else search.is_cut
 

@@ -213,7 +213,7 @@ class Patterns:
             queue.patterns = [group for group in groups if not group.is_dropped] or None
 
     def is_wanted(self, name: bytes) -> bool:
-        """Whether clients of this node wait for jobs of a queue that is unknown here, or recently asked for some."""
+        """Return whether clients here wait for jobs of a queue that is unknown here, or recently asked for some."""
         return any(group.told[0] >= 0 for group in self.matching(name))
 
     def asked_for(self, queue: Queue, node: Node) -> int:
@@ -325,7 +325,7 @@ def _prefixes(group: PatternGroup) -> dict[bytes, None]:
 
 
 def has_client_for(queue: Queue) -> bool:
-    """Whether a client of this node waits in a group of the queue and takes one of the queue's ready jobs."""
+    """Return whether a client of this node waits in a group of the queue and takes one of the queue's ready jobs."""
     for group in queue.patterns or ():
         if group.waiting and (queue.retried_length or group.picky < len(group.waiting)):
             return True

@@ -105,7 +105,7 @@ def keep_pending(broker: Broker, job: Job) -> None:
 
 
 def has_room(broker: Broker, name: bytes) -> bool:
-    """Whether there is room for a state of this queue. If necessary, forget ended pauses, oldest first."""
+    """Return whether there is room for a state of this queue. If necessary, forget ended pauses, oldest first."""
     if name in broker.pauses.versions:
         return True
     bytes_max = VERSIONED_BYTES_MAX - len(name)
@@ -231,6 +231,6 @@ def remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_n
 
 
 def is_paused_in(broker: Broker, job: Job) -> bool:
-    """Whether the input of the job's queue is paused on this node."""
+    """Return whether the input of the job's queue is paused on this node."""
     queue = broker.queues.get(job.terms.queue)
     return queue is not None and bool(queue.paused & PAUSED_IN)

@@ -136,7 +136,7 @@ def give_ahead(broker: Broker, node: Node, queue: Queue, standing: Standing) -> 
 
 
 def _has_others(broker: Broker, queue: Queue) -> bool:
-    """Whether consumers of this node, or of more than one other node, fetch jobs of the queue."""
+    """Return whether consumers of this node, or of more than one other node, fetch jobs of the queue."""
     now_ms = broker.now_ms
     if len(queue.interested) > 1 or queue.waiting:
         return True
@@ -303,7 +303,7 @@ def import_rate(broker: Broker, queue: Queue) -> int:
 
 
 def has_import_rate(broker: Broker, queue: Queue) -> bool:
-    """Whether enough jobs come in to speak of a rate. A single import would be a rate of 20 per second."""
+    """Return whether enough jobs come in to speak of a rate. A single import would be a rate of 20 per second."""
     return queue.import_count + queue.import_previous >= IMPORTS_MIN and import_rate(broker, queue) > 0
 
 
@@ -379,7 +379,7 @@ def _near_sources(broker: Broker, queue: Queue) -> list[Node]:
 
 
 def is_near_enough(broker: Broker, queue: Queue, node: Node) -> bool:
-    """Whether a hint of this node may be answered now, because no nearer node was asked within NEAR_MS. Spec ZN5."""
+    """Return whether a hint of this node may be answered now: no nearer node was asked within NEAR_MS. Spec ZN5."""
     if broker.now_ms - queue.pulled_ms >= NEAR_MS:
         return True
     return zones.distance(broker.me, node) <= queue.pulled_distance
@@ -392,7 +392,7 @@ def note_pull(broker: Broker, queue: Queue, node: Node) -> None:
 
 
 def _is_asked(broker: Broker, queue: Queue, node: Node) -> bool:
-    """Whether our standing pull at this node is in force and less than half used."""
+    """Return whether our standing pull at this node is in force and less than half used."""
     asked = None if queue.asked is None else queue.asked.get(node)
     return asked is not None and asked.left > asked.half and broker.now_ms - asked.asked_ms < RENEWED_MS
 
@@ -405,7 +405,10 @@ def note_asked(broker: Broker, queue: Queue, node: Node, count: int) -> None:
 
 
 def asks_ahead(broker: Broker, queue: Queue) -> bool:
-    """Whether to ask for jobs before a client waits: jobs come from other nodes, clients fetch them, few are left."""
+    """Return whether to ask for jobs before a client waits.
+
+    Jobs come from other nodes, clients fetch them, and few are left.
+    """
     if queue.paused or broker.is_leaving or broker.memory_level >= 2 or not has_import_rate(broker, queue):
         return False
     is_fetched = bool(queue.served_ms) and broker.now_ms - queue.served_ms < FETCHED_MS

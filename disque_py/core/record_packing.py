@@ -295,7 +295,7 @@ def state_of(job: Job, flags: int, due_ms: int) -> bytes:
 
 
 def _is_usual(job: Job) -> bool:
-    """Whether the job's numbers fit the compiled numbers that are written for them."""
+    """Return whether the job's numbers fit the compiled numbers that are written for them."""
     return len(job.id) == ID_BYTES and not (job.nacks | job.deliveries) >> 15 and not job.attempt >> 31
 
 

@@ -355,7 +355,7 @@ def waiting_count(broker: Broker) -> int:
 
 
 def is_repairing(broker: Broker, job: Job) -> bool:
-    """Whether the job takes a turn now or will take one in this walk."""
+    """Return whether the job takes a turn now or will take one in this walk."""
     repairs = broker.repairs
     return job in repairs.turns or (
         in_scope(broker, job) and any(walk.names(job.holders) for walk in (repairs.counting, repairs.first))

@@ -119,7 +119,7 @@ class Walk:
         return over
 
     def names(self, holders: NodeSet) -> bool:
-        """Whether a set of holders contains one of the nodes."""
+        """Return whether a set of holders contains one of the nodes."""
         hit = self.hits.get(holders)
         if hit is None:
             hit = self.hits[holders] = any(node in holders for node in self.left)

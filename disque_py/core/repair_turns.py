@@ -84,7 +84,7 @@ def tell(broker: Broker, code: int, name: str) -> None:
 
 
 def in_scope(broker: Broker, job: Job) -> bool:
-    """Whether lost copies of this job are replaced. Spec RC1."""
+    """Return whether lost copies of this job are replaced. Spec RC1."""
     return (
         (job.state == ACTIVE or job.state == QUEUED)
         and job.terms.retry_ms > 0
@@ -94,7 +94,7 @@ def in_scope(broker: Broker, job: Job) -> bool:
 
 
 def is_reachable(node: Node) -> bool:
-    """Whether a node is linked and understands HAVE."""
+    """Return whether a node is linked and understands HAVE."""
     return node.is_linked and node.protocol >= REPAIR
 
 
@@ -285,7 +285,7 @@ def _judge(broker: Broker, job: Job, turn: Turn) -> None:
 
 
 def is_presumed(broker: Broker, node: Node) -> bool:
-    """Whether an unreachable node counts as a copy, because its copies are not suspect."""
+    """Return whether an unreachable node counts as a copy, because its copies are not suspect."""
     return not (is_reachable(node) or node.flags & (FORGOTTEN | UNKNOWN) or node in broker.repairs.failed)
 
 

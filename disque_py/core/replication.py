@@ -214,7 +214,7 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _counts_known(broker: Broker, job: Job, work: Replication, sender: Node, how: Any) -> bool:
-    """Whether a copy counts that its node had before. If a counted copy may have moved there, count anew. Spec C5.
+    """Return whether a copy counts that its node had before. If a counted copy may have moved, count anew. Spec C5.
 
     A leaving node tells the creator that its copy has moved (LEFT), but it drops the copy without an answer if the
     creator is not linked. An external creator therefore asks the nodes again that it has counted before the sender.
@@ -242,7 +242,7 @@ def _uncount(work: Replication, node: Node) -> None:
 
 
 def is_external(job: Job) -> bool:
-    """Whether this node makes the job, but keeps no copy of it."""
+    """Return whether this node makes the job, but keeps no copy of it."""
     return isinstance(job.work, Replication) and job.work.is_external
 
 

@@ -520,7 +520,7 @@ def _end_lease_in_pause(broker: Broker, job: Job) -> None:
 
 
 def is_queueable(job: Job) -> bool:
-    """Whether this job may be queued now.
+    """Return whether this job may be queued now.
 
     An at-most-once job may not after it was delivered or handed over. An errored job may not before it gets new
     attempts.

@@ -59,7 +59,7 @@ class JobFilter:
         self.states = tuple(dict.fromkeys(states))  # A client may repeat a state; it is compared only once per job.
 
     def takes(self, broker: Broker, job: Job) -> bool:
-        """Whether the walk returns the job. Records without holders (dummy acks) are never returned."""
+        """Return whether the walk returns the job. Records without holders (dummy acks) are never returned."""
         if not job.holders:
             return False
         if self.queue is not None and job.terms.queue != self.queue:
@@ -151,7 +151,7 @@ class QueueFilter:
         self.import_rate_min = import_rate_min
 
     def takes(self, queue: Queue, import_rate: int) -> bool:
-        """Whether the walk returns the queue."""
+        """Return whether the walk returns the queue."""
         return (
             (self.length_min == -1 or queue.pending >= self.length_min)
             and (self.length_max == -1 or queue.pending <= self.length_max)

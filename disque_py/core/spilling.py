@@ -71,7 +71,7 @@ def excess(broker: Broker) -> int:
 
 
 def is_behind(broker: Broker) -> bool:
-    """Whether memory is above 75 % and bodies are leaving it, so that work such as loading should wait."""
+    """Return whether memory is above 75 % and bodies are leaving it, so that work such as loading should wait."""
     spill = broker.spill
     return (
         broker.used_memory > broker.memory.limits[0]
@@ -83,7 +83,7 @@ def is_behind(broker: Broker) -> bool:
 
 
 def makes_room(broker: Broker) -> bool:
-    """Whether bodies that are being written will soon make room in memory, so that a producer can wait for it."""
+    """Return whether bodies that are being written will soon make room, so that a producer can wait for it."""
     spill = broker.spill
     return bool(spill.writing) and is_behind(broker) and broker.now_ms - spill.wrote_ms < WAIT_MS
 
@@ -194,7 +194,7 @@ def _ends_round(broker: Broker, found_bytes: int) -> bool:
 
 
 def _is_resting(broker: Broker) -> bool:
-    """Whether the walk rests, because it recently found no body and few bodies have been added since."""
+    """Return whether the walk rests, because it recently found no body and few bodies have been added since."""
     spill = broker.spill
     return broker.now_ms < spill.rest_until_ms and bodies_in_memory(broker) < spill.rest_bytes
 
@@ -211,7 +211,7 @@ def worth_seeking(broker: Broker) -> int:
 
 
 def may_go(broker: Broker, job: Job, eviction_level: int, near: Near) -> bool:
-    """Whether the job's body may and should leave memory."""
+    """Return whether the job's body may and should leave memory."""
     body = job.body
     if type(body) is not bytes or len(body) < broker.spill.body_bytes_min or job.work is not None:
         return False
@@ -228,7 +228,7 @@ def may_go(broker: Broker, job: Job, eviction_level: int, near: Near) -> bool:
 
 
 def is_near(broker: Broker, queue: Queue, job: Job, eviction_level: int, near: Near) -> bool:
-    """Whether a job is so near the head of its queue that it will be delivered soon. `near` caches the limits."""
+    """Return whether a job is near the head of its queue, and so is delivered soon. `near` caches the limits."""
     if eviction_level == KEEP_USED and not queue.has_clients and broker.now_ms - queue.active_ms > USED_MS:
         return False
     position = min(broker.spill.near_bytes // len(job.body), broker.spill.near_jobs)

@@ -120,7 +120,7 @@ def _place_of(work: Work, job: Job) -> Place:
 
 
 def is_wanted(broker: Broker, share: Share, job: Job) -> bool:
-    """Whether the share acts on this job of its queue: the job was there when the share began, and counts here."""
+    """Return whether the share acts on this job: it was in the queue when the share began, and counts here."""
     work = share.work
     if work.command == REDRIVE:
         if not moving.is_redrivable(job):
@@ -139,7 +139,7 @@ def is_wanted(broker: Broker, share: Share, job: Job) -> bool:
 
 
 def _was_there(broker: Broker, share: Share, job: Job) -> bool:
-    """Whether the job entered its state before the share began. A wall clock may have been set back since."""
+    """Return whether the job entered its state before the share began. A wall clock may have been set back since."""
     since_ms = job.since_ms
     if since_ms != share.began_ms:
         return since_ms < share.began_ms or since_ms > broker.wall_ms
@@ -147,7 +147,7 @@ def _was_there(broker: Broker, share: Share, job: Job) -> bool:
 
 
 def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
-    """Whether a job that was there is now with a worker or being handed over, so that it counts as failed."""
+    """Return whether a job that was there is now with a worker or being handed over, so that it counts as failed."""
     work = share.work
     if job.state != ACTIVE or work.status != PENDING or (work.command == REDRIVE and not moving.is_redrivable(job)):
         return False
@@ -237,7 +237,7 @@ def _act(broker: Broker, share: Share, job_id: bytes) -> None:
 
 
 def takes_jobs(broker: Broker, name: bytes) -> bool:
-    """Whether this node takes jobs of a rebalance. Spec ZN7."""
+    """Return whether this node takes jobs of a rebalance. Spec ZN7."""
     queue = broker.queues.get(name)
     is_paused = queue is not None and bool(queue.paused & PAUSED_IN)
     return not (broker.is_leaving or is_paused or broker.memory_level > 1 or broker.journal.disk_level)

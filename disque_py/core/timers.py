@@ -265,7 +265,7 @@ def _drop_idle_queues(broker: Broker) -> None:
 
 
 def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
-    """Whether the queue has nothing worth keeping, so that it can be dropped."""
+    """Return whether the queue has nothing worth keeping, so that it can be dropped."""
     return (
         not queue.pending
         and not queue.has_clients
@@ -278,7 +278,7 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
 
 
 def _is_unused(broker: Broker, queue: Queue) -> bool:
-    """Whether the queue never had a job, clients have stopped asking for it, and there are very many queues."""
+    """Return whether the queue never had a job, clients have stopped asking for it, and there are very many queues."""
     if queue.jobs_in or queue.jobs_out or len(broker.queues) <= memory.QUEUES_SPARE:
         return False
     return broker.now_ms - queue.wanted_ms >= UNUSED_MS

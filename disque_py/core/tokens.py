@@ -119,7 +119,7 @@ class Tokens:
         return jobs
 
     def is_held(self, job: Job, attempt: int) -> bool:
-        """Whether the delivery is still in force, so that only the client with the token has the job."""
+        """Return whether the delivery is still in force, so that only the client with the token has the job."""
         return (
             job.state == ACTIVE
             and job.is_leased_here

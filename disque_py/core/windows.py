@@ -55,7 +55,7 @@ def left_ms(job: Job, now_ms: int) -> int:
 
 
 def is_used(job: Job, now_ms: int) -> bool:
-    """Whether the job's key is used."""
+    """Return whether the job's key is used."""
     attributes = job.attributes
     if attributes is None or (attributes.extras is None and job.state != ACKED):
         return True
@@ -63,7 +63,7 @@ def is_used(job: Job, now_ms: int) -> bool:
 
 
 def is_replaced(job: Job) -> bool:
-    """Whether the job was canceled because another one replaced it."""
+    """Return whether the job was canceled because another one replaced it."""
     return job.state == ACKED and bool(replacement(job))
 
 
@@ -76,7 +76,7 @@ def replacement(job: Job) -> str:
 
 
 def is_replacing(job: Job) -> bool:
-    """Whether the job was added with REPLACE."""
+    """Return whether the job was added with REPLACE."""
     attributes = job.attributes
     return attributes is not None and type(attributes.extra(WINDOW)) in (list, tuple)
 
@@ -101,7 +101,7 @@ def move_end(job: Job, expire_at_ms: int) -> None:
 
 
 def is_delayed(broker: Broker, job: Job) -> bool:
-    """Whether the job is still invisible because of its DELAY, as far as this node knows.
+    """Return whether the job is still invisible because of its DELAY, as far as this node knows.
 
     A node that only has a copy is not told when the creator queues the job. So it computes the end from its own timer,
     because wall clocks differ.

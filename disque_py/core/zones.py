@@ -41,7 +41,7 @@ def count(nodes: Iterable[Node]) -> int:
 
 
 def has_zones(broker: Broker) -> bool:
-    """Whether the usable nodes and this one are in more than one zone."""
+    """Return whether the usable nodes and this one are in more than one zone."""
     me = broker.me
     return any(node.zone != me.zone or node.datacenter != me.datacenter for node in broker.cluster.usable)
 
@@ -77,7 +77,7 @@ def outside(candidates: list[Node], held: Iterable[Node]) -> list[Node]:
 
 
 def is_local(broker: Broker, node: Node) -> bool:
-    """Whether the node is known to be in this node's data centre."""
+    """Return whether the node is known to be in this node's data centre."""
     return node is broker.me or (node.is_placed and node.datacenter == broker.me.datacenter)
 
 

@@ -116,7 +116,7 @@ def run_until_first_node(*words):
 
 
 def is_node(pid):
-    """Whether a child is a node, and not a process that only tells its version."""
+    """Return whether a child is a node, and not a process that only tells its version."""
     try:
         return b"--port" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:  # It has ended.

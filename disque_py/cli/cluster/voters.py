@@ -77,7 +77,7 @@ class VotersView:
         return self.newest.state if self.newest is not None else "none"
 
     def _has_two_lists(self) -> bool:
-        """Whether two nodes report different lists with the same epoch."""
+        """Return whether two nodes report different lists with the same epoch."""
         lists = {(told.epoch, frozenset(told.voters)) for told in self._told if told.epoch}
         return len(lists) > len({epoch for epoch, _ in lists})
 

@@ -48,7 +48,7 @@ class Newest(NamedTuple):
 
 
 def must_know(job_id: bytes, newest: Newest, machine: Machine, run: int, sent_ms: int) -> bool:
-    """Whether this run of a node has heard of a delivery before a request that was sent to it at `sent_ms`."""
+    """Return whether this run of a node has heard of a delivery before a request that was sent to it at `sent_ms`."""
     deliverer = machine.world.machines[newest.node]
     if not (deliverer.is_up and deliverer.runs == newest.run and machine.is_up and machine.runs == run):
         return False
@@ -185,7 +185,7 @@ class ClaimBook:
         self.loosened[job_id] = now_ms
 
     def is_late(self, job_id: bytes, fence: int, machine: Machine, now_ms: int) -> bool:
-        """Whether a later delivery was answered, and the node must know of it."""
+        """Return whether a later delivery was answered, and the node must know of it."""
         newest = self.newest.get(job_id)
         if newest is None or newest.fence <= fence or newest.at_ms >= now_ms:
             return False

@@ -69,12 +69,12 @@ class Work(NamedTuple):
 
 
 def knows(machine: Machine, name: str) -> bool:
-    """Whether a node has heard that jobs of this queue need a claim."""
+    """Return whether a node has heard that jobs of this queue need a claim."""
     return name.encode() in machine.broker.queue_settings.exclusive
 
 
 def requires_user(machine: Machine, name: str) -> bool:
-    """Whether a node has heard that jobs of this queue need META `user`."""
+    """Return whether a node has heard that jobs of this queue need META `user`."""
     rules = machine.broker.queue_settings.of(name.encode())
     return rules.exclusive_by == b"user" or b"user" in rules.require_meta
 

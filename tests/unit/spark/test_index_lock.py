@@ -14,7 +14,7 @@ from disque_py.spark.store import Store
 
 
 def waits(first: str, second: str) -> bool:
-    """Whether a writer of `second` waits for a writer of `first`."""
+    """Return whether a writer of `second` waits for a writer of `first`."""
     entered = threading.Event()
 
     def write() -> None:

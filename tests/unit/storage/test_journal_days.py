@@ -80,7 +80,7 @@ def test_a_journal_that_is_cut_at_any_byte_is_read_up_to_there_or_refused(seed):
 
 
 def can_be_read(node: JournaledNode, rng: Random, name: str, cut: int) -> bool:
-    """Whether a start reads the journal with this cut; the result must be a state that memory had."""
+    """Return whether a start reads the journal with this cut; the result must be a state that memory had."""
     folder = node.folder.copy(rng)
     folder.truncate(name, cut)
     try:
@@ -93,7 +93,7 @@ def can_be_read(node: JournaledNode, rng: Random, name: str, cut: int) -> bool:
 
 
 def is_refused(folder: SimFolder, name: str) -> bool:
-    """Whether reading says that this file is damaged; one that is no part of the chain any more is not read at all."""
+    """Return whether reading says that this file is damaged. A file outside the chain is not read at all."""
     try:
         recovery = Recovery(folder)
         while not recovery.is_finished:
