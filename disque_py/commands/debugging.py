@@ -105,7 +105,7 @@ def _restart(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _crash(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """SEGFAULT, ASSERT, OOM: three ways to die."""
+    """SEGFAULT, ASSERT, OOM: end the process, each in its own way."""
     how = text_of(argv[1]).lower()
     tell(broker.host, "debug-death", how=how.upper(), client=client.addr)
     broker.host.crash(how)

@@ -195,7 +195,7 @@ def is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
 
 
 def _counts_delay_here(broker: Broker, job: Job) -> bool:
-    """Whether, of all nodes that have a copy of a delayed job, this is the one on which it counts."""
+    """Return whether a delayed job counts on this node, of all nodes that have a copy of it."""
     if broker.me.name[:8] == job.id[2:10]:
         return True
     if creator_of(broker.cluster.linked, job.id) is not None:

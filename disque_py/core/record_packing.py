@@ -109,7 +109,7 @@ class JobRun:
             self._items.append(item)
 
     def add_job(self, job: Job, body: bytes, holders: bytes, flags: int, due_ms: int, now_ms: int) -> None:
-        """(id, header, queue, body, holders, base state)"""
+        """Add the base of a job: (id, header, queue, body, holders, base state)."""
         terms = job.terms
         attempt: i64 = job.attempt
         nacks: i64 = job.nacks
@@ -173,7 +173,7 @@ class JobRun:
         write_i64_le(writer, due_ms)
 
     def add_state(self, job: Job, holders: bytes | None, flags: int, due_ms: int) -> None:
-        """(id, state, holders or nothing)"""
+        """Add the state of a job: (id, state, holders or nothing)."""
         attempt: i64 = job.attempt
         nacks: i64 = job.nacks
         deliveries: i64 = job.deliveries
@@ -201,7 +201,7 @@ class JobRun:
         writer.append(_NIL)
 
     def add_gone(self, job_id: bytes, place: int) -> None:
-        """(id, segment of its base)"""
+        """Add the removal of a job: (id, segment of its base)."""
         if not IS_COMPILED or len(job_id) != ID_BYTES:
             self.add((job_id, place))
             return

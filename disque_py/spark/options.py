@@ -46,7 +46,7 @@ class Options:
     """
 
     def __init__(self, format_name: str, given: Mapping[str, str], known: Iterable[str]) -> None:
-        """Raises OptionError for a name that is not `known`."""
+        """Read the given options. Raises OptionError for a name that is not `known`."""
         self.format = format_name
         self._values = {name.lower(): value for name, value in given.items()}
         names = {name.lower(): name for name in known}

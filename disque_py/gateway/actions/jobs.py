@@ -98,7 +98,7 @@ def _result_of(args: dict[str, Any]) -> str | bytes | None:
 
 
 async def enqueue(call: Call) -> Any:
-    """ADDJOB."""
+    """Add a job (ADDJOB) → its id. Raises RefusedError, DisqueError, ValueError, as all of these functions may."""
     return {"id": await call.run(add_request(call.queue, call.args, call.trace))}
 
 
@@ -111,7 +111,7 @@ async def sent(call: Call, requests: Sequence[Request[Any]]) -> list[Any]:
 
 
 async def dequeue(call: Call) -> Any:
-    """GETJOB."""
+    """Fetch jobs (GETJOB) → the jobs."""
     return {"jobs": [shapes.job(job) for job in await taken(call)]}
 
 
@@ -170,7 +170,7 @@ async def _node_of_token(call: Call, token: str) -> Address:
 
 
 async def complete(call: Call) -> Any:
-    """ACKJOB."""
+    """Acknowledge a job (ACKJOB) → the number of changed jobs. A delivery that has ended is refused with STALE."""
     args = call.args
     attempt = args.get("attempt")
     count = await call.run(commands.ack(args["id"], attempt=attempt, fence=args.get("fence"), result=_result_of(args)))
@@ -180,7 +180,7 @@ async def complete(call: Call) -> Any:
 
 
 async def complete_batch(call: Call) -> Any:
-    """ACKJOB."""
+    """Acknowledge jobs in one ACKJOB → the number of changed jobs."""
     return {"changed": await call.run(commands.ack(*call.args["ids"]))}
 
 
@@ -197,7 +197,7 @@ def fail_request(args: dict[str, Any]) -> Request[int]:
 
 
 async def fail(call: Call) -> Any:
-    """NACK, on a node that has the job."""
+    """Give a job back (NACK), on a node that has it → the number of changed jobs."""
     changed = await _changed_anywhere(call, fail_request(call.args))
     attempt = call.args.get("attempt")
     if not changed and attempt is not None:
@@ -219,7 +219,7 @@ async def _changed_anywhere(call: Call, request: Request[int]) -> int:
 
 
 async def extend(call: Call) -> Any:
-    """WORKING."""
+    """Extend a lease (WORKING), on a node that has the job → the new lease in milliseconds."""
     args = call.args
     lease = ms(args.get("lease_ms"))
     request = commands.working(args["id"], lease, attempt=args.get("attempt"), fence=args.get("fence"))
@@ -240,17 +240,17 @@ async def _refuse_stale(call: Call, attempt: int) -> None:
 
 
 async def cancel(call: Call) -> Any:
-    """CANCELJOB."""
+    """Cancel a job (CANCELJOB) → the number of changed jobs."""
     return {"changed": await call.run(commands.cancel(call.args["id"]))}
 
 
 async def promote(call: Call) -> Any:
-    """PROMOTE."""
+    """End the delay of a job (PROMOTE) → the number of changed jobs."""
     return {"changed": await call.run(commands.promote(call.args["id"]))}
 
 
 async def reschedule(call: Call) -> Any:
-    """RESCHEDULE."""
+    """Change the delay or the priority of a job (RESCHEDULE) → the number of changed jobs."""
     args = call.args
     if "delay_ms" not in args and "priority" not in args:
         raise RefusedError("ERR", "give delay_ms, priority or both")
@@ -260,12 +260,12 @@ async def reschedule(call: Call) -> Any:
 
 
 async def move_job(call: Call) -> Any:
-    """MOVEJOB."""
+    """Move a job to another queue (MOVEJOB) → the number of changed jobs."""
     return {"changed": await call.run(commands.move_jobs(call.args["id"], to=call.args["to"]))}
 
 
 async def requeue(call: Call) -> Any:
-    """ENQUEUE, on a node that has the job."""
+    """Queue a job now (ENQUEUE), on a node that has it → the number of changed jobs."""
     return {"changed": await requeued(call, call.args["id"])}
 
 

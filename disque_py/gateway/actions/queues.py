@@ -29,7 +29,7 @@ SETTINGS_MAX: Final = 1_000
 
 
 async def find_jobs(call: Call) -> Any:
-    """JOBID."""
+    """Find the jobs of keys (JOBID) → key: id, or None."""
     keys = call.args["keys"]
     found = await call.run(commands.job_ids(call.queue, keys))
     return {"ids": dict(zip(keys, found, strict=True))}

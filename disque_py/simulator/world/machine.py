@@ -298,7 +298,7 @@ class Machine:
             self.close()
 
     def stop(self) -> None:
-        """SIGSTOP."""
+        """Stop the process, as SIGSTOP does."""
         self.is_stopped = True
         self.stopped_ms = self.world.now_ms
 

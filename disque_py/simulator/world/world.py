@@ -243,11 +243,11 @@ class World:
         self.machines[name].start()
 
     def pause(self, name: str) -> None:
-        """SIGSTOP."""
+        """Stop a process, as SIGSTOP does."""
         self.machines[name].stop()
 
     def resume(self, name: str) -> None:
-        """SIGCONT."""
+        """Continue a process, as SIGCONT does."""
         self.machines[name].go_on()
 
     # -- links -------------------------------------------------------------------------------------
