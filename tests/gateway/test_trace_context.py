@@ -60,7 +60,7 @@ def test_paths_of_dyno_queues_pass_the_trace_context_on(gateway, nodes, queue):
     assert {name: found[name] for name in PAIRS} == PAIRS
 
 
-def test_one_trace_from_an_http_request_to_a_worker(gateway, nodes, queue):
+def test_one_trace_leads_from_an_http_request_to_a_worker(gateway, nodes, queue):
     """On the producer's side, the only span is that of the program which sends the request."""
     pytest.importorskip("opentelemetry.sdk", reason="the extra [test] is not installed")
     from opentelemetry.propagate import inject

@@ -186,7 +186,7 @@ def test_msgpack_carries_bytes(node):
         assert reverse.add(b"\x00\x01").wait(20) == b"\x01\x00"
 
 
-def test_the_callback_of_a_group(app):
+def test_the_callback_of_a_group_runs_when_all_its_tasks_are_over(app):
     @app.task
     def double(x):
         if x == 3:

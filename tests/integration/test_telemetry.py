@@ -82,7 +82,7 @@ def test_a_command_whose_bytes_were_prepared_carries_its_context(client, seen, q
     assert f"{trace_id(seen.one(f'add {queue}')):032x}" in job.meta["traceparent"]
 
 
-def test_one_trace_from_producer_to_worker(node, seen, client, queue):
+def test_one_trace_leads_from_producer_to_worker(node, seen, client, queue):
     """The worker's span is below the span that added the job, and linked to it; its ack belongs to the trace, too."""
     with seen.tracer.start_as_current_span("request"):
         job_id = client.add_job(queue, b"body")

@@ -135,7 +135,7 @@ def test_the_watching_modes_work_over_tls(cli):
     assert "listed" in cli("--bigqueues")
 
 
-def test_latency(cli):
+def test_latency_is_measured_over_tls(cli):
     assert len(cli("--latency").split()) == 4
 
 

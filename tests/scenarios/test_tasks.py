@@ -357,7 +357,7 @@ def test_qredrive_to_another_queue() -> None:
     assert length(world, "q", "errored") == 0
 
 
-def test_async_and_qtask() -> None:
+def test_a_task_with_async_is_shown_and_canceled_by_qtask() -> None:
     """Spec MV8."""
     world = joined()
     for number in range(40):

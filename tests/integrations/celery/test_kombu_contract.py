@@ -89,7 +89,7 @@ def test_messages_keep_their_order(connection, queue):
     assert bodies(connection, queue, 50) == list(range(50))
 
 
-def test_simple_queues_and_buffers(connection, name):
+def test_simple_queues_and_buffers_return_their_messages(connection, name):
     with connection.SimpleQueue(name) as simple:
         simple.put({"n": 1})
         simple.get(timeout=60).ack()

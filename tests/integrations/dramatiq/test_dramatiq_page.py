@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[3] / "docs/integrations/dramatiq.md"
 WORKER = ("-m", "dramatiq", "tasks", "--processes", "1", "--threads", "4", "--skip-logging")
 
 
-def test_the_program_of_the_page(run, tmp_path, shared_node):
+def test_the_program_of_the_page_prints_the_result(run, tmp_path, shared_node):
     text = PAGE.read_text(encoding="utf-8")
     (tmp_path / "tasks.py").write_text(re.search(r"```python\n(# tasks.py\n.+?)```", text, re.DOTALL)[1])
     run(shared_node.url, *WORKER)

@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[3] / "docs/integrations/taskiq.md"
 WORKER = ("-m", "taskiq", "worker", "tasks:broker", "--workers", "1", "--max-async-tasks", "5")
 
 
-def test_the_program_of_the_page(run, tmp_path, shared_node):
+def test_the_program_of_the_page_prints_the_result(run, tmp_path, shared_node):
     text = PAGE.read_text(encoding="utf-8")
     (tmp_path / "tasks.py").write_text(re.search(r"```python\n(# tasks.py\n.+?)```", text, re.DOTALL)[1])
     run(shared_node.url, *WORKER)

@@ -134,7 +134,7 @@ def test_failed_nodes_and_bytes_that_are_not_text_reach_the_parser():
         parse(b"\xff\xfe\n".decode(errors="surrogateescape"))
 
 
-def test_notes_come_back():
+def test_notes_in_the_file_are_read_back():
     me = Node(b"m" * 20, "10.0.0.1", 7711, 17711, MYSELF)
     notes = Notes([("10.0.0.2", 7711, 17711)], [(b"f" * 20, 60_000), (b"g" * 20, -1)], True)
     text = dump([me], notes)

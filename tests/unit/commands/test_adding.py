@@ -221,7 +221,7 @@ def test_a_delayed_job_is_not_queued_yet():
         (("REPLICATE", 2, "ASYNC"), "NOREPL Not enough reachable nodes for the requested replication level"),
     ],
 )  # fmt: skip
-def test_refused_commands(words, text):
+def test_an_addjob_with_wrong_words_is_refused_and_changes_nothing(words, text):
     broker, client = start()
     assert error_of(broker, client, "ADDJOB", "q", "body", 0, *words) == text
     assert (broker.job_count, broker.queues) == (0, {})

@@ -38,7 +38,7 @@ def start(jobs=0):
         (("0", "COUNT"), "ERR syntax error"),
     ],
 )
-def test_refused_commands(command, words, text):
+def test_a_scan_with_wrong_words_is_refused(command, words, text):
     broker, client, _ = start()
     assert ask(broker, client, command, *words) == b"-%b\r\n" % text.encode()
 
@@ -52,7 +52,7 @@ def test_refused_commands(command, words, text):
         (("MINLEN", "1"), "ERR invalid cursor or option name"),
     ],
 )
-def test_jscan_refuses(words, text):
+def test_jscan_refuses_unknown_states_and_replies(words, text):
     broker, client, _ = start()
     assert ask(broker, client, "JSCAN", *words) == b"-%b\r\n" % text.encode()
 

@@ -146,7 +146,7 @@ def test_a_day_that_a_zone_left_out_has_its_tick_at_the_jump():
     assert found == ["2011-12-31T00:00:00+1400", "2011-12-31T12:00:00+1400"]
 
 
-def test_a_zone_of_half_an_hour():
+def test_a_jump_of_half_an_hour_moves_a_skipped_tick_to_its_end():
     """Lord Howe Island sets its clocks by 30 minutes. Spec SD2."""
     found = ticks("15 2 * * *", "2026-10-03T12:00", 2, "Australia/Lord_Howe")
     assert found == ["2026-10-04T02:30:00+1100", "2026-10-05T02:15:00+1100"]

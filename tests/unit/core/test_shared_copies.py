@@ -122,7 +122,7 @@ def test_an_item_that_no_node_sends_is_refused(at, value):
         jobs_of(broker, wrong[:3])
 
 
-def test_ids_are_whole():
+def test_a_byte_string_with_part_of_an_id_is_refused():
     assert split_ids(80 * b"x") == [40 * b"x"] * 2
     with pytest.raises(ValueError, match="cut"):
         split_ids(81 * b"x")

@@ -18,7 +18,7 @@ def invoke(tmp_path, monkeypatch):
     return lambda *words: CliRunner().invoke(main, words)
 
 
-def test_the_version_and_the_script_for_tab(invoke):
+def test_the_version_and_the_script_for_tab_are_printed(invoke):
     assert invoke("--version").output == f"disque-worker {__version__}\n"
     assert "_DISQUE_WORKER_COMPLETE=bash_complete" in invoke("--completion", "bash").output
 

@@ -210,7 +210,7 @@ def test_latency_into_a_pipe_ends(run):
     assert run({"PING": b"+PONG\r\n"}, "--latency", "-i", "0.02").status == 0
 
 
-def test_pipe_counts(scripted):
+def test_pipe_counts_errors_and_replies(scripted):
     """The test starts a process, because --pipe reads the file descriptor."""
     node = scripted(
         {"PING": lambda words: b"+PONG\r\n" if len(words) == 1 else b"$%d\r\n%b\r\n" % (len(words[1]), words[1])}

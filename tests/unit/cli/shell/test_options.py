@@ -62,7 +62,7 @@ def test_long_names_of_other_programs_get_advice(option, name):
         parse_options([option, "7711"], {})
 
 
-def test_repetition_and_pause():
+def test_a_command_may_be_repeated_with_a_pause():
     options = parse_options(["-r", "-1", "-i", "0.5", "PING"], {})
     assert (options.repeat, options.interval_s) == (-1, 0.5)
 

@@ -99,7 +99,7 @@ def test_a_silenced_connection_is_not_waited_for(scripted, session_to):
     assert output(session) == b"OK\n"
 
 
-def test_move_goes_elsewhere(scripted, session_to):
+def test_after_a_move_commands_go_to_the_other_server(scripted, session_to):
     first, second = scripted({"PING": b"+one\r\n"}), scripted({"PING": b"+two\r\n"})
     session = session_to(first)
     session.run([b"PING"])
