@@ -24,6 +24,7 @@ from disque_py.gateway.actions import Action
 from disque_py.gateway.actions.calls import Call, check_known, check_other_names, forbidden
 from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
+from disque_py.gateway.bulk_operations import BulkOperations
 from disque_py.gateway.logins.authentication import Logins
 from disque_py.gateway.logins.certificates import Certificate
 from disque_py.gateway.logins.grants import Principal
@@ -35,7 +36,6 @@ from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rates import Rates, group_of
 from disque_py.gateway.settings import Settings
 from disque_py.gateway.trace_context import trace_of
-from disque_py.gateway.works import Works
 
 NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
@@ -85,7 +85,7 @@ class Service:
         self.logins: Logins = Logins(settings, self.options, self.cluster, self.issuer, failures)
         self.logins.access()
         self.board = Board(self.options, settings.poll_ms / 1000)
-        self.works = Works()
+        self.bulk_operations = BulkOperations()
         self._meeting: asyncio.Task[None] | None = None
         self.audit: Audit = main.audit if main else audit or Audit(settings.audit_log)
         self._rates: Rates = main._rates if main else Rates(settings.rate)
@@ -113,7 +113,7 @@ class Service:
         if self._meeting is not None:
             self._meeting.cancel()
             await asyncio.gather(self._meeting, return_exceptions=True)
-        await self.works.close()
+        await self.bulk_operations.close()
         self.metrics.close()
         await self.board.close()
         await self.logins.close()
@@ -153,7 +153,9 @@ class Service:
 
     def call(self, principal: Principal, args: dict[str, Any], headers: Mapping[str, str] | None = None) -> Call:
         """Return a call with these arguments. The request's `headers` may have a trace context."""
-        return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {}, self.works)
+        return Call(
+            principal, args, self.settings, self.board, trace_of(headers) if headers else {}, self.bulk_operations
+        )
 
     async def perform(
         self, operation: Operation, call: Call, address: str, interface: str, action: Action | None = None

@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 from disque_py.client import Address, AsyncDisque, AuthError, DisqueConnectionError, DisqueError, NoJobError
 from disque_py.client.request import Request
 from disque_py.gateway.board import Board
+from disque_py.gateway.bulk_operations import BulkOperations
 from disque_py.gateway.event_feed import nodes_of
 from disque_py.gateway.logins.grants import Principal
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings
-from disque_py.gateway.works import Works
 
 T = TypeVar("T")
 
@@ -32,13 +32,13 @@ T = TypeVar("T")
 class Call:
     """One execution of an operation.
 
-    principal   the caller
-    args        the arguments by name; those that were not given are missing
-    settings    of the gateway
-    board       the figures of all queues
-    trace       the trace context of the request, as pairs of metadata
-    works       changes of many jobs that this gateway makes
-    put_back    undoes the operation for a caller that is gone; None if that is not needed
+    principal         the caller
+    args              the arguments by name; those that were not given are missing
+    settings          of the gateway
+    board             the figures of all queues
+    trace             the trace context of the request, as pairs of metadata
+    bulk_operations   changes of many jobs that this gateway makes
+    put_back          undoes the operation for a caller that is gone; None if that is not needed
     """
 
     principal: Principal
@@ -46,7 +46,7 @@ class Call:
     settings: Settings
     board: Board
     trace: Mapping[str, str] = field(default_factory=dict)
-    works: Works = field(default_factory=Works)
+    bulk_operations: BulkOperations = field(default_factory=BulkOperations)
     put_back: Callable[[], Awaitable[None]] | None = field(default=None)
 
     @property

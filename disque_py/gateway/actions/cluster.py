@@ -1,11 +1,12 @@
-"""Actions on the cluster: its nodes, locks and schedules, and its bulk work.
+"""Actions on the cluster: its nodes, locks and schedules, and its bulk operations.
 
 Figures of nodes come from the board's last picture, so a list of nodes does not ask each of them. Locks and schedules
 are asked for at any node. Lists leave out names that the caller may not read.
 
-The operations `list_operations`, `get_operation` and `stop_operation` are about work on many jobs, which is of two
-kinds. A node leads a *task* (QPURGE, QMOVE, QREDRIVE, QREBALANCE), and only this node knows the task. The task's id
-begins with that of the node. A *work* (works.py) is done by this gateway process, and no other process knows it.
+The operations `list_operations`, `get_operation` and `stop_operation` are about changes of many jobs, which are of
+two kinds. A node leads a *task* (QPURGE, QMOVE, QREDRIVE, QREBALANCE), and only this node knows the task. The task's id
+begins with that of the node. A *bulk operation* (bulk_operations.py) is done by this gateway process, and no other
+process knows it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from disque_py.client import Address, DisqueConnectionError, ReplyError, argumen
 from disque_py.client.results import Task
 from disque_py.gateway import shapes
 from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.bulk_operations import PREFIX, BulkOperation
 from disque_py.gateway.event_feed import nodes_of
 from disque_py.gateway.problems import RefusedError
-from disque_py.gateway.works import PREFIX, Work
 
 # A task's id begins with this number of characters of the id of the node that leads it, and a dash.
 NODE_PREFIX: Final = 8
@@ -158,26 +159,26 @@ async def list_operations(call: Call) -> Any:
     found = await asyncio.gather(*(ask(address) for _, address in nodes))
     tasks = [task for part in found for task in part if call.may_read(task.queue)]
     shown = [shapes.task(task) for task in tasks]
-    shown += [work.shape() for work in call.works.known() if _may_see(call, work, "read")]
+    shown += [bulk.shape() for bulk in call.bulk_operations.known() if _may_see(call, bulk, "read")]
     shown.sort(key=lambda shape: -(shape["started_ms"] or 0))
     return {"operations": shown}
 
 
-def _may_see(call: Call, work: Work, role: str) -> bool:
-    """Return whether the caller has the role on a work of this gateway. A broker user has it on its own works."""
+def _may_see(call: Call, bulk: BulkOperation, role: str) -> bool:
+    """Return whether the caller has the role on a bulk operation of this gateway. A broker user has it on its own."""
     if call.principal.asks_broker:
-        return work.principal == call.principal.name
-    return call.principal.may(role, work.queue)
+        return bulk.principal == call.principal.name
+    return call.principal.may(role, bulk.queue)
 
 
-def _work_of(call: Call, role: str) -> Work | None:
-    """Return the work of the argument `id`; None if the id is not that of a gateway's work. Raises RefusedError."""
+def _bulk_of(call: Call, role: str) -> BulkOperation | None:
+    """Return the bulk operation of the argument `id`; None for an id that no gateway gives. Raises RefusedError."""
     if not call.args["id"].startswith(PREFIX):
         return None
-    work = call.works.find(call.args["id"])
-    if work is None or not _may_see(call, work, role):
+    bulk = call.bulk_operations.find(call.args["id"])
+    if bulk is None or not _may_see(call, bulk, role):
         raise RefusedError("NOTFOUND", "this gateway does not know this operation")
-    return work
+    return bulk
 
 
 async def _task_of(call: Call, role: str) -> Task:
@@ -194,18 +195,18 @@ async def _task_of(call: Call, role: str) -> Task:
 
 
 async def get_operation(call: Call) -> Any:
-    """QTASK SHOW, or a work of this gateway."""
-    work = _work_of(call, "read")
-    if work is not None:
-        return work.shape()
+    """Show a task (QTASK SHOW), or a bulk operation of this gateway."""
+    bulk = _bulk_of(call, "read")
+    if bulk is not None:
+        return bulk.shape()
     return shapes.task(await _task_of(call, "read"))
 
 
 async def stop_operation(call: Call) -> Any:
-    """QTASK CANCEL, or the end of a work of this gateway."""
-    work = _work_of(call, "operate")
-    if work is not None:
-        return {"id": work.id, "stopped": call.works.stop(work)}
+    """Stop a task (QTASK CANCEL), or a bulk operation of this gateway."""
+    bulk = _bulk_of(call, "operate")
+    if bulk is not None:
+        return {"id": bulk.id, "stopped": call.bulk_operations.stop(bulk)}
     found = await _task_of(call, "operate")
     stopped = await call.run(commands.cancel_task(found))
     return {"id": found.id, "stopped": stopped}

@@ -202,4 +202,4 @@ async def change_jobs(call: Call) -> Any:
             return await call.run(commands.move_jobs(*part, to=to))
         return await (call.run(commands.cancel(*part)) if action == "cancel" else requeued(call, part[0]))
 
-    return call.works.begin(action, call.queue, principal.name, parts, change).shape()
+    return call.bulk_operations.begin(action, call.queue, principal.name, parts, change).shape()
