@@ -315,10 +315,13 @@ class Batches:
             self.report(name, job, LIVE)
 
     def note_aborted(self, job: Job) -> None:
-        """Note that a job's ADDJOB failed, if another node may have reported the job to new keepers. Spec BT8."""
+        """Note that a job's ADDJOB failed, if a node may have reported the job. Spec BT8.
+
+        New keepers get reports of all jobs. A job that was moved, for example, has another version, and was reported.
+        """
         attributes = job.attributes
         name: bytes | None = None if attributes is None else attributes.extra(BATCH)
-        if name is not None and self.by_name[name].is_renewed:
+        if name is not None and (self.by_name[name].is_renewed or job.version != event_format.VERSION_FIRST):
             self.report(name, job, ABORTED)
 
     def hold(self, client: Client, job: Job, slot: list[bytes | None], reply: bytes) -> None:

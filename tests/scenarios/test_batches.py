@@ -256,6 +256,26 @@ def test_a_job_whose_addjob_fails_stops_counting_after_it_was_reported_to_new_ke
     assert counts(world, holder) == (2, 0, 0, 2, 0, 0, 0, 1)
 
 
+def test_a_job_that_was_moved_before_its_addjob_failed_does_not_count() -> None:
+    """Spec BT8: the move told the keepers of the job."""
+    world = joined("abc", cluster_node_timeout=1_000)
+    add(world, "a", "b", "REPLICATE", 1)
+    world.drop = lambda sender, receiver, kind, item: kind == GOTJOB
+    producer = world.client("a")
+    producer.say("ADDJOB", "q", "body", 5_000, "REPLICATE", 2, "RETRY", 1, "BATCH", "b")
+    world.run(3_000)
+    holder, found = next((name, found) for name in "bc" if (found := world.ask(name, "QPEEK", "q", 1)))
+    assert world.ask(holder, "MOVEJOB", found[0][1], "TO", "other") == 1
+    world.run(1_000)
+    assert counts(world, "a")[:2] == (2, 2)
+    world.run(5_000)
+    assert producer.replies[0].args[0].startswith("NOREPL")
+    world.drop = None
+    world.run(5_000)
+    for name in "abc":
+        assert counts(world, name)[:2] == (1, 1)
+
+
 def test_a_deleted_batch_is_gone_and_its_jobs_stay() -> None:
     """Spec BT6."""
     world = joined()
