@@ -210,7 +210,7 @@ class Batches:
     by_name      name -> batch
     noted        batch -> (packed id -> (status, version)), for the reports of this turn
     reports      number -> report that no keeper has confirmed yet
-    pending      packed ids in these reports
+    pending      packed id -> number of the last of these reports that has it
     number       the number of the last report or question
     ask_at_ms    when other nodes are asked again for batches that this node does not know
     held         packed id -> producer's reply that waits for the report
@@ -262,7 +262,7 @@ class Batches:
         self.by_name: dict[bytes, Batch] = {}
         self.noted: dict[bytes, dict[bytes, tuple[int, int]]] = {}
         self.reports: dict[int, Report] = {}
-        self.pending: dict[bytes, None] = {}
+        self.pending: dict[bytes, int] = {}
         self.number = 0
         self.ask_at_ms = 0
         self.held: dict[bytes, Held] = {}

@@ -240,7 +240,7 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]], s
             batches.number += 1
             number = batches.number
             batches.reports[number] = Report(name, dict(part), since_ms, broker.now_ms)
-            batches.pending.update(dict.fromkeys([key for key, _ in part]))
+            batches.pending.update(dict.fromkeys([key for key, _ in part], number))
         if others:
             data = b"".join([packed_entry(key, *state) for key, state in part])
             broker.send(others, BATCHADD, (number, name, data))
@@ -266,7 +266,10 @@ def repeat_reports(broker: Broker) -> None:
     for number, report in list(batches.reports.items()):
         if broker.now_ms - report.sent_ms >= RETRY_MS and number in batches.reports:
             del batches.reports[number]
-            report_ids(broker, report.name, report.ids, report.since_ms)
+            # A later report of the same job, which is on its way, has a later status.
+            newest = {key: state for key, state in report.ids.items() if batches.pending.get(key) == number}
+            if newest:
+                report_ids(broker, report.name, newest, report.since_ms)
             batch = batches.by_name.get(report.name)
             is_unknown |= batch is not None and not batch.is_known and not _is_deleted(broker, report.name)
     if is_unknown and broker.now_ms >= batches.ask_at_ms:
@@ -285,11 +288,16 @@ def become_keeper(broker: Broker, batch: Batch) -> None:
     change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
 
 
-def release(broker: Broker, keys: list[bytes]) -> None:
-    """Answer the producers, and collect the ended jobs, that waited for these reports to be recorded."""
+def release(broker: Broker, keys: list[bytes], number: int = 0) -> None:
+    """Answer the producers, and collect the ended jobs, that waited for these reports to be recorded.
+
+    number   of the report that was recorded; 0: no report of these jobs matters any more
+    """
     batches = broker.batches
     for key in keys:
-        batches.pending.pop(key, None)
+        is_last = not number or batches.pending.get(key) == number
+        if is_last:
+            batches.pending.pop(key, None)
         held = batches.held.get(key)
         if held is not None:
             batch = batches.by_name.get(_batch_of(held.job) or b"")
@@ -297,6 +305,8 @@ def release(broker: Broker, keys: list[bytes]) -> None:
                 del batches.held[key]
                 if held.client.waiting_jobs.get(held.job) is held.slot:
                     producer_waits.answer(broker, held.client, held.job, held.slot, held.reply)
+        if not is_last:
+            continue  # The job has ended since, and the report of its end is on its way.
         job_id = batches.collecting.pop(key, None)
         job = None if job_id is None else broker.find(job_id)
         if job is not None and job.state == ACKED:
@@ -306,7 +316,7 @@ def release(broker: Broker, keys: list[bytes]) -> None:
 def _confirmed(broker: Broker, number: int) -> None:
     report = broker.batches.reports.pop(number, None)
     if report is not None:
-        release(broker, list(report.ids))
+        release(broker, list(report.ids), number)
 
 
 def on_batchadd(broker: Broker, sender: Node, items: list[Any]) -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from cluster_bus.messages import GOTJOB, SETACK
+from cluster_bus.messages import BATCHADD, GOTJOB, SETACK
 from disque_py.core.batch_state import CALLBACK_ID
+from disque_py.core.id_sets import KEY_BYTES
+from disque_py.event_format import COMPLETED
 from world import Talker, World, joined
 
 
@@ -274,6 +276,27 @@ def test_a_job_that_was_moved_before_its_addjob_failed_does_not_count() -> None:
     world.run(5_000)
     for name in "abc":
         assert counts(world, name)[:2] == (1, 1)
+
+
+def test_the_record_of_an_ended_job_waits_for_the_report_of_its_end() -> None:
+    """Spec BT3: the answer to the report that the job exists is not enough. A crash would lose the other one."""
+    world = joined("abcd")
+    add(world, "a")
+    keepers = [node.id[:1].decode() for node in world.machines["a"].broker.batches.by_name[b"b"].keepers]
+    creator = next(name for name in "abcd" if name not in keepers)
+    producer = world.client(creator)
+    producer.say("ADDJOB", "of its own", "body", 0, "REPLICATE", 1, "BATCH", "b")
+    job = world.ask(creator, "GETJOB", "NOHANG", "FROM", "of its own")[0][1]
+    world.drop = lambda sender, receiver, kind, item: kind == BATCHADD and item[2][KEY_BYTES] == COMPLETED
+    assert world.ask(creator, "ACKJOB", job) == 1
+    world.run(500)
+    assert world.machines[creator].broker.find(job) is not None
+    world.drop = None
+    world.run(5_000)
+    assert producer.replies == [job]
+    assert world.machines[creator].broker.find(job) is None
+    for name in "abcd":
+        assert counts(world, name)[:4] == (2, 1, 0, 1)
 
 
 def test_a_deleted_batch_is_gone_and_its_jobs_stay() -> None:
