@@ -697,6 +697,13 @@ SECTIONS: Final = (
                 NOTHING,
             ),
             Message(
+                "journal-unfinished",
+                NOTICE,
+                "{what}: ignored, since the machine or the process died before the disk had them all",
+                "With `appendfsync always`, the last write did not end. No reply was sent for it.",
+                NOTHING,
+            ),
+            Message(
                 "journal-start-waits",
                 WARNING,
                 "No client is served before the disk works. The node tries every second: {reason}",

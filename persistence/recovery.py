@@ -49,6 +49,7 @@ WINDOW_BYTES: Final = 1 << 16
 SECTOR_BYTES: Final = 512
 # A block begins with its length, which is not zero.
 LENGTH_BYTES: Final = 4
+# Hardly any block ends with so many zeros.
 ZEROS_MIN: Final = 8
 
 
@@ -65,6 +66,7 @@ class Recovery:
     leftovers     names of segment files that are not part of the chain
     total_bytes, done_bytes   of all files, for progress
     torn          (name, offset, bytes cut) once a torn tail was met
+    unfinished    (name, offset, bytes) of the last write if it did not end; these bytes are ignored
     is_clean      the clean-shutdown mark fits the end of the journal (known when all is read)
     is_restored   this is a backup that was put in place
     """
@@ -77,6 +79,7 @@ class Recovery:
         self.missing: set[int] = set()
         self.leftovers: list[str] = []
         self.torn: tuple[str, int, int] | None = None
+        self.unfinished: tuple[str, int, int] | None = None
         self.is_finished = False
         self.has_reserve = RESERVE_NAME in names
         self.position = 0
@@ -241,7 +244,10 @@ class Recovery:
             raise DamagedJournalError(
                 f"{name}: damaged at byte {at}, and a later block shows that this was on disk. {ADVICE}"
             )
-        if rest.strip(b"\0") and not (self._is_always and _is_unfinished(rest, at, block_size(rest, 0, self.position))):
+        used = len(rest.rstrip(b"\0"))
+        if used and self._is_always and _is_unfinished(rest, at, block_size(rest, 0, self.position)):
+            self.unfinished = (name, at, used)
+        elif used:
             self.torn = (name, at, len(rest))
         self._next_file()
 

@@ -166,6 +166,10 @@ class Loading:
                 )
                 return
             self._notice(line("journal-cut", what=what))
+        if recovery.unfinished is not None:
+            name, offset, count = recovery.unfinished
+            what = f"{name}: the last {count:,} bytes, from byte {offset} on, are a write that did not end"
+            self._notice(line("journal-unfinished", what=what))
         self._install = restoring.finish(
             is_certain=recovery.is_clean,
             is_whole=recovery.torn is None,

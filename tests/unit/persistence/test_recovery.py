@@ -109,6 +109,8 @@ def test_a_last_block_with_wrong_bytes_is_torn_unless_sectors_of_zeros_show_that
         rewrite_file(folder, name, whole[:start] + bytes(stop - start) + whole[stop:])
         blocks, recovery = read(folder)
         assert (len(blocks), recovery.torn) == (1, None), f"without the sector at {at}"
+        assert recovery.unfinished is not None
+        assert recovery.unfinished[:2] == (name, first)
     for cut in range(first, end, 211):
         rewrite_file(folder, name, whole[:cut] + bytes(len(whole) - cut))
         blocks, recovery = read(folder)

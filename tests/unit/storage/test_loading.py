@@ -75,6 +75,19 @@ def test_a_torn_tail_is_cut_with_a_warning_or_refused():
     assert (again.broker.job_count, "cut off" in again.log[0]) == (2, True)
 
 
+def test_a_write_that_did_not_end_is_ignored_with_a_notice():
+    node = start()
+    add(node, 3)
+    name = [each for each in node.folder.names() if each.endswith(".seg")][-1]
+    end = len(node.folder.read(name, 0, node.folder.size(name)).rstrip(b"\0"))
+    node.folder.write(name, end - 100, [bytes(100)])
+    again = begin(node, aof_load_truncated=False)
+    again.settle()
+    assert (again.failed, again.broker.job_count) == ("", 2)
+    assert f"{name}: the last " in again.log[0]
+    assert "are a write that did not end: ignored" in again.log[0]
+
+
 def test_a_damaged_middle_is_refused_with_its_place():
     node = start()
     add(node, 20)
