@@ -29,7 +29,7 @@ from typing import Any, Final
 from persistence.disk import READING, SYNCING, WRITING, Disk, Folder, Window
 from persistence.event_records import HEAD_BYTES, decode_events, encode_header, encode_packed, file_name, pack_events
 from persistence.pages import READY_BYTES_MIN, Pages, map_pages, sync_pages
-from persistence.zeros import Zeros, write_with_zeros
+from persistence.zeros import Zeros, write_synced
 
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
 # The log is removed one segment at a time. With a small limit the segments are smaller.
@@ -380,15 +380,10 @@ class EventLog:
             file.is_longer = True
 
         def work(folder: Folder) -> bool:
-            if zeros and write_with_zeros(folder, name, offset, chunks, zeros):
-                return True
-            if is_synced and not has_unsynced:
-                folder.write_synced(name, offset, chunks)
+            if not is_synced:
+                folder.write(name, offset, chunks)
                 return False
-            folder.write(name, offset, chunks)
-            if is_synced:
-                folder.sync(name)
-            return False
+            return write_synced(folder, name, offset, chunks, zeros, has_unsynced=has_unsynced)
 
         def written(outcome: bool | OSError) -> None:
             error = outcome if isinstance(outcome, OSError) else None

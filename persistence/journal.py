@@ -53,7 +53,7 @@ from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages, map_pages, syn
 from persistence.records import DROPPED, IS_ALWAYS, Part, Run, encode_header, encode_parts, file_name, unpacked
 from persistence.reserved_segment import RESERVE_BYTES, Reserve, become_segment
 from persistence.write_queue import Waiting, WriteQueue
-from persistence.zeros import Zeros, write_with_zeros
+from persistence.zeros import Zeros, write_synced
 
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"
@@ -609,15 +609,10 @@ class Journal:
         zeros = self._zeros_behind(file, offset + end - start) if is_synced else b""
 
         def work(folder: Folder) -> bool:
-            if zeros and write_with_zeros(folder, name, offset, chunks, zeros):
-                return True
-            if is_synced and not has_unsynced:
-                folder.write_synced(name, offset, chunks)
+            if not is_synced:
+                folder.write(name, offset, chunks)
                 return False
-            folder.write(name, offset, chunks)
-            if is_synced:
-                folder.sync(name)
-            return False
+            return write_synced(folder, name, offset, chunks, zeros, has_unsynced=has_unsynced)
 
         def written(outcome: bool | OSError) -> None:
             if zeros and self._file is file and not isinstance(outcome, OSError):

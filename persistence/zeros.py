@@ -51,13 +51,25 @@ class Zeros:
         self._end = end if has_room else _NO_LIMIT
 
 
-def write_with_zeros(folder: Folder, name: str, offset: int, chunks: Sequence[bytes], zeros: bytes) -> bool:
-    """Write chunks and zeros behind them, and sync the file. Return False if the disk has no room. OSError."""
-    try:
-        folder.write(name, offset, [*chunks, zeros])
-    except OSError as error:
-        if error.errno not in FULL_DISK:
-            raise
-        return False
-    folder.sync(name)
-    return True
+def write_synced(
+    folder: Folder, name: str, offset: int, chunks: Sequence[bytes], zeros: bytes, *, has_unsynced: bool
+) -> bool:
+    """Write chunks so that they survive a power cut, and zeros behind them. Return whether the zeros fitted. OSError.
+
+    has_unsynced   whether earlier bytes of the file are not synced yet
+    """
+    if zeros:
+        try:
+            folder.write(name, offset, [*chunks, zeros])
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
+        else:
+            folder.sync(name)
+            return True
+    if not has_unsynced:
+        folder.write_synced(name, offset, chunks)
+    else:
+        folder.write(name, offset, chunks)
+        folder.sync(name)
+    return False

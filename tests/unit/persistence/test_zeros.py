@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from disque_py.simulator.world.folder import SimFolder
-from persistence.zeros import ZEROS_BYTES_MAX, ZEROS_BYTES_MIN, Zeros, write_with_zeros
+from persistence.zeros import ZEROS_BYTES_MAX, ZEROS_BYTES_MIN, Zeros, write_synced
 
 
 def test_zeros_come_when_a_write_passes_the_last_ones_and_twice_as_many_each_time():
@@ -43,16 +43,18 @@ def test_without_room_no_zeros_come_before_the_next_file():
 def test_blocks_and_zeros_are_on_disk_after_the_write():
     folder = SimFolder(Random(1))
     folder.create("a", b"head")
-    assert write_with_zeros(folder, "a", 4, [b"one", b"two"], bytes(100))
+    assert write_synced(folder, "a", 4, [b"one", b"two"], bytes(100), has_unsynced=True)
     folder.cut_power()
     assert folder.read("a", 0, 1_000) == b"headonetwo" + bytes(100)
 
 
-def test_a_full_disk_is_told_and_other_errors_are_raised():
+def test_a_full_disk_takes_the_blocks_alone_and_other_errors_are_raised():
     folder = SimFolder(Random(1))
     folder.create("a", b"head")
     folder.capacity_bytes = folder.used_bytes + 50
-    assert not write_with_zeros(folder, "a", 4, [b"one"], bytes(100))
+    assert not write_synced(folder, "a", 4, [b"one"], bytes(100), has_unsynced=False)
+    folder.cut_power()
+    assert folder.read("a", 4, 3) == b"one"
     folder.fail("write", errno.EIO)
     with pytest.raises(OSError, match="Input/output error"):
-        write_with_zeros(folder, "a", 4, [b"one"], bytes(100))
+        write_synced(folder, "a", 4, [b"one"], bytes(100), has_unsynced=False)
