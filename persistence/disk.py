@@ -112,3 +112,6 @@ class Disk(Protocol):
 
     def start(self, lane: int, work: Callable[[Folder], T], done: Callable[[T | OSError], None]) -> None:
         """Do `work` in this lane. `done` gets its result, or the OSError it raised, in the loop's thread."""
+
+    def wait(self, lane: int) -> None:
+        """Wait a moment for the work of this lane, and hand over what ends meanwhile. A slow disk is not waited for."""

@@ -207,6 +207,11 @@ class EventLog:
         """Return the position up to which all is as safe as it will be. Messages that wait for it may leave."""
         return self.position if self.is_closed else self.written
 
+    def await_write(self) -> None:
+        """Let a write, or the preparation of one, end now if the disk is quick."""
+        if self._is_busy and not self._is_opening:
+            self._disk.wait(WRITING)
+
     def must_wait(self) -> bool:
         """Whether replies wait for their events."""
         return not self.is_closed

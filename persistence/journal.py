@@ -155,6 +155,7 @@ class Journal:
         self._is_longer = False  # The file has zeros behind its blocks.
         self._zeros = Zeros()
         self._is_busy = False
+        self._is_brief = False  # The lane does what a quick disk ends in a moment.
         self._is_writing = False  # The lane writes: the loop may copy nothing to the same place.
         self._is_sealing = False  # The lane syncs all of the file: no other sync may run beside it.
         self._is_syncing = False
@@ -438,6 +439,11 @@ class Journal:
             return max(self._sync_started_ms + SYNC_EVERY_MS, self.now_ms + TICK_MS)
         return None
 
+    def await_write(self) -> None:
+        """Let a write, or the preparation of one, end now if the disk is quick. Replies that wait for it go sooner."""
+        if self._is_brief and not self.level:
+            self._disk.wait(WRITING)
+
     def hurry(self) -> None:
         """Sync everything soon, whatever the policy: a caller waits for it."""
         if self.synced < self.position == self.written and self.policy != ALWAYS:
@@ -579,7 +585,7 @@ class Journal:
         began_ms = self.now_ms
 
         def prepared(outcome: OSError | None) -> None:
-            self._is_busy = False
+            self._is_busy = self._is_brief = False
             if self._file is not file:
                 return  # The file was given up meanwhile.
             if isinstance(outcome, OSError):
@@ -589,7 +595,7 @@ class Journal:
             self._pump()
             self._changed()
 
-        self._is_busy = True
+        self._is_busy = self._is_brief = True
         self._disk.start(WRITING, lambda folder: folder.prepare(name, window, start, end), prepared)
 
     def _write(self, file: _File) -> None:
@@ -619,7 +625,7 @@ class Journal:
                 self._zeros.written(offset + end - start + len(zeros), has_room=outcome)
             self._on_written(outcome if isinstance(outcome, OSError) else None, file, end, is_synced)
 
-        self._is_busy = self._is_writing = True
+        self._is_busy = self._is_writing = self._is_brief = True
         self._disk.start(WRITING, work, written)
 
     def _zeros_behind(self, file: _File, end: int) -> bytes:
@@ -632,7 +638,7 @@ class Journal:
         return zeros
 
     def _on_written(self, outcome: OSError | None, file: _File, end: int, is_synced: bool) -> None:
-        self._is_busy = self._is_writing = False
+        self._is_busy = self._is_writing = self._is_brief = False
         if self._file is not file:
             return  # The file was given up meanwhile, since its fsync failed: these blocks are written again.
         if isinstance(outcome, OSError):

@@ -24,11 +24,11 @@ PAGE_BYTES: Final = 4096
 # Readers look at this many bytes to see that there is a gap.
 GAP_BYTES_MIN: Final = 4
 
-# The bytes that are ready: twice those of the last second, within these bounds. Few large steps are better than many
-# small ones, because during each step every system call of the loop wakes the waiting thread in vain. The upper bound
-# exists because ready bytes are memory of the process.
+# The bytes that are ready: twice those of the last second, within these bounds. Few large steps cost less than many
+# small ones. The upper bound exists because the loop waits for a step (`Disk.wait`), and because ready bytes are memory
+# of the process.
 READY_BYTES_MIN: Final = 64 * 1024
-READY_BYTES_MAX: Final = 4 * 1024 * 1024
+READY_BYTES_MAX: Final = 1024 * 1024
 
 # The last block of a file may begin before the file is full and end behind that. The window has room for it: size / 8.
 WINDOW_SLACK: Final = 8

@@ -220,6 +220,7 @@ class Driver:
         if self.loading is not None or (self.compaction is not None and self.compaction.is_running):
             self.has_more = True
         if journal.level != broker.journal.disk_level:
+            self.has_more = True  # Queues that are woken need a turn. This may be the end of one.
             if journal.level > broker.journal.disk_level == 0:
                 self._notice(line("journal-refused", reason=journal.refusal_reason))
             elif not journal.level:
@@ -299,6 +300,8 @@ class Driver:
             spill.write()
         if self.events is not None:
             self.events.record()
+        if output_commit is not None and output_commit.journal is not None:
+            output_commit.journal.await_write()  # Meanwhile, the events were written.
         if self.commit_position is not None:
             self.commit_position.note()
         if self.outgoing.runs or (output_commit is not None and output_commit.is_waiting):

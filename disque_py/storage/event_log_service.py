@@ -298,6 +298,7 @@ class EventLogService:
             return
         if self.state == ON and self.log is not None:
             self.log.append_packed(events.take())
+            self.log.await_write()
         elif self.state != OPENING or events.count > WAITING_MAX:
             self._drop()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -27,6 +28,8 @@ Done: TypeAlias = Callable[[Any], None]
 # The least and most milliseconds for a piece of work, by lane, on a disk without faults.
 DELAYS_MS: Final = ((0, 3), (1, 12), (0, 5))
 HEARD_LATER_MS_MAX: Final = 2
+# Share of the waits for a quick disk in which its work ends.
+WAIT_SHARE: Final = 0.7
 CRASH_STEPS_MAX: Final = 12  # Enough steps to finish most pieces of work.
 
 
@@ -35,6 +38,7 @@ class SimDisk:
 
     schedule    calls back after a number of milliseconds; equal times keep the order of the requests
     delays_ms   (least, most) by lane; changing it makes the disk slow or fast at any time
+    wait_share  the share of the waits in which work ends
     is_stuck    True: no work is done; `free` ends that
     is_crashed  no work is done or reported any more
     on_late     called when work is done that took longer because the disk was slow when the work began
@@ -52,6 +56,7 @@ class SimDisk:
         self.schedule = schedule
         self.rng = rng
         self.delays_ms = list(delays_ms)
+        self.wait_share = WAIT_SHARE
         self.is_stuck = False
         self.is_crashed = False
         self.on_late: Callable[[], None] | None = None
@@ -62,6 +67,11 @@ class SimDisk:
         """Do `work` in this lane. Unless the node crashes, `done` gets its result or the OSError that it raised."""
         if not self.is_crashed:
             self.lanes[lane].start(work, done)
+
+    def wait(self, lane: int) -> None:
+        """Do the first task of this lane now, in some of the calls. A disk in trouble is not waited for."""
+        if not self.is_crashed and not self.is_stuck and not self.folder.is_in_trouble:
+            self.lanes[lane].wait()
 
     @property
     def under_way(self) -> int:
@@ -105,9 +115,10 @@ class Lane:
     ended       pieces of work that are done and not reported yet
     is_held_up  the first task was due while the disk was stuck
     is_slow     the first task began while the disk was slow
+    begun       how many tasks were begun
     """
 
-    __slots__ = ("disk", "ended", "is_held_up", "is_slow", "number", "tasks")
+    __slots__ = ("begun", "disk", "ended", "is_held_up", "is_slow", "number", "tasks")
 
     def __init__(self, disk: SimDisk, number: int) -> None:
         self.disk = disk
@@ -116,6 +127,7 @@ class Lane:
         self.ended: deque[tuple[Done, Any]] = deque()
         self.is_held_up = False
         self.is_slow = False
+        self.begun = 0
 
     def start(self, work: Work, done: Done) -> None:
         """Add a task behind the others."""
@@ -127,11 +139,25 @@ class Lane:
         """Begin the first task: schedule its end."""
         disk = self.disk
         self.is_slow = disk.delays_ms[self.number] != DELAYS_MS[self.number]
-        disk.schedule(disk.rng.randint(*disk.delays_ms[self.number]), self._on_time)
+        self.begun += 1
+        disk.schedule(disk.rng.randint(*disk.delays_ms[self.number]), partial(self._on_time, self.begun))
 
-    def _on_time(self) -> None:
+    def wait(self) -> None:
+        """Do the first task and report it, unless the disk is slow. That happens in some of the calls only."""
         disk = self.disk
-        if disk.is_crashed:
+        if not disk.wait_share or not self.tasks or self.ended or self.is_slow:
+            return
+        if disk.rng.random() < disk.wait_share:
+            work, done = self.tasks.popleft()
+            result = run(work, disk.folder)
+            self.begun += 1  # The end that was scheduled for the task is over.
+            if self.tasks:
+                self.begin()
+            done(result)
+
+    def _on_time(self, begun: int) -> None:
+        disk = self.disk
+        if disk.is_crashed or begun != self.begun:
             return
         if disk.is_stuck:
             self.is_held_up = True
@@ -163,15 +189,25 @@ class Lane:
 
 
 class InlineDisk:
-    """A Disk that works when a test says so. `waiting`: the work that was started, as (lane, work, done)."""
+    """A Disk that works when a test says so.
+
+    waiting    the work that was started, as (lane, work, done)
+    is_quick   whether work that is waited for is done
+    """
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
+        self.is_quick = False
         self.waiting: list[tuple[int, Work, Done]] = []
 
     def start(self, lane: int, work: Callable[[Folder], T], done: Callable[[T | OSError], None]) -> None:
         """Keep the work for `run`."""
         self.waiting.append((lane, work, done))
+
+    def wait(self, lane: int) -> None:
+        """Do the work of this lane, if the test wants waits to succeed."""
+        if self.is_quick:
+            self.run(lane)
 
     def run_one(self, lane: int | None = None) -> bool:
         """Do and report the oldest work, in this lane or in any. Return False if there is none."""

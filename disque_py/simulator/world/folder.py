@@ -307,6 +307,11 @@ class SimFolder:
         """Return whether a crash that `crash_in` requested has happened."""
         return self._is_dead
 
+    @property
+    def is_in_trouble(self) -> bool:
+        """Return whether operations may fail or the process may die in one."""
+        return self._has_trouble
+
     def copy(self, rng: Random) -> SimFolder:
         """Return a copy of the folder without its faults, to see what a restart would find."""
         copied = SimFolder(rng)

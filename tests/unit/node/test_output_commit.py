@@ -44,6 +44,29 @@ def test_a_reply_waits_for_its_record_and_nothing_else_does():
     assert len(node.taken()) == 1
 
 
+def test_with_a_quick_disk_the_reply_leaves_in_the_same_turn():
+    node = start()
+    node.disk.is_quick = True
+    assert len(node.ask("ADDJOB", "q", "x", 0)) == 1
+    assert node.driver.journal.synced == node.driver.journal.position
+    other = node.other()
+    node.frames.clear()
+    node.say(other, REPLJOB, (snapshot(node.broker, other, node.broker.me), 0))
+    assert [kind for kind, _ in sent(node)] == [GOTJOB]
+
+
+def test_a_quick_disk_that_fails_keeps_the_reply_back():
+    node = start()
+    node.disk.is_quick = True
+    node.folder.fail("write", errno.EIO)
+    node.folder.fail("write_synced", errno.EIO)
+    assert node.ask("ADDJOB", "q", "x", 0) == []
+    assert node.broker.journal.disk_level > 0
+    node.folder.heal()
+    node.settle(5_000)
+    assert len(node.taken()) == 1
+
+
 def test_later_replies_on_the_same_connection_wait_behind_it():
     """Spec P3."""
     node = start()

@@ -54,6 +54,21 @@ def events_of(log: EventLog, folder: SimFolder) -> list[Any]:
     return found
 
 
+def test_a_quick_disk_is_waited_for():
+    for syncs_each in (False, True):
+        log, disk, _ = start(has_windows=not syncs_each, syncs_each=syncs_each)
+        disk.run()
+        disk.is_quick = True
+        log.append([[b"a" * 200_000]])
+        assert log.ready_position() < log.position
+        log.await_write()
+        assert log.ready_position() == log.position
+        disk.is_quick = False
+        log.append([[b"a" * 2_000_000]])
+        log.await_write()
+        assert log.ready_position() < log.position
+
+
 def test_a_position_is_ready_when_it_is_written_and_events_when_they_are_synced():
     log, disk, _ = start()
     log.append([["a"], ["b"]])

@@ -104,6 +104,82 @@ def test_results_that_came_together_are_handed_over_in_one_call():
     assert heard == list(range(50))
 
 
+def test_a_wait_hands_over_quick_work_and_the_loop_is_not_called():
+    calls: list[Callable[[], None]] = []
+    heard: list[Any] = []
+    disk = FileDisk(SimFolder(Random(1)), calls.append)
+
+    def first(result: Any) -> None:
+        heard.append(result)
+        disk.start(WRITING, lambda folder: "second", heard.append)
+
+    disk.wait(WRITING)
+    for _ in range(100):  # A busy machine may not run the thread in time.
+        heard.clear()
+        calls.clear()
+        disk.start(WRITING, lambda folder: "first", first)
+        disk.wait(WRITING)
+        if heard == ["first", "second"]:
+            break
+    assert heard == ["first", "second"]
+    assert calls == []
+    assert disk.close()
+
+
+def test_a_wait_for_work_that_takes_long_is_short_and_the_loop_hears_of_its_end():
+    """After some of them there are no waits at all for a while."""
+    calls: list[Callable[[], None]] = []
+    heard: list[Any] = []
+    gate = threading.Event()
+    disk = FileDisk(SimFolder(Random(1)), calls.append)
+    disk.start(WRITING, lambda folder: gate.wait(10), heard.append)
+    began_s = time.monotonic()
+    for _ in range(2_000):
+        disk.wait(WRITING)
+    assert time.monotonic() - began_s < 1  # 2,000 waits of 2 ms would take four seconds.
+    assert heard == []
+    gate.set()
+    while not calls:
+        time.sleep(0.001)
+    calls[0]()
+    assert heard == [True]
+    assert disk.close()
+
+
+def test_a_wait_waits_for_its_lane_only():
+    gate = threading.Event()
+    heard: list[Any] = []
+    disk = FileDisk(SimFolder(Random(1)), lambda call: None)
+    disk.start(SYNCING, lambda folder: gate.wait(10), heard.append)
+    began_s = time.monotonic()
+    for _ in range(200):
+        disk.wait(WRITING)
+    assert time.monotonic() - began_s < 0.3
+    gate.set()
+    assert disk.close()
+    assert heard == [True]
+
+
+def test_a_defect_in_awaited_work_is_raised_in_the_loop_and_not_by_the_wait():
+    """The caller is in the middle of a turn, which must end."""
+
+    async def story(disk: FileDisk, loop: asyncio.AbstractEventLoop) -> None:
+        raised: list[Any] = []
+        heard: asyncio.Future[Any] = loop.create_future()
+        loop.set_exception_handler(lambda _, context: raised.append(context["exception"]))
+        disk.start(WRITING, lambda folder: 1 // 0, lambda result: raised.append("heard"))
+        disk.wait(WRITING)
+        disk.start(WRITING, lambda folder: None, lambda result: {}["missing"])
+        disk.wait(WRITING)
+        disk.start(WRITING, lambda folder: folder.names(), heard.set_result)
+        disk.wait(WRITING)
+        assert await heard == []
+        await asyncio.sleep(0)
+        assert [type(error) for error in raised] == [ZeroDivisionError, KeyError]
+
+    on_a_loop(story)
+
+
 def test_closing_hands_over_started_work_and_the_work_that_it_starts():
     """For example, the end of the last batch starts the write of the clean mark."""
     heard: list[str] = []

@@ -49,6 +49,32 @@ def test_a_block_that_fits_into_ready_bytes_is_written_at_once_and_survives_a_ki
         assert (len(blocks), recovery.torn) == (1, None)
 
 
+def test_pages_for_a_block_are_waited_for_if_the_disk_is_quick():
+    journal, disk = windowed()
+    size = READY_BYTES_MIN // 40
+    records = [[GONE, *((b"x" * 40, number) for number in range(size))]]
+    position = journal.append(records)
+    assert journal.ready_position() < position
+    journal.await_write()
+    assert journal.ready_position() < position
+    disk.is_quick = True
+    journal.await_write()
+    assert journal.ready_position() == position
+    assert not journal.level
+
+
+def test_a_new_file_is_not_waited_for():
+    journal, disk = windowed(segment_bytes=1_000)
+    disk.is_quick = True
+    journal.append(LARGE)
+    journal.await_write()
+    position = journal.append(RECORD)
+    journal.await_write()
+    assert journal.ready_position() < position
+    disk.run()
+    assert journal.ready_position() == position
+
+
 def test_always_waits_for_the_disk():
     journal, disk = windowed("always")
     position = journal.append(RECORD)

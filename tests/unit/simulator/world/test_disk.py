@@ -170,3 +170,37 @@ def test_an_inline_disk_also_does_what_is_started_meanwhile():
     assert disk.run(SYNCING) == 0
     assert disk.run(WRITING) == 2
     assert heard == [["a"]]
+
+
+def test_a_wait_does_the_first_task_in_some_of_the_calls_and_its_time_no_longer_counts():
+    early = 0
+    for seed in range(50):
+        clock, disk = sim_disk(seed)
+        heard: list[Any] = []
+        disk.folder.create("a", b"")
+        for number in range(2):
+            disk.start(WRITING, append(number), heard.append)
+        disk.wait(WRITING)
+        assert heard in ([], [0])
+        early += heard == [0]
+        clock.run()
+        assert heard == [0, 1]
+        assert disk.folder.read("a", 0, 9) == b"\x00\x01"
+    assert 20 <= early < 50
+
+
+def test_a_disk_in_trouble_is_not_waited_for():
+    for seed in range(20):
+        _, disk = sim_disk(seed)
+        heard: list[Any] = []
+        disk.start(WRITING, lambda folder: folder.create("a", b""), heard.append)
+        disk.is_stuck = True
+        disk.wait(WRITING)
+        disk.is_stuck = False
+        disk.folder.crash_in(5)
+        disk.wait(WRITING)
+        assert heard == []
+        _, slow = sim_disk(seed, delays_ms=[(50, 90), (0, 0), (0, 0)])
+        slow.start(WRITING, lambda folder: folder.create("a", b""), heard.append)
+        slow.wait(WRITING)
+        assert heard == []

@@ -19,6 +19,7 @@ def world():
     """A world with one node. A thread writes its log, so an event is written only some time after it is made."""
     world = World("a", events=True)
     world.machines["a"].event_logs.folder.has_windows = False
+    world.machines["a"].event_logs.disk.wait_share = 0.0
     world.run(200)
     return world
 
