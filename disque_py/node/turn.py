@@ -85,6 +85,8 @@ class Driver:
         self.is_gathering = False
         # Whether the timer has stopped, so that none may wait.
         self._is_ending = False
+        # Whether the end of the turn waits for a quick disk.
+        self._is_waiting = False
         # Results of `next_ms`: whether `tick` is called for these messages, and when other work is due.
         self._is_for_messages = False
         self._work_ms = 0
@@ -212,7 +214,8 @@ class Driver:
 
     def journal_changed(self) -> None:
         """Take note of progress or errors of the disk. Clients that waited for it go on at the end of this turn."""
-        self.begin()
+        if not self.is_open:
+            self.begin()
         journal = self.journal
         if journal is None:
             return
@@ -220,7 +223,7 @@ class Driver:
         if self.loading is not None or (self.compaction is not None and self.compaction.is_running):
             self.has_more = True
         if journal.level != broker.journal.disk_level:
-            self.has_more = True  # Queues that are woken need a turn. This may be the end of one.
+            self.has_more |= self._is_waiting  # Queues that are woken need a turn.
             if journal.level > broker.journal.disk_level == 0:
                 self._notice(line("journal-refused", reason=journal.refusal_reason))
             elif not journal.level:
@@ -239,6 +242,8 @@ class Driver:
             self.turns += 1
             self.read_clock()
             self._on_turn()
+        elif self._is_waiting:
+            self.has_more = True  # This turn has been settled and recorded, so the input needs another one.
 
     def receive(self, sender: Node, runs: list[Any]) -> None:
         """Handle a frame of job messages from a known node. MalformedMessageError: the caller closes its link."""
@@ -298,10 +303,12 @@ class Driver:
                 self.loading.recorded(output_commit.journal.position)
         if spill is not None:
             spill.write()
+        self._is_waiting = True
         if self.events is not None:
             self.events.record()
         if output_commit is not None and output_commit.journal is not None:
             output_commit.journal.await_write()  # Meanwhile, the events were written.
+        self._is_waiting = False
         if self.commit_position is not None:
             self.commit_position.note()
         if self.outgoing.runs or (output_commit is not None and output_commit.is_waiting):

@@ -14,6 +14,7 @@ from cluster_bus.messages import FIRST_JOB_KIND, GOTJOB, HINT, PING, REPLJOB, SE
 from copies import snapshot
 from disque_py.core import handover, lifecycle
 from journaled import JournaledNode
+from persistence.disk import WRITING
 
 
 def start(policy="always", *, has_windows=True, **settings):
@@ -53,6 +54,26 @@ def test_with_a_quick_disk_the_reply_leaves_in_the_same_turn():
     node.frames.clear()
     node.say(other, REPLJOB, (snapshot(node.broker, other, node.broker.me), 0))
     assert [kind for kind, _ in sent(node)] == [GOTJOB]
+
+
+def test_an_input_that_comes_while_the_turn_waits_for_the_disk_gets_a_turn():
+    """For example, the end of other work in the same lane: the turn that waits has been settled and recorded."""
+    node = start()
+    node.disk.is_quick = True
+    queue = node.broker.queue(b"q")
+    node.ask("GETJOB", "FROM", "q", client=1)
+    node.ask("PAUSE", "q", "in")
+
+    def ended(_: object) -> None:
+        node.driver.begin()
+        node.broker.wake(queue)
+
+    node.disk.start(WRITING, lambda folder: None, ended)
+    assert not node.driver.has_more
+    node.ask("PAUSE", "q", "none")
+    assert node.driver.has_more
+    node.settle()
+    assert not node.driver.has_more
 
 
 def test_a_quick_disk_that_fails_keeps_the_reply_back():
