@@ -18,9 +18,11 @@ from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
-from disque_py.simulator.plan import BY_NAME, WEATHER, ClientPlan, Plan, draw
+from disque_py.simulator.plan import BY_NAME, WEATHER, ClientPlan, Plan, draw, some_faults
 
 KINDS_AT_ONCE: Final = (1, 1, 2, 3)
+# Share of the plans of a focus that have its further faults.
+FURTHER_SHARE: Final = 0.5
 
 
 class Focus(NamedTuple):
@@ -29,11 +31,13 @@ class Focus(NamedTuple):
     stream    the name of the random stream
     clients   kinds of clients, each with the numbers from which a seed chooses
     weather   kinds of weather, from which a seed chooses one to three. A kind that comes twice is chosen more often.
+    further   faults that come in addition
     """
 
     stream: str
     clients: dict[str, tuple[int, ...]]
     weather: tuple[str, ...]
+    further: tuple[str, ...] = ()
 
 
 FOCUSES: Final = {
@@ -56,7 +60,8 @@ FOCUSES: Final = {
         "claims and locks",
         {"voter keeper": (1, 1, 2), "locker": (2, 3, 5), "claim producer": (1, 2), "claim worker": (2, 3)},
         # Not limits of memory, pauses of other queues, disks of jobs, and nodes without voters.
-        tuple(kind for kind in WEATHER if kind not in ("fair", "memory", "queues", "disks", "upgrade")),
+        tuple(kind for kind in WEATHER if kind not in ("fair", "memory", "queues", "disks", "upgrade", "pairs")),
+        ("pair",),
     ),
     "flows": Focus(
         "flows",
@@ -86,4 +91,10 @@ def draw_focused(
     kinds = weather or "+".join(sorted(set(drawn)))
     names = [name for name, numbers in chosen.clients.items() for _ in range(rng.choice(numbers))]
     clients = tuple(ClientPlan(number, kind) for number, kind in enumerate(names))
-    return replace(draw(seed, duration_ms, weather=kinds, chance=chance), clients=clients, places=())
+    plan = replace(draw(seed, duration_ms, weather=kinds, chance=chance), clients=clients, places=())
+    further = chance(f"{seed} further")
+    if chosen.further and further.random() < FURTHER_SHARE:
+        plan = replace(
+            plan, faults=(*plan.faults, *some_faults(further, chosen.further, duration_ms, len(plan.faults)))
+        )
+    return plan

@@ -289,8 +289,11 @@ class Oracle:
         return not self.faults and (not self.unrest_ms or self.unrest_ms + self.aftermath_ms < promise.added_ms)
 
     def _check_attempts(self, promise: Promise) -> None:
-        """Check the number of deliveries. Each side of a cut may use all attempts, each crash forget one. Spec Y4."""
-        bound = promise.limit * (1 + promise.renewed) + promise.elsewhere
+        """Check the number of deliveries. Each side of a cut may use all attempts, each crash forget one. Spec Y4.
+
+        A deletion lets the linked holders forget the deliveries. A holder that has no link yet keeps its copy.
+        """
+        bound = promise.limit * (1 + promise.renewed + promise.is_deleted) + promise.elsewhere
         if not self.is_calm_since(promise):
             bound = bound * self.sides + self.deaths * self.sides
         if promise.delivered > bound:

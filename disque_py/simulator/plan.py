@@ -47,9 +47,10 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "claims": ("pause-claims", "pause-claims"),
     "votes": ("wipe-votes", "wipe-votes", "kill"),
     "lost": ("lose", "wipe", "late", "kill"),
+    "pairs": ("pair", "pair", "pair", "kill"),
 }
 # Kinds that no seed chooses. Plans with locks, and a share of the others, have these faults as extra ones.
-BY_NAME: Final = ("fair", "stale", "drift", "forgetful", "claims", "votes", "lost")
+BY_NAME: Final = ("fair", "stale", "drift", "forgetful", "claims", "votes", "lost", "pairs")
 # Clocks at the bound that `claim-drift-max` allows, and workers that ask for the longest lease and let it run out.
 DRIFT: Final = "drift"
 DRIFT_PPM: Final = 5_000
@@ -342,9 +343,9 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         faults += _settings_faults(chance(f"{seed} settings"), duration_ms, len(faults))
     faults += _latest_faults(latest, kinds, plan.journals, duration_ms, len(faults))
     if has_locks and faults and locks.random() < WIPES_SHARE:
-        faults += _some_faults(locks, ("wipe-votes",), duration_ms, len(faults))
+        faults += some_faults(locks, ("wipe-votes",), duration_ms, len(faults))
     if faults and not weather and repairs.random() < LOST_SHARE:
-        faults += _some_faults(repairs, LOST_FAULTS, duration_ms, len(faults))
+        faults += some_faults(repairs, LOST_FAULTS, duration_ms, len(faults))
     if DRIFT in kinds:
         drift = chance(f"{seed} drift")
         drifts_ppm = tuple(drift.choice((DRIFT_PPM, -DRIFT_PPM)) for _ in NAMES)
@@ -392,7 +393,7 @@ def _event_faults(rng: Random, kinds: tuple[str, ...], duration_ms: int, number:
     """Draw faults of event logs. Most plans have none, so that their logs can be checked from beginning to end."""
     dice = rng.random()
     choices = EVENT_FAULTS if dice < EVENT_FAULTS_SHARE else EVENT_FAULTS[-1:] if "disks" in kinds else ()
-    return _some_faults(rng, choices, duration_ms, number)
+    return some_faults(rng, choices, duration_ms, number)
 
 
 def _latest_faults(
@@ -401,7 +402,7 @@ def _latest_faults(
     choices: tuple[str, ...] = JOURNAL_FAULTS if rng.random() < JOURNAL_FAULTS_SHARE and any(journals) else ()
     if rng.random() < AMID_SHARE or kinds == ("resets",):
         choices += ("reset-amid",)
-    return _some_faults(rng, choices, duration_ms, number)
+    return some_faults(rng, choices, duration_ms, number)
 
 
 def _settings_faults(rng: Random, duration_ms: int, number: int) -> list[Fault]:
@@ -412,7 +413,8 @@ def _settings_faults(rng: Random, duration_ms: int, number: int) -> list[Fault]:
     ]
 
 
-def _some_faults(rng: Random, choices: tuple[str, ...], duration_ms: int, number: int) -> list[Fault]:
+def some_faults(rng: Random, choices: tuple[str, ...], duration_ms: int, number: int) -> list[Fault]:
+    """Draw one, two or four of these faults. The first one gets this number. No choices: none."""
     return [
         Fault(
             number + at,

@@ -32,6 +32,7 @@ class LinkFaults:
             "hiccup": self.do_hiccup,
             "hang-up": self.do_hang_up,
             "one-way": self.do_one_way,
+            "pair": self.do_pair,
             "halves": self.do_halves,
             "bridge": self.do_bridge,
             "alone": self.do_alone,
@@ -74,6 +75,11 @@ class LinkFaults:
         """Cut one direction between two nodes; the other direction works."""
         pair = self._pair(fault)
         return None if pair is None else self._cut(fault, [pair], "one way")
+
+    def do_pair(self, fault: Fault) -> Effect:
+        """Cut both directions between two nodes. All other links work, so others can reach both."""
+        pair = self._pair(fault)
+        return None if pair is None else self._cut(fault, [pair, pair[::-1]], "no link between two")
 
     def do_halves(self, fault: Fault) -> Effect:
         """Cut the cluster into two groups."""

@@ -30,6 +30,14 @@ def test_claims_have_the_weather_that_their_rule_names():
     assert {"halves", "pauses", "drift", "kills", "votes", "lost"} <= set(FOCUSES["claims"].weather)
 
 
+def test_half_of_the_plans_for_claims_also_have_cuts_of_single_pairs():
+    """Their numbers follow those of the other faults, so that a plan can be made smaller."""
+    plans = [draw_focused("claims", seed, 2_000) for seed in range(100)]
+    with_pairs = [plan for plan in plans if any(fault.kind == "pair" for fault in plan.faults)]
+    assert 30 <= len(with_pairs) <= 70
+    assert all(len({fault.number for fault in plan.faults}) == len(plan.faults) for plan in plans)
+
+
 def test_weather_may_be_asked_for():
     assert draw_focused("claims", 3, 2_000, weather="votes+drift").weather == ("votes", "drift")
 

@@ -130,6 +130,16 @@ def test_attempts_are_bounded_while_nothing_is_wrong(oracle, ids):
         deliver(oracle, promise)
 
 
+def test_a_holder_that_a_deletion_does_not_reach_may_use_all_attempts(oracle, ids):
+    """Spec Y4."""
+    promise = limited(oracle, ids)
+    deliver(oracle, promise)
+    oracle.acknowledging(promise, 2, is_deletion=True)
+    deliver(oracle, promise)
+    with pytest.raises(RuleBrokenError, match="attempts are bounded"):
+        deliver(oracle, promise)
+
+
 @pytest.mark.parametrize(("added_ms", "is_calm"), [(104, False), (106, True)])
 def test_links_may_be_broken_for_a_while_after_a_fault(oracle, ids, added_ms, is_calm):
     oracle.unrest_ms, oracle.aftermath_ms = 100, 5

@@ -7,7 +7,9 @@ import pytest
 from simulated import ask, strike, weathered
 
 
-@pytest.mark.parametrize(("kind", "cut"), [("halves", 6), ("bridge", 4), ("alone", 12), ("ring", 4), ("one-way", 1)])
+@pytest.mark.parametrize(
+    ("kind", "cut"), [("halves", 6), ("bridge", 4), ("alone", 12), ("ring", 4), ("one-way", 1), ("pair", 2)]
+)
 def test_cuts_have_the_shapes_that_their_names_say(kind, cut):
     """The test counts the cut directions among four nodes."""
     weather = weathered()
