@@ -423,8 +423,12 @@ RECORDS: Final = (
     ),
     Record(
         "Schedules",
-        "Schedules.",
-        (Field("schedules", list_of(ref("Schedule")), "the schedules, in the order of their names"),),
+        "A page of schedules.",
+        (
+            Field("schedules", list_of(ref("Schedule")), "the schedules of the page, in the order of their names"),
+            TOTAL,
+            LIST_CURSOR,
+        ),
     ),
     Record(
         "Schedule",

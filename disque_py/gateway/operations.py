@@ -382,6 +382,10 @@ TABLE: Final = (
     Operation(
         "list_schedules", "GET", "/v1/schedules", "read", "any", "List the schedules whose names the caller's grants cover.",
         "SCHEDULE LIST, SCHEDULE GET",
+        (
+            _query("cursor", Text(1, 64), "the `cursor` of the previous page"),
+            _query("limit", Whole(1, 1000), "the most schedules; 100 by default"),
+        ),
     ),
     Operation(
         "run_schedule", "POST", "/v1/schedules/{name}/run", "operate", "name", "Add a job of a schedule now.",

@@ -17,7 +17,7 @@ from typing import Any, Final
 from disque_py.client import Address, DisqueConnectionError, ReplyError, arguments, commands
 from disque_py.client.results import Task
 from disque_py.gateway import shapes
-from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.actions.calls import Call, page_of
 from disque_py.gateway.bulk_operations import PREFIX, BulkOperation
 from disque_py.gateway.event_feed import nodes_of
 from disque_py.gateway.problems import RefusedError
@@ -93,9 +93,11 @@ async def list_locks(call: Call) -> Any:
 
 
 async def list_schedules(call: Call) -> Any:
-    """SCHEDULE LIST and GET, if the nodes support schedules."""
+    """SCHEDULE LIST, and GET for those of the page."""
+    start, limit = page_of(call.args, 100)
     raw = await call.run(commands.execute("SCHEDULE", "LIST", repeat=True))
-    names = [name for name in map(shapes.readable, raw or []) if isinstance(name, str) and call.may_read(name)]
+    covered = sorted(name for name in map(shapes.readable, raw or []) if isinstance(name, str) and call.may_read(name))
+    names = covered[start : start + limit]
     found = await asyncio.gather(*(call.run(commands.execute("SCHEDULE", "GET", name, repeat=True)) for name in names))
     schedules = []
     for name, reply in zip(names, found, strict=True):
@@ -106,7 +108,11 @@ async def list_schedules(call: Call) -> Any:
                 pairs.pop("body", None)
                 pairs.pop("options", None)
             schedules.append({**pairs, "name": name})
-    return {"schedules": schedules}
+    return {
+        "schedules": schedules,
+        "total": len(covered),
+        "cursor": str(start + limit) if start + limit < len(covered) else None,
+    }
 
 
 async def run_schedule(call: Call) -> Any:

@@ -408,7 +408,7 @@ async def locks(view: View) -> dict[str, Any]:
 
 async def schedules(view: View) -> dict[str, Any]:
     """Schedules with their next moments."""
-    return dict(await view.ask("list_schedules"))
+    return dict(await view.ask("list_schedules", cursor=view.query.get("cursor"), limit=PAGE))
 
 
 async def audit(view: View) -> dict[str, Any]:
