@@ -43,6 +43,7 @@ def free(world: World, name: str = "a") -> None:
 
 def test_an_answer_that_does_not_wait_for_its_record_is_found(world):
     """Once the record is safe, the reply may leave."""
+    world.machines["a"].journal_storage.disk.wait_share = 0.0
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
     [job_id] = connection.unseen()

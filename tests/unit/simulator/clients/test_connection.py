@@ -44,7 +44,7 @@ def test_a_pipeline_goes_on_after_the_reply_it_waits_for():
 def test_replies_that_wait_for_the_journal_can_be_looked_at():
     """The node has answered, but no client knows it. That explains jobs that vanish with the connection."""
     world = World("")
-    world.add("a", journal="always")
+    world.add("a", journal="always").journal_storage.disk.wait_share = 0.0
     world.run(100)
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0)])
