@@ -485,6 +485,15 @@ def test_a_leaving_node_shows_what_it_waits_for():
             gateway.close()
 
 
+def test_behind_the_last_page_of_schedules_there_is_a_way_back(visitor, nodes, queue):
+    with nodes.client() as client:
+        client.execute("SCHEDULE", "SET", queue, "EVERY", "1h", "QUEUE", queue, "BODY", "tick")
+        page = visitor.get("schedules?cursor=9000").text
+        assert "There are no more schedules" in page
+        assert "First page" in page
+        client.execute("SCHEDULE", "DEL", queue)
+
+
 def test_a_job_is_added_by_a_form(gateway, visitor, queue):
     reply = visitor.do("enqueue", queue=queue, body="line 1\r\nline 2", meta="tenant:a\nkind:b:c", priority="5")
     assert reply.status == 303
