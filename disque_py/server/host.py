@@ -175,7 +175,8 @@ class ProcessHost:
 
     def write_votes(self, items: list[tuple[int, Any]], is_void: bool, done: Callable[[OSError | None], None]) -> None:
         """Add items of a voter's memory to their file, or replace all others by them."""
-        self._file_writer.write(partial(self._votes.write, items, is_void=is_void), self._in_turn(done))
+        write = partial(self._votes.write, items, is_void=is_void)
+        self._file_writer.write(write, self._in_turn(done), is_awaited=True)
 
     def write_acl_file(self, text: bytes, done: Callable[[OSError | None], None]) -> None:
         """Replace the ACL file."""

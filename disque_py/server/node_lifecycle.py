@@ -126,7 +126,7 @@ class NodeLifecycle:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_exception)
         self._end = loop.create_future()
-        self._turns = TurnLoop(loop)
+        self._turns = TurnLoop(loop, self._file_writer)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -16,6 +16,7 @@ from disque_py.server.log import tell
 if TYPE_CHECKING:
     from disque_py.node.turn import Driver
     from disque_py.server.connection import ClientConnection
+    from disque_py.server.file_writer import FileWriter
 
 # The pause after a turn that has more to do: the loop serves its sockets in between.
 SOON_S: Final = 0.0005
@@ -27,8 +28,9 @@ STALL_MS: Final = 1_000
 class TurnLoop:
     """The turns that connections and links of one server share."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, file_writer: FileWriter) -> None:
         self.loop = loop
+        self._file_writer = file_writer
         self.driver: Driver
         self.connections: dict[int, ClientConnection] = {}
         self.next_client_id = 1
@@ -48,6 +50,7 @@ class TurnLoop:
     def _finish(self) -> None:
         self.driver.finish()
         self._arm()
+        self._file_writer.wait()  # The end of a write opens a turn of its own, with a new reading of the clock.
 
     def _arm(self) -> None:
         driver = self.driver

@@ -35,6 +35,7 @@ OUTSIDE = (
     "persistence/file_disk.py",
     "persistence/files.py",
     "persistence/install.py",
+    "persistence/lanes.py",
     "persistence/window.py",
 )
 

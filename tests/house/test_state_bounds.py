@@ -158,12 +158,12 @@ BOUNDS = {
         Bus: _logged_at rejected
         Catalog: commands categories
         Descriptors: _readers _writers
-        FileDisk: _lanes _threads
         Files: _failed_syncs
         Gatherings: subjects
         Handover: slot
         IdSource: _pool
         Journal: _when_closed
+        Lanes: _lanes _threads
         Limiter: _spans
         Membership: ignored
         NodesFileSaver: _crcs

@@ -25,6 +25,7 @@ from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.server.clock import SystemClock, stopwatch_ns
 from disque_py.server.connection import ClientConnection
+from disque_py.server.file_writer import FileWriter
 from disque_py.server.turn_loop import TurnLoop
 
 PATIENCE_S = 10.0
@@ -92,7 +93,7 @@ class Loopback:
         membership = Membership(me, outgoing, Random(1))
         self.broker = Broker(membership, outgoing, values, Random(2), NotedHost())
         dispatch.install(self.broker)
-        self.turns = TurnLoop(asyncio.get_running_loop())
+        self.turns = TurnLoop(asyncio.get_running_loop(), FileWriter())
         self.driver = self.turns.driver = Driver(
             self.broker,
             membership,

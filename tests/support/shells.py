@@ -9,6 +9,7 @@ from brokers import make_broker
 from cluster_bus.node import Node
 from disque_py.node.turn import Driver
 from disque_py.server.clock import SystemClock
+from disque_py.server.file_writer import FileWriter
 from disque_py.server.turn_loop import TurnLoop
 
 
@@ -33,7 +34,7 @@ class NotedWire:
 def make_shell(**settings: Any) -> TurnLoop:
     """Return the Shell of a single node, before Shell.start."""
     broker = make_broker(**settings)
-    turns = TurnLoop(asyncio.get_running_loop())
+    turns = TurnLoop(asyncio.get_running_loop(), FileWriter())
     turns.driver = Driver(
         broker,
         broker.membership,

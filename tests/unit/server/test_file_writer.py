@@ -84,3 +84,41 @@ def test_closing_waits_for_ordered_writes_and_takes_no_more(file_writer):
 
     asyncio.run(main())
     assert notes == ["written"]
+
+
+def test_the_loop_may_wait_for_a_quick_write_that_is_awaited(file_writer):
+    async def main():
+        notes = []
+        for _ in range(100):  # A busy machine may not run the thread in time.
+            file_writer.write(lambda: None, notes.append, is_awaited=True)
+            file_writer.wait()
+            if notes:
+                break
+        return notes
+
+    assert asyncio.run(main()) == [None]
+
+
+def test_a_write_that_is_not_awaited_is_reported_when_the_loop_goes_on(file_writer):
+    async def main():
+        notes = []
+        end = asyncio.get_running_loop().create_future()
+        file_writer.write(lambda: None, notes.append)
+        file_writer.wait()
+        assert notes == []
+        file_writer.write(lambda: None, end.set_result)
+        await end
+        return notes
+
+    assert asyncio.run(main()) == [None]
+
+
+def test_closing_does_not_wait_for_ever(file_writer):
+    gate = threading.Event()
+
+    async def main():
+        file_writer.write(lambda: gate.wait(10) and None, lambda failure: None)
+        return file_writer.close(0.02)
+
+    assert asyncio.run(main()) is False
+    gate.set()

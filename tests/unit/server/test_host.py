@@ -67,7 +67,9 @@ def host(configuration, endings, tmp_path):
     host = ProcessHost(configuration, file_writer, saver, settings, votes, endings.append, may_restart=True)
     host.bus = host.listeners = host.watchdog = Noted()
     host.begin_turn = lambda: host.watchdog.calls.append("turn")
-    yield host
+    with asyncio.Runner() as runner:  # The file writer serves one loop.
+        host.runner = runner
+        yield host
     file_writer.close()
 
 
@@ -82,7 +84,7 @@ def write(host, *deeds):
             await asyncio.sleep(0.005)
         return ends
 
-    return asyncio.run(main())
+    return host.runner.run(main())
 
 
 def test_the_process_has_memory_and_uses_time(host):
