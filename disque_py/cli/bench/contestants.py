@@ -29,12 +29,20 @@ class ChoiceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A server to measure: its name, its protocol, and the command that starts it, or the port of a running server."""
+    """A server to measure.
+
+    name      as on the command line
+    dialect   its protocol
+    command   starts it; empty: it is running
+    port      of a running server; 0: it will be started
+    host      the name of this machine under which a running server was given
+    """
 
     name: str
     dialect: Dialect
     command: tuple[str, ...] = ()
     port: int = 0
+    host: str = LOOPBACK[0]
 
     @property
     def is_started(self) -> bool:
@@ -106,7 +114,7 @@ def from_address(text: str) -> Contestant:
         raise ChoiceError(f"CONNECT '{place}' has no port; write 127.0.0.1:7711") from error
     if address.host not in LOOPBACK:
         raise ChoiceError(f"CONNECT {address} is not this machine; run disque-bench there, where it sees the process")
-    return Contestant(f"{word}:{address.port}", DIALECTS[word], port=address.port)
+    return Contestant(f"{word}:{address.port}", DIALECTS[word], port=address.port, host=address.host)
 
 
 def chosen(all_of_them: Sequence[Contestant], names: Sequence[str], skipped: Sequence[str]) -> list[Contestant]:

@@ -11,9 +11,12 @@ import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import hiredis
+
+if TYPE_CHECKING:
+    import ssl
 
 
 def packed(*words: bytes | str | int) -> bytes:
@@ -29,6 +32,14 @@ class Request:
     marks: int
 
 
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """TLS for the connections to a server: its context, and the name that the server's certificate must have."""
+
+    context: ssl.SSLContext
+    server_name: str
+
+
 class Dialect:
     """A protocol with its way to add, get and acknowledge a job.
 
@@ -36,12 +47,14 @@ class Dialect:
     trouble   bytes that occur only in error replies
     pong      the beginning of the reply to `ping`
     login     the request with which each connection logs in, if any
+    tls       the encryption of each connection, if any
     """
 
     name: str
     trouble: bytes = b"\r\n-"
     pong: bytes = b"+PONG"
     login: Request | None = None
+    tls: Encryption | None = None
     has_jobs = True
     has_delay = False
     is_disque = False
@@ -50,6 +63,12 @@ class Dialect:
         """Return this protocol with a login. It is the user `default` if no name is given."""
         one = copy.copy(self)
         one.login = Request(packed("AUTH", *([user] if user else []), password), 1)
+        return one
+
+    def with_tls(self, tls: Encryption | None) -> Dialect:
+        """Return this protocol over TLS, or without it."""
+        one = copy.copy(self)
+        one.tls = tls
         return one
 
     def hello(self, queue: str) -> Request | None:

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from disque_py.cli.bench.dialects import Dialect, Request
 
@@ -380,6 +380,8 @@ async def connected(ports: Sequence[int], dialect: Dialect, count: int, queue: s
     loop = asyncio.get_running_loop()
     made: list[LoadConnection] = []
     hello = dialect.hello(queue)
+    tls = dialect.tls
+    encrypted: dict[str, Any] = {"ssl": tls.context, "server_hostname": tls.server_name} if tls is not None else {}
 
     async def one(number: int) -> None:
         sock = socket.socket()
@@ -387,7 +389,7 @@ async def connected(ports: Sequence[int], dialect: Dialect, count: int, queue: s
         try:
             await loop.sock_connect(sock, (HOST, ports[number % len(ports)]))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _, connection = await loop.create_connection(lambda: LoadConnection(dialect), sock=sock)
+            _, connection = await loop.create_connection(lambda: LoadConnection(dialect), sock=sock, **encrypted)
         except BaseException:  # Also when this task is cancelled.
             sock.close()
             raise

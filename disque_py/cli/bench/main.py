@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,16 +23,21 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from disque_py import __version__
+from disque_py.cli.address import Tls
 from disque_py.cli.bench import contestants, measures, page, proc, report
 from disque_py.cli.bench.contestants import ChoiceError, Contestant
-from disque_py.cli.bench.dialects import DIALECTS
+from disque_py.cli.bench.dialects import DIALECTS, Encryption
 from disque_py.cli.bench.figures import Sample, lines_of
 from disque_py.cli.bench.load import LoadError
 from disque_py.cli.bench.measures import MEASURES, TESTS, Cell, Found, Measure, Plan
 from disque_py.cli.bench.processes import GoneError, Line, LoginError, Running, ServerError, Servers, reason_of
+from disque_py.cli.connection import TlsFileError, reason_to_hang_up, tls_context
 from disque_py.cli.shell.suggestions import closest
 from disque_py.program_commands import ProgramCommand
 from disque_py.shell_scripts import completion_option
+
+if TYPE_CHECKING:
+    import ssl
 
 RUNS: Final = 3
 LIMIT_S: Final = 3600.0
@@ -49,6 +54,8 @@ INTERRUPTED: Final = 130
 # The bytes of an unexpected reply that an error shows.
 REPLY_SHOWN: Final = 100
 PASSWORD: Final = "DISQUECLI_AUTH"  # The same variable as for disque-cli.
+# A node hangs up without a reply when TLS fails on its side.
+HANG_UPS: Final = (ConnectionResetError, BrokenPipeError)
 # The replies of Disque and Redis to a login that they don't need.
 NO_PASSWORD: Final = ("but no password is set", "without any password configured")
 
@@ -97,6 +104,7 @@ Examples:
   disque-bench backlog --jobs 1000000 --runs 1
   disque-bench ping --connect 127.0.0.1:7711    a server that is already running
   DISQUECLI_AUTH=secret disque-bench ping --connect 7711 --user ann
+  disque-bench ping --connect localhost:7713 --tls --cacert ca.crt
 """
 
 
@@ -115,6 +123,11 @@ Examples:
 @click.option("--user", default="", help="User name to log in with at the servers of --connect.")
 @click.option("-a", "--password", envvar=PASSWORD, default="",
               help=f"Password for the servers of --connect (or {PASSWORD}).")  # fmt: skip
+@click.option("--tls", "is_tls", is_flag=True, help="Use TLS for the servers of --connect.")
+@click.option("--cacert", default="", help="File of the certificate authority to trust.")
+@click.option("--cert", default="", help="File of this program's certificate.")
+@click.option("--key", default="", help="File of this program's private key.")
+@click.option("--insecure", is_flag=True, help="Don't check the certificates of the servers.")
 @click.option("--only", "names", multiple=True, metavar="NAME", help="Measure this contestant; may be repeated.")
 @click.option("--without", "skipped", multiple=True, metavar="NAME", help="Leave this contestant out.")
 @click.option("--reference", metavar="NAME", help="The contestant that ratios refer to (default: the first).")
@@ -143,6 +156,11 @@ def main(
     addresses: tuple[str, ...],
     user: str,
     password: str,
+    is_tls: bool,
+    cacert: str,
+    cert: str,
+    key: str,
+    insecure: bool,
     names: tuple[str, ...],
     skipped: tuple[str, ...],
     reference: str | None,
@@ -175,9 +193,14 @@ def main(
         raise click.UsageError(str(error)) from error
     if user and not addresses:
         raise click.UsageError("--user is for servers of --connect; the others are started without passwords")
+    if is_tls and not addresses:
+        raise click.UsageError("--tls is for servers of --connect; the others are started without TLS")
+    if (cacert or cert or key or insecure) and not is_tls:
+        raise click.UsageError("--cacert, --cert, --key and --insecure need --tls")
     if reference is not None and reference not in [one.name for one in chosen]:
         raise click.UsageError(f"--reference {reference} is not one of the servers that are measured")
-    chosen = _ready_to_measure(chosen, user, password)
+    access = Access(user, password, Tls(cacert, cert, key, insecure) if is_tls else None)
+    chosen = _ready_to_measure(chosen, access)
     _refuse_unwritable(json_file, html_file)
     plan = Plan().quick() if quick else Plan()
     given: dict[str, Any] = {
@@ -212,19 +235,35 @@ def _meant(name: str) -> str:
     return f" Did you mean '{found}'?" if found else ""
 
 
-def _ready_to_measure(chosen: Sequence[Contestant], user: str, password: str) -> list[Contestant]:
-    """Return the contestants, with a login for the running servers that have passwords.
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The login and the encryption for running servers. tls: None without encryption."""
+
+    user: str
+    password: str
+    tls: Tls | None
+
+
+def _ready_to_measure(chosen: Sequence[Contestant], access: Access) -> list[Contestant]:
+    """Return the contestants, with a login for the running servers that have passwords, and with TLS if it is wanted.
 
     Raises ClickException for one that can't be measured, before an hour is spent on the others.
     """
-    return [one if one.is_started else _looked_at(_with_login(one, user, password)) for one in chosen]
+    try:
+        context = None if access.tls is None else tls_context(access.tls)
+    except TlsFileError as error:
+        raise click.ClickException(str(error)) from error
+    return [one if one.is_started else _looked_at(_reached(one, access, context), access.tls) for one in chosen]
 
 
-def _with_login(one: Contestant, user: str, password: str) -> Contestant:
-    return replace(one, dialect=one.dialect.with_login(user, password)) if user or password else one
+def _reached(one: Contestant, access: Access, context: ssl.SSLContext | None) -> Contestant:
+    dialect = one.dialect if context is None else one.dialect.with_tls(Encryption(context, one.host))
+    if access.user or access.password:
+        dialect = dialect.with_login(access.user, access.password)
+    return replace(one, dialect=dialect)
 
 
-def _looked_at(one: Contestant) -> Contestant:
+def _looked_at(one: Contestant, tls: Tls | None) -> Contestant:
     """Return a running server that answers a PING; without a login if it has no passwords. Raises ClickException."""
     where = f"--connect: the server at port {one.port}"
     try:
@@ -232,15 +271,19 @@ def _looked_at(one: Contestant) -> Contestant:
             reply = line.request(one.dialect.ping())
     except LoginError as error:
         if any(text in str(error.strerror) for text in NO_PASSWORD):
-            return _looked_at(replace(one, dialect=DIALECTS[one.dialect.name]))
+            return _looked_at(replace(one, dialect=DIALECTS[one.dialect.name].with_tls(one.dialect.tls)), tls)
         raise click.ClickException(
             f"{where} refused the login: {error.strerror}. Check --user, -a and the environment variable {PASSWORD}"
         ) from error
-    except (OSError, EOFError) as error:
+    except ConnectionRefusedError as error:
         raise click.ClickException(
-            f"--connect: no server answers at port {one.port}: {reason_of(error)}. Start it, or leave it out. "
-            "A port for TLS can't be measured"
+            f"--connect: no server answers at port {one.port}: {reason_of(error)}. Start it, or leave it out"
         ) from error
+    except OSError as error:
+        reason = reason_of(error) + (reason_to_hang_up(tls) if isinstance(error, HANG_UPS) else "")
+        raise click.ClickException(f"{where} can't be measured: {reason}") from error
+    except EOFError as error:
+        raise click.ClickException(f"{where} can't be measured: {error}{reason_to_hang_up(tls)}") from error
     said = reply[:REPLY_SHOWN].decode(errors="replace").strip()
     if reply.startswith(b"-NOAUTH"):
         raise click.ClickException(

@@ -25,9 +25,10 @@ from typing import Any, Final
 import hiredis
 
 import disque_py
+from disque_py.cli import connection
 from disque_py.cli.bench import proc
 from disque_py.cli.bench.contestants import Contestant
-from disque_py.cli.bench.dialects import Dialect, Request, packed
+from disque_py.cli.bench.dialects import Dialect, Encryption, Request, packed
 from disque_py.cli.bench.load import HOST
 from disque_py.client import results
 from disque_py.loopback_ports import free_port
@@ -61,12 +62,14 @@ class GoneError(ServerError):
 
 
 class Line:
-    """A blocking connection for questions, logged in if the protocol has a login. Raises OSError, EOFError."""
+    """A blocking connection for questions, encrypted and logged in as the protocol says. Raises OSError, EOFError."""
 
     def __init__(self, port: int, dialect: Dialect | None = None) -> None:
-        self.sock = socket.create_connection((HOST, port), REPLY_S)
+        self.sock: socket.socket = socket.create_connection((HOST, port), REPLY_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader()
+        if dialect is not None and dialect.tls is not None:
+            self._encrypt(dialect, dialect.tls)
         if dialect is not None and dialect.login is not None:
             try:
                 reply = self.request(dialect.login)
@@ -75,6 +78,15 @@ class Line:
             except BaseException:
                 self.sock.close()
                 raise
+
+    def _encrypt(self, dialect: Dialect, tls: Encryption) -> None:
+        try:
+            self.sock = tls.context.wrap_socket(self.sock, server_hostname=tls.server_name)
+            # The server sends tickets after the handshake. `select` must not take them for a reply (paced.py).
+            self.request(dialect.ping())
+        except BaseException:
+            self.sock.close()
+            raise
 
     def __enter__(self) -> Line:
         return self
@@ -276,7 +288,7 @@ def _last_words(folder: Path) -> str:
 
 def reason_of(error: OSError | EOFError) -> str:
     """Return the reason of a failed connection, without the number of the error."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return connection.reason_of(error) if isinstance(error, OSError) else str(error)
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:

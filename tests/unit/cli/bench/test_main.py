@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from certificates import self_signed
 from disque_py import __version__
 from disque_py.cli.bench import contestants
 from disque_py.cli.bench.contestants import Contestant
-from disque_py.cli.bench.dialects import DISQUE
+from disque_py.cli.bench.dialects import DISQUE, Encryption
 from disque_py.cli.bench.main import main, write_whole
 from disque_py.cli.bench.measures import TESTS
 from disque_py.cli.bench.processes import Servers
+from disque_py.client.tls import trusting
 from disque_py.loopback_ports import free_port
 
 
@@ -46,6 +48,8 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tm
         (["-c", "0"], "'0' is not a list of numbers from 1 to 20,000"),
         (["--only", "x"], "there is no contestant 'x' here"),
         (["--user", "ann"], "--user is for servers of --connect"),
+        (["--tls"], "--tls is for servers of --connect"),
+        (["--connect", "7711", "--cacert", "ca.crt"], "--cacert, --cert, --key and --insecure need --tls"),
         (["--server", "disque-server"], "needs {port}"),
         (["--connect", "10.0.0.1:7711"], "is not this machine"),
         (
@@ -76,7 +80,7 @@ def test_a_running_server_that_does_not_answer_ends_the_run_at_once(monkeypatch)
         (b"-NOAUTH Authentication required.\r\n", "wants a login: NOAUTH Authentication required. Pass the password"),
         (b"-NOPERM no\r\n", "refuses this user: NOPERM no. Name another one with --user"),
         (b"HTTP/1.1 400 Bad Request\r\n", "does not speak the protocol disque: it answered 'HTTP/1.1 400 Bad Request'"),
-        (b"", "no server answers at port"),
+        (b"", "can't be measured: the server hung up (if it speaks TLS, use --tls)"),
     ],
 )
 def test_a_running_server_that_cannot_be_measured_ends_the_run_at_once(monkeypatch, reply, message):
@@ -174,3 +178,46 @@ def test_a_server_that_does_not_start_is_reported_with_its_output():
     status, output = run("ping", "--quick", "--server", command, "--only", "bad", "--markdown")
     assert status == 1
     assert "Not measured: ping: START bad ended with status 1. Its output:\n  no room" in output
+
+
+@pytest.fixture(scope="module")
+def with_tls(tmp_path_factory):
+    """The port of a node for TLS alone, and its certificate, which names localhost only."""
+    cert, key = self_signed(tmp_path_factory.mktemp("tls"), names="DNS:localhost")
+    files = f"--tls-cert-file {cert} --tls-key-file {key} --tls-auth-clients no"
+    options = f"--port 0 --tls-port {{port}} --bind 127.0.0.1 --dir {{dir}} {files}"
+    command = (sys.executable, "-m", "disque_py.server.main", *options.split())
+    dialect = DISQUE.with_tls(Encryption(trusting(str(cert)), "localhost"))
+    with Servers() as servers:
+        yield servers.start(Contestant("encrypted", dialect, command)).ports[0], cert
+
+
+def test_a_running_server_is_measured_over_tls(with_tls):
+    """These tests use the generator, the blocking connections, waits for sockets, and INFO."""
+    port, cert = with_tls
+    place = ("--connect", f"localhost:{port}", "--only", f"disque:{port}")
+    words = ("--quick", "--seconds", "0.05", "-c", "2", *place, "--tls", "--cacert", str(cert))
+    status, output = run("cycle", "wakeup", "latency", *words)
+    assert (status, "Not measured" in output) == (0, False), output
+    assert f"disque:{port} {__version__}" in output
+
+
+@pytest.mark.parametrize(
+    ("host", "words", "message"),
+    [
+        ("localhost", [], "(if it speaks TLS, use --tls)"),
+        ("localhost", ["--tls"], "(name the authority of its certificate with --cacert)"),
+        ("localhost", ["--tls", "--cacert", "/nowhere"], "Can't use --cacert /nowhere: No such file or directory"),
+        ("127.0.0.1", ["--tls", "--cacert", "{cert}"], "IP address mismatch"),
+    ],
+)
+def test_a_running_server_that_cannot_be_reached_over_tls_ends_the_run_at_once(with_tls, host, words, message):
+    port, cert = with_tls
+    status, output = run("ping", "--connect", f"{host}:{port}", *(word.format(cert=cert) for word in words))
+    assert status == 1
+    assert message in output
+
+
+def test_a_port_without_tls_is_recognized(with_password):
+    status, output = run("ping", "--connect", f"{with_password}", "--tls", "--insecure")
+    assert (status, "(the port may not speak TLS)" in output) == (1, True)
