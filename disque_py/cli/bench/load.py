@@ -109,10 +109,10 @@ class LoadConnection(asyncio.Protocol):
             self.flow.fail(f"REFUSED the server answered: {line[:200]}")
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection without waiting: the loop may end before the server answers TLS's notice of the end."""
         self.flow = None
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
 
 
 class Flow:
