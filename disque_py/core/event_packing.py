@@ -14,7 +14,7 @@ filled in at its end.
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 from mypy_extensions import i16, i32, i64, u8
@@ -41,26 +41,24 @@ if TYPE_CHECKING:
 EVENTS_PER_BLOCK: Final = 1_024
 _IN_PART: Final = 1_023
 
-# msgpack: an array whose length has 16 bits, bytes with a length of 8 bits, numbers of 8 to 64 bits.
+# msgpack: an array whose length has 16 bits, numbers of 8 to 64 bits.
 _ARRAY16: Final = 0xDC
 _ARRAY4_MAX: Final = 15  # msgpack itself puts shorter lengths into one byte.
-_BIN8: Final = 0xC4
 _U8: Final = 0xCC
 _U16: Final = 0xCD
 _U32: Final = 0xCE
 _U64: Final = 0xCF
 
-_QUEUE_BYTES_MAX: Final = 255
 # Numbers up to this one take one byte.
 _SMALL_MAX: Final = 127
 # The usual range of times. From the first value on, msgpack uses 64 bits. The second is the largest compiled int.
 _TIME_MIN: Final = 1 << 32
 _TIME_MAX: Final = (1 << 62) - 1
-_BIN8_HIGH: Final = (_BIN8 << 8) - (1 << 16)
 
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
+@final
 class Noted:
     """The events of a turn. `count` is their number since the last `take`."""
 
@@ -99,10 +97,8 @@ class Noted:
         if IS_COMPILED and _is_usual(job):
             version = i64(job.version)
             since_ms: i64 = job.since_ms
-            attempt: i64 = job.attempt
-            nacks: i64 = job.nacks
-            deliveries: i64 = job.deliveries
-            if version | attempt | nacks | deliveries <= _SMALL_MAX and (not since_ms or since_ms >= _TIME_MIN):
+            counters = job.small_counters()
+            if version <= _SMALL_MAX and counters >= 0 and (not since_ms or since_ms >= _TIME_MIN):
                 writer = self._begun()
                 write_i32_be(writer, START_OF_DELIVERED)
                 writer.write(job.id)
@@ -111,7 +107,7 @@ class Noted:
                     write_i64_be(writer, since_ms)
                 else:  # The job has just arrived from another node.
                     write_i16_be(writer, i16(version << 8))
-                write_i32_be(writer, i32(attempt << 24 | nacks << 16 | deliveries << 8 | _U64))
+                write_i32_be(writer, i32(counters << 8 | _U64))
                 self._end(writer, job, size)
                 return
         self.append(
@@ -135,17 +131,15 @@ class Noted:
             version = i64(job.version)
             status = i64(job.status)
             since_ms: i64 = job.since_ms
-            attempt: i64 = job.attempt
-            nacks: i64 = job.nacks
-            deliveries: i64 = job.deliveries
-            if version | attempt | nacks | deliveries <= _SMALL_MAX and since_ms >= _TIME_MIN:
+            counters = job.small_counters()
+            if version <= _SMALL_MAX and counters >= 0 and since_ms >= _TIME_MIN:
                 writer = self._begun()
                 write_i32_be(writer, START_OF_ACKED)
                 writer.write(job.id)
                 write_i16_be(writer, i16(version << 8 | status))
                 writer.append(_U64)
                 write_i64_be(writer, since_ms)
-                write_i32_be(writer, i32(attempt << 24 | nacks << 16 | deliveries << 8 | _U64))
+                write_i32_be(writer, i32(counters << 8 | _U64))
                 self._end(writer, job, size)
                 return
         self.append(
@@ -188,11 +182,12 @@ class Noted:
     def _end(self, writer: BytesWriter, job: Job, size: int) -> None:
         """Write the fields with which all three kinds of events end: creation time, queue, bytes."""
         write_i64_be(writer, job.ctime)
-        queue = job.terms.queue
-        name_bytes: i64 = len(queue)
-        write_i16_be(writer, i16(_BIN8_HIGH + name_bytes))
-        writer.write(queue)
-        _number(writer, size)
+        writer.write(job.terms.packed_queue)
+        number: i64 = size
+        if number <= _SMALL_MAX:
+            writer.append(u8(number))  # For another type of number, the compiler would use a slow Python call.
+        else:
+            _long_number(writer, number)
         self._ended()
 
     def _ended(self) -> None:
@@ -218,18 +213,14 @@ def _packed(events: list[Any]) -> tuple[bytes, int]:
 
 def _is_usual(job: Job) -> bool:
     """Whether the job's times fit a compiled int, and msgpack needs one byte for each length."""
-    return (
-        _TIME_MIN <= job.ctime <= _TIME_MAX
-        and len(job.id) == USUAL_ID_BYTES
-        and len(job.terms.queue) <= _QUEUE_BYTES_MAX
-    )
+    ctime = job.ctime
+    id_bytes: i64 = len(job.id)
+    return ctime >= _TIME_MIN and ctime <= _TIME_MAX and id_bytes == USUAL_ID_BYTES and job.terms.is_short
 
 
-def _number(writer: BytesWriter, number: i64) -> None:
-    """Write a number of at most 32 bits. No body has more bytes than that."""
-    if number <= _SMALL_MAX:
-        writer.append(u8(number))  # For another type of number, the compiler would use a slow Python call.
-    elif number < 1 << 8:
+def _long_number(writer: BytesWriter, number: i64) -> None:
+    """Write a number from 128 on, of at most 32 bits. No body has more bytes than that."""
+    if number < 1 << 8:
         writer.append(_U8)
         writer.append(u8(number))
     elif number < 1 << 16:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import i16, i32, mypyc_attr, u8
+from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 
 from disque_py.core.ids import TTL_MINUTES_MAX, ttl_minutes
 from disque_py.core.spilled import Body
@@ -59,6 +59,11 @@ NEW_HOLDERS: Final = 2
 
 # The bits of a hand-over's moment that a job keeps.
 IMPORT_BITS: Final = (1 << 31) - 1
+# In msgpack, bytes whose length has 8 bits, and the most bytes that it can have.
+_BIN8: Final = 0xC4
+SHORT_BYTES_MAX: Final = 255
+# Counters up to this one take one byte in msgpack.
+_SMALL_MAX: Final = 127
 # The number of queues whose last terms are remembered.
 TERMS_MAX: Final = 4_096
 
@@ -231,9 +236,11 @@ class JobTerms:
     replicate        number of copies that the job should have
     topic            the topic that the job was published to; None: it was added to its queue
     name_bytes       what each job's memory counts for the name: its length if that is above NAME_BYTES_FREE, else 0
+    is_short         whether the name has at most SHORT_BYTES_MAX bytes
+    packed_queue     the name in msgpack, for events, if it is short
     """
 
-    __slots__ = ("delay_ms", "name_bytes", "queue", "replicate", "retry_ms", "topic")
+    __slots__ = ("delay_ms", "is_short", "name_bytes", "packed_queue", "queue", "replicate", "retry_ms", "topic")
 
     def __init__(self, queue: bytes, retry_ms: int, delay_ms: int, replicate: int, topic: bytes | None = None) -> None:
         self.queue = queue
@@ -242,6 +249,8 @@ class JobTerms:
         self.replicate = replicate
         self.topic = topic
         self.name_bytes = len(queue) if len(queue) > NAME_BYTES_FREE else 0
+        self.is_short = len(queue) <= SHORT_BYTES_MAX
+        self.packed_queue = b"%c%c%b" % (_BIN8, len(queue), queue) if self.is_short else b""
 
     def of_queue(self, known: dict[bytes, JobTerms], name: bytes) -> JobTerms:
         """Return the same terms in another queue."""
@@ -428,6 +437,18 @@ class Job:
             int(self._deliveries) + _COUNTER_MIDDLE,
             int(self._attempt) + _ATTEMPT_MIDDLE,
         )
+
+    def small_counters(self) -> i64:
+        """Return `attempt`, `nacks` and `deliveries` as three bytes of a number, each as msgpack packs it.
+
+        Return −1 if one of them needs more than a byte.
+        """
+        attempt: i64 = i64(self._attempt) + _ATTEMPT_MIDDLE
+        nacks: i64 = i64(self._nacks) + _COUNTER_MIDDLE
+        deliveries: i64 = i64(self._deliveries) + _COUNTER_MIDDLE
+        if attempt | nacks | deliveries > _SMALL_MAX:
+            return -1
+        return attempt << 16 | nacks << 8 | deliveries
 
     def count_attempt(self) -> None:
         """Count one more delivery."""

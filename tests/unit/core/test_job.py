@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 
 from brokers import make_broker
 from copies import hold, make_job
 from disque_py.core import acks, client_acks, replication
-from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX, QUEUED, STATE_NAMES, TERMS_MAX, WAIT_REPL, Job, terms_of
+from disque_py.core.job import (
+    ACKED,
+    ACTIVE,
+    COUNTER_MAX,
+    QUEUED,
+    SHORT_BYTES_MAX,
+    STATE_NAMES,
+    TERMS_MAX,
+    WAIT_REPL,
+    Job,
+    JobTerms,
+    terms_of,
+)
 from world import joined
 
 
@@ -73,6 +86,30 @@ def test_counters_stop_at_their_limit():
     job = make_job(make_broker())
     job.nacks = job.deliveries = COUNTER_MAX + 1
     assert (job.nacks, job.deliveries) == (COUNTER_MAX, COUNTER_MAX)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "nacks", "deliveries", "packed"),
+    [
+        (0, 0, 0, 0),
+        (3, 2, 1, 0x030201),
+        (127, 127, 127, 0x7F7F7F),
+        (128, 0, 0, -1),
+        (0, 128, 0, -1),
+        (0, 0, 70_000, -1),
+    ],
+)
+def test_counters_of_one_byte_each_are_one_number(attempt, nacks, deliveries, packed):
+    job = make_job(make_broker())
+    job.attempt, job.nacks, job.deliveries = attempt, nacks, deliveries
+    assert job.small_counters() == packed
+
+
+def test_terms_have_the_packed_name_of_a_queue_unless_it_is_long():
+    for name in (b"", b"q" * SHORT_BYTES_MAX):
+        terms = JobTerms(name, 0, 0, 1)
+        assert (terms.is_short, terms.packed_queue) == (True, msgpack.packb(name))
+    assert not JobTerms(b"q" * (SHORT_BYTES_MAX + 1), 0, 0, 1).is_short
 
 
 @pytest.mark.parametrize("hours", [6, -6])
