@@ -39,10 +39,8 @@ class FileWriter:
         """
         if self._is_closed:
             return
-        if self._lanes is None:
-            self._lanes = Lanes(1, "file-writer", asyncio.get_running_loop().call_soon_threadsafe)
         self._is_awaited |= is_awaited
-        self._lanes.start(LANE, work, partial(self._ended, done))
+        self._thread().start(LANE, work, partial(self._ended, done))
 
     def wait(self) -> None:
         """Wait a moment for the writes that are to be awaited, and call `done` of those that end meanwhile."""
@@ -50,11 +48,24 @@ class FileWriter:
             self._is_awaited = False
             self._lanes.wait(LANE)
 
-    def close(self, limit_s: float = CLOSE_LIMIT_S) -> bool:
-        """Take no more files, and wait for those that were requested. False if a write had not ended in time."""
+    def close(self, last: Callable[[], None] | None = None, limit_s: float = CLOSE_LIMIT_S) -> OSError | None:
+        """Take no more files, run `last` after the writes that were requested, and wait for it.
+
+        Return its OSError, or one that says that the disk did not take all files in `limit_s` seconds.
+        """
         self._is_closed = True
         self._is_awaited = False
-        return self._lanes is None or self._lanes.close(limit_s)
+        outcomes: list[OSError | None] = []
+        if last is not None:
+            self._thread().start(LANE, last, outcomes.append)
+        if self._lanes is not None and not self._lanes.close(limit_s):
+            return OSError("the disk doesn't answer")
+        return outcomes[0] if outcomes else None
+
+    def _thread(self) -> Lanes:
+        if self._lanes is None:
+            self._lanes = Lanes(1, "file-writer", asyncio.get_running_loop().call_soon_threadsafe)
+        return self._lanes
 
     def _ended(self, done: Callable[[OSError | None], None], outcome: OSError | None) -> None:
         if not self._is_closed:

@@ -397,12 +397,9 @@ class NodeLifecycle:
         self._spill.close()
         await asyncio.sleep(0)  # The loop sends the last turn's messages and replies.
         await self._bus.close()
-        self._file_writer.close()
-        if ending.is_graceful:
-            try:
-                self._saver.save_now()
-            except OSError as error:
-                tell("nodes-file-lost", path=self._saver.path, reason=error.strerror or str(error))
+        failure = self._file_writer.close(self._saver.save_now if ending.is_graceful else None)
+        if failure is not None:
+            tell("nodes-file-lost", path=self._saver.path, reason=failure.strerror or str(failure))
         self._host.watchdog.watch(0)  # Its timer would survive exec, and end the program that is started next.
         self._saver.close()
         is_last = ending.restart_delay_ms == NO_RESTART

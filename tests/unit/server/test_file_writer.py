@@ -115,10 +115,37 @@ def test_a_write_that_is_not_awaited_is_reported_when_the_loop_goes_on(file_writ
 
 def test_closing_does_not_wait_for_ever(file_writer):
     gate = threading.Event()
+    notes = []
 
     async def main():
-        file_writer.write(lambda: gate.wait(10) and None, lambda failure: None)
-        return file_writer.close(0.02)
+        file_writer.write(lambda: gate.wait(10) and None, notes.append)
+        return file_writer.close(lambda: None, 0.02)
 
-    assert asyncio.run(main()) is False
+    assert str(asyncio.run(main())) == "the disk doesn't answer"
     gate.set()
+    assert notes == []
+
+
+def test_the_last_file_is_written_after_the_others_and_its_error_is_returned(file_writer):
+    notes = []
+
+    def fail():
+        notes.append("last")
+        raise OSError(28, "No space left on device")
+
+    async def main():
+        file_writer.write(lambda: notes.append("first"), notes.append)
+        return file_writer.close(fail)
+
+    assert asyncio.run(main()).errno == 28
+    assert notes == ["first", "last"]
+
+
+def test_the_last_file_may_be_the_only_one(file_writer):
+    notes = []
+
+    async def main():
+        return file_writer.close(lambda: notes.append("last"))
+
+    assert asyncio.run(main()) is None
+    assert notes == ["last"]
