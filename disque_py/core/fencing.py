@@ -100,14 +100,17 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Tell more claims, and note those that were told while the journal was read. Called ten times a second."""
-    state = broker.exclusive
-    for node, ids in list(state.untold.items()):
+    """Tell more claims. Called ten times a second."""
+    for node, ids in list(broker.exclusive.untold.items()):
         _tell_some(broker, node, ids)
-    if state.early and not broker.is_loading:
-        early, state.early = state.early, []
-        for sender, job_id, fence, own_fence, holder in early:
-            _hear(broker, sender, job_id, fence, own_fence, holder)
+
+
+def loaded(broker: Broker) -> None:
+    """Note the claims that were told while the journal was read. Called before clients are served."""
+    state = broker.exclusive
+    early, state.early = state.early, []
+    for sender, job_id, fence, own_fence, holder in early:
+        _hear(broker, sender, job_id, fence, own_fence, holder)
 
 
 def _tell_some(broker: Broker, node: Node, ids: list[bytes]) -> None:
@@ -121,7 +124,7 @@ def _tell_some(broker: Broker, node: Node, ids: list[bytes]) -> None:
     nodes = broker.sets.only(node)
     for job_id in reversed(part):
         job = broker.find(job_id)
-        if job is not None and job.state != ACKED and node in job.holders:
+        if job is not None and node in job.holders:
             stamp = claim_stamps.stamp_of(job)
             if stamp is not None and stamp.holder:
                 broker.send(nodes, CLAIM_NEWEST, (job_id, stamp.fence, stamp.own_fence, stamp.holder))

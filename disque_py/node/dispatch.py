@@ -638,6 +638,12 @@ def forgotten(broker: Broker, node: Node) -> None:
 # -- time -------------------------------------------------------------------------------------------
 
 
+def loaded(broker: Broker) -> None:
+    """End the loading of the journal: commands and all messages are handled from now on."""
+    broker.is_loading = False
+    fencing.loaded(broker)
+
+
 def tick(broker: Broker) -> bool:
     """Do the work that is due. Return whether there is more to do at once."""
     return timers.tick(broker)

@@ -14,6 +14,7 @@ from typing import Final
 from disque_py.core.broker import Broker
 from disque_py.core.restoring import Restoring, give_up_once
 from disque_py.log_lines import line
+from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.storage.compaction import OK, Compaction
 from disque_py.storage.journal_info import Fields, figures
@@ -110,7 +111,8 @@ class JournalService:
             self.last_load = restoring
             self.load_ms = self._broker.now_ms - began_ms
             self._driver.loading = None
-            self._broker.is_loading = False
+            self._driver.begin()
+            dispatch.loaded(self._broker)
             self._say_loaded(restoring)
             for node in self._broker.cluster.linked:
                 self._driver.link_up(node)

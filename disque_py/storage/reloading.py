@@ -19,6 +19,7 @@ from disque_py.core import incremental
 from disque_py.core.errors import LOADING
 from disque_py.core.reset import flush
 from disque_py.log_lines import tell
+from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from persistence.check import read
 from persistence.disk import READING, Disk, Folder
@@ -78,7 +79,7 @@ class Reloading:
 
     def _go_on(self, failure: OSError) -> None:
         """Continue with the jobs in memory."""
-        self._driver.broker.is_loading = False
+        dispatch.loaded(self._driver.broker)
         self._done(failure)
 
     def _closed(self, failure: OSError | None) -> None:

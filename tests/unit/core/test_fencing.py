@@ -8,6 +8,8 @@ from claimed_worlds import add, begin_get, deliveries, exclusive, get
 from cluster_bus.messages import CLAIM_NEWEST
 from disque_py.core import claim_stamps, fencing
 from disque_py.core.grants import FENCE_MAX
+from disque_py.core.job import ACKED
+from disque_py.node import dispatch
 
 
 def test_a_node_that_has_not_heard_of_the_delivery_takes_the_fence_for_the_newest():
@@ -154,11 +156,21 @@ def test_a_claim_that_is_told_while_the_journal_is_read_counts_afterwards():
     broker, stamp = world.machines["a"].broker, claim_stamps.stamp_of(world.machines["b"].broker.find(first.id))
     broker.is_loading = True
     fencing.on_claim_newest(broker, broker.me, [(first.id, stamp.fence, stamp.own_fence, stamp.holder)])
-    fencing.step(broker)
     assert known(world, "a", first.id) == first.fence
-    broker.is_loading = False
-    fencing.step(broker)
+    dispatch.loaded(broker)
     assert known(world, "a", first.id) == second.fence
+
+
+def test_it_counts_from_the_first_command_that_a_loaded_node_handles():
+    """Spec EX6. The job is done, but a node that reads its journal ignores SETACK."""
+    world, first, second = cut_off()
+    assert world.ask("b", "ACKJOB", first.id, "FENCE", second.fence) == 1
+    broker = world.machines["a"].broker
+    broker.is_loading = True
+    heal(world)
+    dispatch.loaded(broker)
+    assert broker.find(first.id).state != ACKED
+    assert str(world.ask("a", "ACKJOB", first.id, "FENCE", first.fence)) == "FENCED A later claim is known"
 
 
 def test_a_holder_passes_a_claim_on_that_it_has_missed():
