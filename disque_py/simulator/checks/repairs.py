@@ -104,6 +104,8 @@ class RepairChecker:
         # These jobs are forgotten in any case, because they were never created. No collection ends.
         aborted = dict.fromkeys([item[0] for run in runs if run[0] == DELJOB for item in run[1:] if item[1] is None])
         for job_id in aborted:
+            if machine.event_logs is not None:
+                machine.event_logs.forget_version(job_id)
             for silent in self._silent.get((machine.name, machine.runs, job_id), ()):
                 silent.clear()
         for run in runs:

@@ -246,6 +246,10 @@ class EventLogStorage:
         """Expect any version of each job next, because the journal that is loaded again lacks progress."""
         self._versions = {}
 
+    def forget_version(self, job_id: bytes) -> None:
+        """Expect any version of a job whose creation failed. No event says so, and it may come again from elsewhere."""
+        self._versions.pop(job_id, None)
+
     def _noted(self, seq: int, events: list[Any], end: int) -> None:
         """Note events that the node gives to its log."""
         current, log = self.current, self._watched

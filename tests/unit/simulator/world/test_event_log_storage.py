@@ -114,6 +114,13 @@ def test_versions_must_rise(world, event_logs):
         ask(world, "a", "ACKJOB", job_id)
 
 
+def test_a_job_whose_creation_failed_may_come_again_with_any_version(world, event_logs):
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    world["a"].find(job_id).version = 0
+    event_logs.forget_version(job_id)
+    ask(world, "a", "ACKJOB", job_id)
+
+
 def test_versions_may_repeat_after_the_journal_was_loaded_again():
     """Seed 20120: progress is not in the journal, so the next change has the version of the progress again."""
     world = World("", events=True)
