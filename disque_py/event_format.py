@@ -148,7 +148,11 @@ MS_OF_CTIME: Final = 1_000_000
 # fields, the code, and msgpack's head of a byte string of 40 bytes, which is the id.
 USUAL_ID_BYTES: Final = 40
 _ARRAY: Final = 0x90
-_ID: Final = 0xC400 | USUAL_ID_BYTES
+# In msgpack: bytes whose length has 8 bits, the most bytes that they can have, and the highest number in one byte.
+BIN8: Final = 0xC4
+SHORT_BYTES_MAX: Final = 255
+SMALL_MAX: Final = 127
+_ID: Final = BIN8 << 8 | USUAL_ID_BYTES
 START_OF_ADDED: Final = ((_ARRAY | FIELDS_OF_ADDED) << 24 | ADDED << 16 | _ID) - (1 << 32)
 START_OF_DELIVERED: Final = ((_ARRAY | FIELDS_OF_DELIVERED) << 24 | DELIVERED << 16 | _ID) - (1 << 32)
 START_OF_ACKED: Final = ((_ARRAY | FIELDS_OF_CHANGE) << 24 | ACKED << 16 | _ID) - (1 << 32)

@@ -23,6 +23,7 @@ from disque_py.event_format import (
     ACKED,
     ADDED,
     DELIVERED,
+    SMALL_MAX,
     START_OF_ACKED,
     START_OF_ADDED,
     START_OF_DELIVERED,
@@ -49,8 +50,6 @@ _U16: Final = 0xCD
 _U32: Final = 0xCE
 _U64: Final = 0xCF
 
-# Numbers up to this one take one byte.
-_SMALL_MAX: Final = 127
 # The usual range of times. From the first value on, msgpack uses 64 bits. The second is the largest compiled int.
 _TIME_MIN: Final = 1 << 32
 _TIME_MAX: Final = (1 << 62) - 1
@@ -98,7 +97,7 @@ class Noted:
             version = i64(job.version)
             since_ms: i64 = job.since_ms
             counters = job.small_counters()
-            if version <= _SMALL_MAX and counters >= 0 and (not since_ms or since_ms >= _TIME_MIN):
+            if version <= SMALL_MAX and counters >= 0 and (not since_ms or since_ms >= _TIME_MIN):
                 writer = self._begun()
                 write_i32_be(writer, START_OF_DELIVERED)
                 writer.write(job.id)
@@ -132,7 +131,7 @@ class Noted:
             status = i64(job.status)
             since_ms: i64 = job.since_ms
             counters = job.small_counters()
-            if version <= _SMALL_MAX and counters >= 0 and since_ms >= _TIME_MIN:
+            if version <= SMALL_MAX and counters >= 0 and since_ms >= _TIME_MIN:
                 writer = self._begun()
                 write_i32_be(writer, START_OF_ACKED)
                 writer.write(job.id)
@@ -184,7 +183,7 @@ class Noted:
         write_i64_be(writer, job.ctime)
         writer.write(job.terms.packed_queue)
         number: i64 = size
-        if number <= _SMALL_MAX:
+        if number <= SMALL_MAX:
             writer.append(u8(number))  # For another type of number, the compiler would use a slow Python call.
         else:
             _long_number(writer, number)

@@ -16,6 +16,7 @@ from mypy_extensions import i16, i32, i64, mypyc_attr, u8
 
 from disque_py.core.ids import TTL_MINUTES_MAX, ttl_minutes
 from disque_py.core.spilled import Body
+from disque_py.event_format import BIN8, SHORT_BYTES_MAX, SMALL_MAX
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -59,11 +60,6 @@ NEW_HOLDERS: Final = 2
 
 # The bits of a hand-over's moment that a job keeps.
 IMPORT_BITS: Final = (1 << 31) - 1
-# In msgpack, bytes whose length has 8 bits, and the most bytes that it can have.
-_BIN8: Final = 0xC4
-SHORT_BYTES_MAX: Final = 255
-# Counters up to this one take one byte in msgpack.
-_SMALL_MAX: Final = 127
 # The number of queues whose last terms are remembered.
 TERMS_MAX: Final = 4_096
 
@@ -237,7 +233,7 @@ class JobTerms:
     topic            the topic that the job was published to; None: it was added to its queue
     name_bytes       what each job's memory counts for the name: its length if that is above NAME_BYTES_FREE, else 0
     is_short         whether the name has at most SHORT_BYTES_MAX bytes
-    packed_queue     the name in msgpack, for events, if it is short
+    packed_queue     the name in msgpack, for events and records, if it is short
     """
 
     __slots__ = ("delay_ms", "is_short", "name_bytes", "packed_queue", "queue", "replicate", "retry_ms", "topic")
@@ -250,7 +246,7 @@ class JobTerms:
         self.topic = topic
         self.name_bytes = len(queue) if len(queue) > NAME_BYTES_FREE else 0
         self.is_short = len(queue) <= SHORT_BYTES_MAX
-        self.packed_queue = b"%c%c%b" % (_BIN8, len(queue), queue) if self.is_short else b""
+        self.packed_queue = b"%c%c%b" % (BIN8, len(queue), queue) if self.is_short else b""
 
     def of_queue(self, known: dict[bytes, JobTerms], name: bytes) -> JobTerms:
         """Return the same terms in another queue."""
@@ -446,7 +442,7 @@ class Job:
         attempt: i64 = i64(self._attempt) + _ATTEMPT_MIDDLE
         nacks: i64 = i64(self._nacks) + _COUNTER_MIDDLE
         deliveries: i64 = i64(self._deliveries) + _COUNTER_MIDDLE
-        if attempt | nacks | deliveries > _SMALL_MAX:
+        if attempt | nacks | deliveries > SMALL_MAX:
             return -1
         return attempt << 16 | nacks << 8 | deliveries
 

@@ -19,6 +19,7 @@ import msgpack  # type: ignore[import-untyped]  # It ships no types.
 from mypy_extensions import i16, i32, i64, u8
 
 from disque_py.core.ids import ID_BYTES
+from disque_py.event_format import BIN8, SMALL_MAX
 from persistence.layouts import BASE_STATE, HEADER, STATE_FIELDS, VERSION
 from persistence.records import PackedRun
 
@@ -30,18 +31,16 @@ except ImportError:  # Plain Python works without it; compiled code reports a mi
 if TYPE_CHECKING:
     from disque_py.core.job import Job, JobTerms
 
-# msgpack: bytes with a length of 8, 16 or 32 bits, unsigned numbers of 8, 16 or 32 bits, arrays of few items, nil.
-_BIN8: Final = 0xC4
+# msgpack: bytes with a length of 16 or 32 bits, unsigned numbers of 8, 16 or 32 bits, arrays of few items, nil.
 _BIN16: Final = 0xC5
 _BIN32: Final = 0xC6
 _U8: Final = 0xCC
 _U16: Final = 0xCD
 _U32: Final = 0xCE
 _NIL: Final = 0xC0
-_SMALL_MAX: Final = 127
 
 # Each is the beginning of a field of bytes: the type, and a length of 8 bits. It is written as a signed number.
-_BIN8_HIGH: Final = (_BIN8 << 8) - (1 << 16)
+_BIN8_HIGH: Final = (BIN8 << 8) - (1 << 16)
 _ID_START: Final = _BIN8_HIGH + ID_BYTES
 _HEADER_START: Final = _BIN8_HIGH + 42
 _LONG_HEADER_START: Final = _BIN8_HIGH + 46  # With the job's version.
@@ -78,7 +77,6 @@ class JobRun:
         "_kind",
         "_packed_end",
         "_packed_new",
-        "_packed_queue",
         "_packed_terms",
         "_terms",
         "_writer",
@@ -92,7 +90,7 @@ class JobRun:
         # The terms of the last job, and how they are packed: many jobs of a turn have the same. The counters of a new
         # job lie between terms and queue.
         self._terms: JobTerms | None = None
-        self._packed_terms = self._packed_queue = self._packed_new = b""
+        self._packed_terms = self._packed_new = b""
         # The last fields of the last job. They are packed when a job has the same ones as the job before.
         self._holders = self._packed_end = b""
         self._flags = 0
@@ -146,7 +144,7 @@ class JobRun:
             write_i32_le(writer, i32(attempt))
             if version != 1:
                 write_i32_le(writer, version)
-            writer.write(self._packed_queue)
+            writer.write(terms.packed_queue)
         body_bytes: i64 = len(body)
         if body_bytes < 1 << 8:
             write_i16_be(writer, i16(_BIN8_HIGH + body_bytes))
@@ -211,7 +209,7 @@ class JobRun:
         write_i16_be(writer, _ID_START)
         writer.write(job_id)
         number: i64 = place
-        if number <= _SMALL_MAX:
+        if number <= SMALL_MAX:
             writer.append(u8(number))
         elif number < 1 << 8:
             writer.append(_U8)
@@ -225,12 +223,11 @@ class JobRun:
 
     def _take_terms(self, terms: JobTerms) -> bool:
         """Pack these terms. Return False if they are not written field by field."""
-        if len(terms.queue) > 255 or terms.replicate >> 15:
+        if not terms.is_short or terms.replicate >> 15:
             return False
         self._terms = terms
         self._packed_terms = _pack_terms(terms.retry_ms, terms.delay_ms, terms.replicate)
-        self._packed_queue = b"%c%c%b" % (_BIN8, len(terms.queue), terms.queue)
-        self._packed_new = self._packed_terms + bytes(_COUNTERS_BYTES) + self._packed_queue
+        self._packed_new = self._packed_terms + bytes(_COUNTERS_BYTES) + terms.packed_queue
         return True
 
     def clear(self) -> None:

@@ -28,7 +28,7 @@ import disque_py
 from disque_py.cli import connection
 from disque_py.cli.bench import proc
 from disque_py.cli.bench.contestants import Contestant
-from disque_py.cli.bench.dialects import Dialect, Encryption, Request, packed
+from disque_py.cli.bench.dialects import Dialect, Request, packed
 from disque_py.cli.bench.load import HOST
 from disque_py.client import results
 from disque_py.loopback_ports import free_port
@@ -68,25 +68,23 @@ class Line:
         self.sock: socket.socket = socket.create_connection((HOST, port), REPLY_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader()
-        if dialect is not None and dialect.tls is not None:
-            self._encrypt(dialect, dialect.tls)
-        if dialect is not None and dialect.login is not None:
+        if dialect is not None:
             try:
-                reply = self.request(dialect.login)
-                if reply.startswith(b"-"):
-                    raise LoginError(errno.EACCES, reply[1:].decode(errors="replace").strip())
+                self._prepare(dialect)
             except BaseException:
                 self.sock.close()
                 raise
 
-    def _encrypt(self, dialect: Dialect, tls: Encryption) -> None:
-        try:
-            self.sock = tls.context.wrap_socket(self.sock, server_hostname=tls.server_name)
+    def _prepare(self, dialect: Dialect) -> None:
+        """Encrypt the connection, and log in."""
+        if dialect.tls is not None:
+            self.sock = dialect.tls.context.wrap_socket(self.sock, server_hostname=dialect.tls.server_name)
             # The server sends tickets after the handshake. `select` must not take them for a reply (paced.py).
             self.request(dialect.ping())
-        except BaseException:
-            self.sock.close()
-            raise
+        if dialect.login is not None:
+            reply = self.request(dialect.login)
+            if reply.startswith(b"-"):
+                raise LoginError(errno.EACCES, reply[1:].decode(errors="replace").strip())
 
     def __enter__(self) -> Line:
         return self

@@ -13,7 +13,6 @@ from disque_py.core.job import (
     ACTIVE,
     COUNTER_MAX,
     QUEUED,
-    SHORT_BYTES_MAX,
     STATE_NAMES,
     TERMS_MAX,
     WAIT_REPL,
@@ -21,6 +20,7 @@ from disque_py.core.job import (
     JobTerms,
     terms_of,
 )
+from disque_py.event_format import SHORT_BYTES_MAX
 from world import joined
 
 
